@@ -29,13 +29,7 @@ class Suggestion(NamedTuple):
 
 
 def most_probable(adapted: Tensor, unadapted: Tensor, vocabulary: Vocabulary, n: int) -> list[Suggestion]:
-    """Return the most probable next words, most probable first; ``<unk>``, which is none, is left out.
-
-    Args:
-        adapted: (V,) probabilities.
-        unadapted: (V',) those of the base, rows of new words among them.
-        vocabulary: what the rows stand for.
-        n: number of words.
+    """Most probable next words, most probable first; ``<unk>``, which is none, is left out.
 
     Raises:
         UserError: n is no whole number of at least 1.
@@ -57,16 +51,7 @@ def draw(
     seed: int,
     until: Sequence[str],
 ) -> str:
-    """Return words drawn one after the other.
-
-    Args:
-        expect: reads on, and returns the log-probabilities (V,) of what comes next.
-        ids: (N,) what is read first.
-        vocabulary: what the rows stand for; ``<unk>`` is never drawn.
-        most: how many are drawn.
-        temperature: of the draw, ``P^(1/T)``; 0 takes the most probable word each time.
-        seed: of the draw.
-        until: strings before which the answer ends.
+    """Words drawn one after the other.
 
     Raises:
         UserError: a temperature that is negative or infinite.

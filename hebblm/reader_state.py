@@ -234,15 +234,6 @@ def choose(
 ) -> Choices:
     """What a reader is opened with: what its caller asks for, then what a saved reader had, then the defaults.
 
-    Args:
-        method: None where none is named; so are ``k`` and ``update_every``.
-        k: neighbours a query.
-        update_every: most tokens between two updates.
-        settings: hyper-parameters that are asked for, by dotted name.
-        others: defaults of the model, which hold where neither ``settings`` nor a saved reader has a value.
-        saved: how the saved reader was opened.
-        memory: its folder, for people.
-
     Raises:
         UserError: a value out of range, or a base that would have to learn for all methods.
     """

@@ -45,7 +45,6 @@ class ReaderBase:
 
     @property
     def head(self) -> OutputHead:
-        """The softmax layer as it is now."""
         return self._base.head
 
     @property
@@ -138,35 +137,19 @@ def dynamic_base(model: TrainedModel, config: DynamicConfig, training: Callable[
 
 @dataclass(frozen=True, slots=True)
 class StreamReader:
-    """What texts are read with.
+    """What texts are read with."""
 
-    Args:
-        base: reads as many streams as there are texts.
-        context: head, memory and counts, and what is kept of each stream.
-        rule: is scored.
-        every: tokens of a text between two updates.
-        unknown: id that a word without a row reads as; None where there are none.
-        learn: whether what was scored is learned from.
-    """
-
-    base: ReaderBase
-    context: Context
-    rule: Rule
-    every: int
-    unknown: int | None
-    learn: bool
+    base: ReaderBase  # reads as many streams as there are texts
+    context: Context  # head, memory and counts, and what is kept of each stream
+    rule: Rule  # is scored
+    every: int  # tokens of a text between two updates
+    unknown: int | None  # id that a word without a row reads as; None where there are none
+    learn: bool  # whether what was scored is learned from
 
     def scores(
         self, texts: Sequence[Encoded], sizes: Sequence[int], last: Tensor, progress: Callable[[int, int], None]
     ) -> list[Scores]:
-        """Losses of each text's tokens, adapted and not: predicted, scored, then learned, interval by interval.
-
-        Args:
-            texts: as ids.
-            sizes: bytes of each.
-            last: (1,) the token before each of them.
-            progress: called with the number of tokens done and that of all after each interval.
-        """
+        """Losses of each text's tokens, adapted and not: predicted, scored, then learned, interval by interval."""
         lengths = [len(text.ids) for text in texts]
         total = sum(lengths)
         layout = Layout(tuple(accumulate([0, *lengths[:-1]])), tuple(lengths))
@@ -229,6 +212,5 @@ class StreamReader:
 
 
 def _scores(text: Encoded, size: int, nll: Tensor, new: Tensor, *, unadapted: Scores | None = None) -> Scores:
-    """Scores of a text of so many bytes, from the losses (T,) and which of its tokens are new (T,)."""
     spelled = sum(spelled_bytes(token) for token, flag in zip(text.tokens, new.tolist(), strict=True) if flag)
     return Scores(text.tokens, nll, new, size, text.words, spelled, text.lost, unadapted)

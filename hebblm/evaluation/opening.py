@@ -241,7 +241,6 @@ def _open_pieces(
 
 
 def _lines(config: ScenarioConfig, own: FileLines | None, split: str) -> LineSource | None:
-    """Return the lines of the split that is read, None where they are not known."""
     target = config.corpora()[1]
     if own is None:
         return resolve(target, config.column).sources.get(split)
@@ -258,7 +257,7 @@ def _text(
     *,
     whole: bool,
 ) -> PreparedCorpus:
-    """Return a text of the user's own, in tokens like those of the model's text, which its own tokenizer gives."""
+    """Text of the user's own, in tokens like those of the model's text, which its own tokenizer gives."""
     lines = (normalize(line, policy) for line in islice(text.lines(), SAMPLE))
     path = target.removeprefix("text:")
     tokenizer = fitting(lines, own, dictionary.__contains__, config.tokenizer, name=path)

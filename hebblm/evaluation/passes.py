@@ -183,13 +183,7 @@ def _run(
 
 
 def ensemble_scores(names: Sequence[str], parts: Mapping[str, EvaluationScores], update_every: int) -> EvaluationScores:
-    """Losses and costs of ensembles, each as long as the methods that it mixes together.
-
-    Args:
-        names: of the ensembles.
-        parts: by method, the scores of its pass.
-        update_every: tokens between two updates of the shares.
-    """
+    """Losses and costs of ensembles, each as long as the methods that it mixes together."""
     scores = EvaluationScores({})
     for name in names:
         mixed = [(method, parts[method]) for method in ENSEMBLES[name].parts]

@@ -255,17 +255,7 @@ def method_result(
     measured: bool,
     checked: bool,
 ) -> MethodResult:
-    """Summary of one method's losses, by word, and by piece where tokens are pieces of words.
-
-    Args:
-        name: of the method.
-        scores: of a pass over the stream.
-        stream: the tokens.
-        hyperparameters: of the method.
-        edges: bounds of the frequency buckets.
-        measured: whether words and bytes of the stream are those of the text that it is.
-        checked: whether the method adapts the head to a query, and what came of that was counted.
-    """
+    """Summary of one method's losses, by word, and by piece where tokens are pieces of words."""
     words = stream.reported
     losses = stream.word_losses(scores.nll[name]).astype(np.float64)
     seconds, errors = scores.seconds[name], scores.errors[name]
@@ -296,7 +286,6 @@ def method_result(
 
 
 def _parts(found: Pass, whose: str = "") -> list[Part]:
-    """What a pass spent its time on, told apart from the other pass by the words of ``whose``."""
     scores = found.scores
     times = {
         **{work.name: work.seconds for work in found.preparation},

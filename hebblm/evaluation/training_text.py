@@ -61,7 +61,6 @@ class Segments:
 
 
 def unpacked_state(tensors: Mapping[str, Tensor], device: torch.device) -> State:
-    """State that a segment was saved with under :data:`STATE`."""
     return {name: placed(tensor, device) for name, tensor in under(STATE, tensors).items()}
 
 
