@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from hebblm.adapt.batch import EvalBatch
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.scenario import Scenario, ScenarioConfig
 from hebblm.evaluation.vocabulary import UnionVocabulary
@@ -42,8 +43,8 @@ def test_normalizers_are_kept_where_neither_weights_nor_rows_of_the_head_change(
     base = scenario.base(settings)
     context = scenario.context(base, scenario.memory(settings), 0)
     hidden = base.read(torch.tensor([1, 2, 3]))
-    context.observe(hidden, torch.tensor([2, 3, 4]))
-    near = context.batch(hidden).neighbors
+    context.take(EvalBatch(hidden, context).observation(torch.tensor([2, 3, 4])))
+    near = EvalBatch(hidden, context).neighbors
     assert (near.log_normalizers is not None) == kept
     if near.log_normalizers is not None:
         expected = base.head.logits(near.keys).logsumexp(2)  # the new words' rows among them

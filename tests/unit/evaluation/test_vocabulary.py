@@ -112,7 +112,8 @@ def test_distribution_sums_to_one_and_score_gathers_from_it(seed: int, rows: int
 def test_union_charges_every_word_by_its_own_row() -> None:
     vocabulary, targets = UnionVocabulary(), torch.tensor([6, 0, 3, 3, 1])
     model = toy.base_of(toy.tiny_model())
-    batch = toy.context_of(model, FlatMemory(toy.DIM), toy.stream_of(targets.numpy())).batch(toy.randn(0, 5, toy.DIM))
+    context = toy.context_of(model, FlatMemory(toy.DIM), toy.stream_of(targets.numpy()))
+    batch = EvalBatch(toy.randn(0, 5, toy.DIM), context)
     losses = vocabulary.losses(METHODS["lstm"].rule(toy.SETTINGS), batch, targets)
     assert torch.allclose(losses, -batch.log_probs[torch.arange(5), targets])
     assert torch.equal(vocabulary.readable(targets, 4), targets)
