@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.methods import METHODS, STATIC_METHODS
 from hebblm.evaluation.loop import Schedule, evaluate
 from hebblm.evaluation.vocabulary import OpenVocabulary, UnionVocabulary

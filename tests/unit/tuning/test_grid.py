@@ -122,7 +122,7 @@ def test_losses_at_one_point_are_those_of_the_grid_there_whoever_went_on_with_it
     assert len(losses) == 80
     assert whole.means()[wanted] == pytest.approx(losses.mean(), abs=1e-12)
     resumed = HebbGrid.of(mbpa, hebb, grid)
-    resumed.restore(whole.noted())
+    resumed.load_state_dict(whole.state_dict())
     np.testing.assert_array_equal(resumed.means(), whole.means())
 
 
