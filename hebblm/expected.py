@@ -29,11 +29,7 @@ class Suggestion(NamedTuple):
 
 
 def most_probable(adapted: Tensor, unadapted: Tensor, vocabulary: Vocabulary, n: int) -> list[Suggestion]:
-    """Most probable next words, most probable first; ``<unk>``, which is none, is left out.
-
-    Raises:
-        UserError: n is no whole number of at least 1.
-    """
+    """Most probable next words, most probable first; ``<unk>``, which is none, is left out."""
     n = whole("n", n)
     if vocabulary.unknown is not None:
         adapted[vocabulary.unknown] = -1.0
@@ -51,11 +47,7 @@ def draw(
     seed: int,
     until: Sequence[str],
 ) -> str:
-    """Words drawn one after the other.
-
-    Raises:
-        UserError: a temperature that is negative or infinite.
-    """
+    """Words drawn one after the other."""
     if not isinstance(temperature, float | int) or not 0 <= temperature < math.inf:
         raise UserError(f"temperature = {temperature!r:.60} must be a number of at least 0")
     generator = torch.Generator().manual_seed(seed)

@@ -57,9 +57,6 @@ class Layout:
         """Cut a text of so many tokens into contiguous streams of about the same length.
 
         The cuts are made at ``borders``, where documents begin, if there are enough of them.
-
-        Raises:
-            UserError: more streams than tokens.
         """
         if streams > total:
             raise UserError(f"streams = {streams} are more than the {total:,} tokens of the text")
@@ -185,8 +182,9 @@ class Pace:
 
     @classmethod
     def of(cls, every: int, *, ahead: bool, streams: int = 1, spread: bool = False) -> Pace:
-        if not ahead:
+        if not ahead:  # of updates, since the base or its vocabulary moves
             return cls(every, every, every, streams)
+        # Processes over which streams are spread tell each other their labels at every update.
         block = every if spread else max(1, BLOCK // (every * streams)) * every
         return cls(every, block, max(1, READ_AHEAD // block) * block, streams)
 

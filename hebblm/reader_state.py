@@ -107,10 +107,6 @@ def save_reader(folder: Path, owner: Owner, known: ReaderState, classes: int) ->
     """Write a reader's knowledge to a folder, whole or not at all.
 
     The folder is created, or replaced if it holds a reader. ``classes`` are the model's; new words' ids follow them.
-
-    Raises:
-        UserError: the folder holds something else, is written by another process, or cannot be written; or what was
-            learned is not finite.
     """
     check_free(folder)
     assert known.memory is not None, "a reader has a memory"
@@ -150,11 +146,7 @@ def save_reader(folder: Path, owner: Owner, known: ReaderState, classes: int) ->
 
 
 def open_reader(folder: Path, owner: Owner, device: torch.device) -> ReaderState:
-    """Read what :func:`save_reader` wrote, or a memory alone.
-
-    Raises:
-        UserError: neither of them, another model or dictionary, or a missing, truncated or changed file.
-    """
+    """Read what :func:`save_reader` wrote, or a memory alone."""
 
     def remembered(where: Path) -> AnyMemory:
         return load_memory(where, **owner, device=device)
@@ -210,11 +202,7 @@ class Choices:
 
 
 def check_asked(method: str | None, settings: Mapping[str, Any], memory: object) -> None:
-    """Refuse what no reader can be opened with, before a saved one, in the folder ``memory``, is looked at.
-
-    Raises:
-        UserError: an unknown method or setting, or settings of a memory beside a saved one.
-    """
+    """Refuse what no reader can be opened with, before a saved one, in the folder ``memory``, is looked at."""
     if method is not None:
         check_methods([*map(unaliased, several("method", [method]))])
     Hyperparameters().changed(settings)
@@ -232,11 +220,7 @@ def choose(
     saved: ReaderSetup,
     memory: object,
 ) -> Choices:
-    """What a reader is opened with: what its caller asks for, then what a saved reader had, then the defaults.
-
-    Raises:
-        UserError: a value out of range, or a base that would have to learn for all methods.
-    """
+    """What a reader is opened with: what its caller asks for, then what a saved reader had, then the defaults."""
     method = unaliased(method or saved.method or METHOD)
     check_methods([method])
     known = {name: value for name, value in saved.settings.items() if name in defaults()}

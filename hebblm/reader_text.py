@@ -30,9 +30,6 @@ def encoded_text(
         begins: whether the text begins here; a byte order mark at its start is then left out, as in a file.
         most: only so many tokens of a string. Of a line of words that is read in part, bytes count by the share of its
             tokens.
-
-    Raises:
-        UserError: no text, one with half a character, or an id that the vocabulary does not have.
     """
     if isinstance(text, str):
         text = text.removeprefix("\ufeff") if begins else text
@@ -106,11 +103,7 @@ def _bytes_of_first(vocabulary: Vocabulary, text: str, tokens: int) -> int:
 
 
 def bytes_of(text: str) -> int:
-    """Length of a text in bytes of UTF-8.
-
-    Raises:
-        UserError: one of its characters is half a surrogate pair, which no file holds.
-    """
+    """Length of a text in bytes of UTF-8."""
     try:
         return len(text.encode())
     except UnicodeEncodeError as error:
@@ -132,11 +125,7 @@ def are_documents(text: Text | Sequence[Text]) -> bool:
 
 
 def known_ids(vocabulary: Vocabulary, text: Sequence[int] | Tensor, wanted: str) -> list[int]:
-    """Ids (T,) of a text.
-
-    Raises:
-        UserError: something else than is ``wanted``, or an id that the vocabulary does not have.
-    """
+    """Ids (T,) of a text; what is none is refused as no ``wanted``."""
     try:
         rows = np.asarray(text.cpu() if isinstance(text, Tensor) else text)
     except (TypeError, ValueError, RuntimeError):

@@ -110,11 +110,7 @@ class ReaderBase:
 
     @torch.no_grad()
     def load_weights(self, weights: Mapping[str, Tensor]) -> None:
-        """Go on with weights that :meth:`weights` gave; a base that stays as trained has no use for them.
-
-        Raises:
-            UserError: they are other ones than those that learn.
-        """
+        """Go on with weights that :meth:`weights` gave; a base that stays as trained has no use for them."""
         learning = self.weights()
         if weights and learning and weights.keys() != learning.keys():
             raise UserError(f"other weights learned there ({', '.join(weights)}); load the model as it was then")

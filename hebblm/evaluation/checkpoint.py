@@ -104,9 +104,6 @@ class PassCheckpoint:
         """Bring base, contexts, scores and notes to where an earlier process stood; its place in the streams.
 
         Several ranks go on from the last place that all of them have saved.
-
-        Raises:
-            UserError: a file was changed.
         """
         self._contexts, self._scores, self._layout, self._ranks = contexts, scores, layout, ranks
         traffic = ranks.traffic

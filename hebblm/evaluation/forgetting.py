@@ -36,11 +36,7 @@ class Probe:
 
     @classmethod
     def of(cls, scenario: Scenario, tokens: int) -> Probe:
-        """Probe of the first ``tokens`` of the split that is read of the target.
-
-        Raises:
-            UserError: one domain only, or the source's text is not at hand.
-        """
+        """Probe of the first ``tokens`` of the split that is read of the target."""
         if scenario.kind != "cross-domain":
             raise UserError(
                 f"forgetting compares two domains, and {scenario.source} is the only one here; use --cross-domain"

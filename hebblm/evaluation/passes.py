@@ -96,9 +96,6 @@ def dynamic_pass(
     """Run dynamic evaluation, a base of its own, and the methods that read its moving states.
 
     Base and memory are updated as often as those of all other methods.
-
-    Raises:
-        UserError: the rms rule, or a rate that is to be measured, without the training text.
     """
     config = settings.dynamic
     if scenario.config.streams > 1:
@@ -113,11 +110,7 @@ def dynamic_pass(
 
 
 def gradient_statistics(scenario: Scenario, config: DynamicConfig) -> list[Tensor] | None:
-    """What dynamic evaluation needs to know of the training text, one tensor a parameter; None for nothing.
-
-    Raises:
-        UserError: the training text is not at hand.
-    """
+    """What dynamic evaluation needs to know of the training text, one tensor a parameter; None for nothing."""
     if not config.needs_statistics:
         return None
     return mean_squares(scenario.model, scenario.training_ids()[: config.statistics], config.segment)

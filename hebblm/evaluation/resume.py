@@ -43,9 +43,6 @@ def resumable(
         settings: hyper-parameters.
         provenance: versions, device, threads.
         asked: what else the numbers depend on, as JSON.
-
-    Raises:
-        UserError: what was saved was changed.
     """
     stream, counts, ranks = scenario.stream, scenario.stream.train_counts, current()
     ids = hashlib.sha256(np.ascontiguousarray(stream.ids).tobytes())

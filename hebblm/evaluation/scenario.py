@@ -159,11 +159,7 @@ class Scenario(ModelAndText):
         return build_memory(self.model.key_width, settings.memory, self.device)
 
     def training_ids(self, *otherwise: str) -> Ids:
-        """Source's training stream (T,), which a checkpoint that came with its words names by itself.
-
-        Raises:
-            UserError: it names none, or the text cannot be had.
-        """
+        """Source's training stream (T,), which a checkpoint that came with its words names by itself."""
         if self.train is not None:
             return self.train.tokens("train")
         try:
@@ -177,11 +173,7 @@ class Scenario(ModelAndText):
         return corpus.tokens("train")
 
     def check_statistics(self, config: DynamicConfig) -> None:
-        """Refuse dynamic evaluation whose training text cannot be had, before any other method has read the text.
-
-        Raises:
-            UserError: see :meth:`training_ids`.
-        """
+        """Refuse dynamic evaluation whose training text cannot be had, before any other method has read the text."""
         if config.needs_statistics:
             self.training_ids("leave dynamic evaluation out of --methods", "--set dynamic.rule=sgd dynamic.lr=0.01")
 

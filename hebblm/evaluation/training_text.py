@@ -226,11 +226,7 @@ def _include_rows(memory: AnyMemory, head: OutputHead, known: int) -> None:
 
 
 def mean_squares(model: TrainedModel, ids: Ids, segment: int) -> list[Tensor]:
-    """Mean squares of a model's gradients on training ids (T,), ``segment`` tokens a step, from the cache if there.
-
-    Raises:
-        UserError: what is kept was changed, or the cache cannot be written to.
-    """
+    """Mean squares of a model's gradients on training ids (T,), ``segment`` tokens a step, from the cache if there."""
     identity = [
         *(GRADIENTS_SCHEMA, torch.__version__, torch.get_num_threads(), device_of(model).type),
         *(model.sha256, model.reading(), segment),
