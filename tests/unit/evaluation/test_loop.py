@@ -129,15 +129,6 @@ def test_one_forward_pass_and_one_retrieval_serve_every_method(monkeypatch: pyte
     assert all(scores.seconds[name] >= scores.base_seconds for name in STATIC_METHODS)
 
 
-def test_the_seconds_of_a_method_hold_what_it_shares_with_others() -> None:
-    stream = toy.stream_of(toy.tokens(2, 95))
-    base, memory = toy.base_of(toy.tiny_model()), FlatMemory(toy.DIM)
-    rules = {name: METHODS[name].rule(toy.SETTINGS) for name in ("mbpa", "hebb")}  # one MbPA for both
-    context = toy.context_of(base, memory, stream)
-    scores = evaluate(base, [context], rules, stream, UnionVocabulary(), Schedule(20))
-    assert all(scores.seconds[name] >= scores.shared_seconds["mbpa"] > 0 for name in rules)
-
-
 def test_without_retrieval_the_memory_is_never_searched() -> None:
     stream = toy.stream_of(toy.tokens(2, 50))
     base, memory = toy.base_of(toy.tiny_model()), CountingMemory()
@@ -214,13 +205,3 @@ def test_nothing_is_checked_unless_it_is_asked_for(monkeypatch: pytest.MonkeyPat
     assert (found[False].rose, found[False].errors) == ({}, {})
     assert found[True].rose["mbpa"] > 0
     assert len(found[True].errors["mbpa"]) == 120
-
-
-def test_alone_and_shared_agree_on_the_base() -> None:
-    stream = toy.stream_of(toy.tokens(6, 90))
-    alone = toy.alone(toy.base_of(toy.tiny_model(), lr=0.2), stream, UnionVocabulary(), segment=30)
-    base = toy.base_of(toy.tiny_model(), lr=0.2)
-    context = toy.context_of(base, FlatMemory(toy.DIM), stream)
-    shared = evaluate(base, [context], {"lstm": METHODS["lstm"].rule(EXACT)}, stream, UnionVocabulary(), Schedule(30))
-    np.testing.assert_allclose(alone, shared.nll["lstm"], atol=1e-6)
-    assert len(np.unique(alone)) > 50

@@ -89,7 +89,7 @@ def test_the_open_vocabulary_is_logged_as_well() -> None:
     np.testing.assert_allclose(columns["closeness"][near], 1 / (3e-3 + distances / distances.mean()), rtol=1e-9)
 
 
-@pytest.mark.parametrize("total", [1, 255, 300, 2047, 2048, 5000])
+@pytest.mark.parametrize("total", [1, 300, 2048])
 def test_the_places_of_labels_are_those_of_the_training_memory(total: int) -> None:
     ids = np.arange(total + 1)  # every token says where it stands
     model = toy.tiny_model(vocabulary=4)

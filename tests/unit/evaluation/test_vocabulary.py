@@ -56,30 +56,6 @@ def test_a_row_appears_when_its_word_is_first_observed_and_all_sums_to_one(lr: f
     assert all(np.isfinite(losses).all() for losses in scores.nll.values())
 
 
-def test_a_word_that_came_back_is_predicted_better_by_the_memory() -> None:
-    ids = toy.by_first_appearance(toy.tokens(8, 260))
-    base = toy.base_of(toy.tiny_model(), rows=0)
-    stream = toy.stream_of(ids)
-    context = toy.context_of(base, FlatMemory(toy.DIM), stream)
-    rules = {name: METHODS[name].rule(toy.SETTINGS) for name in ("lstm", "mixture")}
-    nll = evaluate(base, [context], rules, stream, OpenVocabulary(toy.UNK, toy.WORDS), Schedule(1)).nll
-    novel = np.flatnonzero(stream.oov)
-    first = np.array([np.flatnonzero(ids == word)[0] for word in np.unique(ids[novel])])
-    again = np.setdiff1d(novel, first)
-    assert len(again) >= 2
-    assert nll["mixture"][again].mean() < nll["lstm"][again].mean()
-    share = 0.5 / (toy.WORDS - toy.SOURCE)
-    unk = nll["lstm"][first[0]] + np.log(share)
-    assert unk == pytest.approx(float(-unk_log_prob(stream, int(first[0]))), abs=1e-4)
-
-
-def unk_log_prob(stream, position: int) -> Tensor:  # type: ignore[no-untyped-def]
-    """Return the base's log P(<unk>) before the first novel word."""
-    base = toy.base_of(toy.tiny_model(), rows=0)
-    hidden = base.read(torch.from_numpy(stream.inputs[: position + 1]))
-    return base.head.logits(hidden).log_softmax(1)[position, toy.UNK]
-
-
 def test_dynamic_evaluation_grows_too() -> None:
     ids = toy.by_first_appearance(toy.tokens(8, 200))
     stream, rows = toy.stream_of(ids), []
