@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 
 from hebblm.errors import UserError
-from hebblm.evaluation.parts import Parts
-from hebblm.evaluation.training_memory import saved_segments
+from hebblm.evaluation.training_text import Segments, saved_segments
 from hebblm.files import hash_of
 from hebblm.locks import held, remove_left
 from hebblm.memory import AnyMemory, MemoryConfig, build_memory, load_memory, save_memory
@@ -67,7 +66,7 @@ def build(
         ]
     )
     there = partial(load_memory, folder, model_hash=owner[0], dictionary_hash=owner[1])
-    parts = Parts(folder.with_name(f".{folder.name}.{identity[:12]}.parts"))
+    parts = Segments(folder.with_name(f".{folder.name}.{identity[:12]}.parts"))
     if ranks.all_gather_object(read_about(folder).get("identity"))[0] == identity:
         say(f"{folder} holds this memory already")
         if ranks.leads:
@@ -122,7 +121,7 @@ def _read(
     model: TrainedModel,
     vocabulary: Vocabulary,
     files: Sequence[TextFile],
-    parts: Parts,
+    parts: Segments,
     dtype: torch.dtype,
     ranks: Ranks,
 ) -> int:
@@ -138,7 +137,7 @@ def _read(
                 # Those that are done are encoded again: new words get the ids that they had.
                 ids = np.array([vocabulary.start, *vocabulary.encode(text, include=True).ids], dtype=np.int64)
                 if index >= done and index % ranks.size == ranks.rank:
-                    begun = Parts(parts.folder / f"piece-{index:05d}")
+                    begun = Segments(parts.folder / f"piece-{index:05d}")
                     keys, labels = _entries(model, vocabulary, ids, dtype, begun)
                     parts.save(index, {"keys": keys, "labels": labels})
                     shutil.rmtree(begun.folder, ignore_errors=True)
@@ -149,7 +148,7 @@ def _read(
 
 
 def _entries(
-    model: TrainedModel, vocabulary: Vocabulary, ids: np.ndarray[Any, Any], dtype: torch.dtype, begun: Parts
+    model: TrainedModel, vocabulary: Vocabulary, ids: np.ndarray[Any, Any], dtype: torch.dtype, begun: Segments
 ) -> tuple[Tensor, Tensor]:
     """Hidden states (T, D) and labels (T,) of a piece (T + 1,), what it begins with first.
 

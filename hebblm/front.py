@@ -141,12 +141,12 @@ def evaluate(
     scenario, record = request.open("evaluate", command)
     if methods == [*DEFAULT_METHODS] and not _has_statistics(scenario, request.settings):
         methods.remove(DYNAMIC)
+    from hebblm.evaluation.resume import resumable
     from hebblm.evaluation.run import run_scenario
-    from hebblm.evaluation.saved import going_on
     from hebblm.report import Result
 
     beside = {"methods": methods, "log_neighbors": log_neighbors, "forgetting": forgetting, "check": check}
-    with going_on(scenario, request.settings, record, beside):
+    with resumable(scenario, request.settings, record, beside) as checkpoint:
         found = run_scenario(
             scenario,
             methods,
@@ -157,6 +157,7 @@ def evaluate(
             forgetting=forgetting,
             check=check,
             ranks=ranks,
+            checkpoint=checkpoint,
         )
         if found is not None and request.folder is not None:
             from hebblm.report import write_report
@@ -214,7 +215,7 @@ def tune(
     request.check_one_stream("values are tuned on a single stream and serve any number")
     from hebblm.adapt.grid import Grid
     from hebblm.evaluation.defaults import TunedFile
-    from hebblm.evaluation.saved import going_on
+    from hebblm.evaluation.resume import resumable
     from hebblm.tuning.search import TUNED_FILE, write_tuned
 
     found_before = {} if around is None else TunedFile.read(Path(around)).values
@@ -239,9 +240,17 @@ def tune(
         dynamic = _has_statistics(scenario, request.settings)
     grid = Grid()
     tuned = {"dynamic": dynamic, "fixed": fixed, "around": found_before, "methods": sorted(methods)}
-    with going_on(scenario, request.settings, record, {"tune": tuned, "grid": asdict(grid)}):
+    asked = {"tune": tuned, "grid": asdict(grid)}
+    with resumable(scenario, request.settings, record, asked) as checkpoint:
         found = tune(
-            scenario, request.settings, grid, dynamic=dynamic, fixed=fixed, around=found_before, methods=methods
+            scenario,
+            request.settings,
+            grid,
+            dynamic=dynamic,
+            fixed=fixed,
+            around=found_before,
+            methods=methods,
+            checkpoint=checkpoint,
         )
         if request.folder is not None and ranks.leads:
             write_tuned(found, scenario, record, request.folder)

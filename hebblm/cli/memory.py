@@ -9,7 +9,7 @@ from pathlib import Path
 from hebblm.cli.common import choosing, options, tell
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters, parse_settings
-from hebblm.evaluation.options import ModelOptions
+from hebblm.evaluation.scenario_config import ModelOptions
 from hebblm.files import lack
 from hebblm.interrupts import GOES_ON, interrupted
 from hebblm.models.catalog import model_folder

@@ -17,8 +17,7 @@ from hebblm.adapt.methods import METHODS, check_methods, unaliased
 from hebblm.cli.common import command, tell
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters, parse_settings
-from hebblm.evaluation.options import ReadingOptions
-from hebblm.evaluation.scenario_config import whole
+from hebblm.evaluation.scenario_config import ReadingOptions, whole
 from hebblm.files import check_writable
 from hebblm.interrupts import interrupted
 from hebblm.models.catalog import model_folder

@@ -25,7 +25,7 @@ from hebblm.language_model import LanguageModel, load
 from hebblm.models.base import device_of
 from hebblm.models.huggingface.model import HuggingFaceModel, longest
 from hebblm.progress import say, track
-from hebblm.reading import Text
+from hebblm.reader_text import Text
 
 GENERATED = 256  # tokens of an answer, where the task does not say
 HARNESS_DEVICE = "cuda:0"

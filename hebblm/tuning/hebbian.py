@@ -14,7 +14,7 @@ from hebblm.adapt.counts import entry_weights
 from hebblm.adapt.grid import Grid
 from hebblm.adapt.methods.hebb import HebbConfig, hebbian_term
 from hebblm.adapt.methods.mbpa import MbpaConfig, adapted_logits, mbpa_change
-from hebblm.evaluation.notes import Notes
+from hebblm.evaluation.observers import Notes
 from hebblm.ranks import current
 from hebblm.tuning.best import Losses
 from hebblm.tuning.grid import Point, points
@@ -103,13 +103,13 @@ class HebbGrid:
         pairs = current().partition(len(grid.closeness) * len(grid.beta))
         return cls(mbpa, hebb, grid, tried, pairs, torch.zeros(len(pairs) * len(grid.eta), dtype=torch.float64))
 
-    def noted(self) -> dict[str, Tensor]:
+    def state_dict(self) -> dict[str, Tensor]:
         """Return the sums, and how many tokens they are over."""
         return {"sums": self.sums.clone(), "tokens": torch.tensor(self.tokens)}
 
-    def restore(self, noted: dict[str, Tensor]) -> None:
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Take over those of an earlier process."""
-        self.sums, self.tokens = noted["sums"].cpu(), int(noted["tokens"])
+        self.sums, self.tokens = state["sums"].cpu(), int(state["tokens"])
 
     def watch(self, batch: EvalBatch, targets: Tensor) -> None:
         """Add the losses of a mini-batch."""

@@ -11,9 +11,10 @@ import numpy as np
 from hebblm.adapt.context import Context
 from hebblm.adapt.methods.cache import CacheConfig
 from hebblm.adapt.methods.rule import Rule
+from hebblm.evaluation.checkpoint import RunCheckpoint
 from hebblm.evaluation.hyperparameters import Hyperparameters
-from hebblm.evaluation.loop import evaluate
-from hebblm.evaluation.notes import KeptObserver
+from hebblm.evaluation.loop import Hooks, Schedule, evaluate
+from hebblm.evaluation.observers import KeptObserver
 from hebblm.evaluation.scenario import Scenario
 from hebblm.models.base import StreamBase
 from hebblm.progress import bar
@@ -33,6 +34,7 @@ class Replay:
         every: tokens between two updates.
         write: whether what was observed goes to the memory.
         sweep: what the base and the memory give, None for a base that learns.
+        checkpoint: of the run, None where that is not kept.
     """
 
     scenario: Scenario
@@ -41,9 +43,10 @@ class Replay:
     every: int
     write: bool
     sweep: Sweep | None = None
+    checkpoint: RunCheckpoint | None = None
 
     @classmethod
-    def of(cls, scenario: Scenario, settings: Hyperparameters) -> Replay:
+    def of(cls, scenario: Scenario, settings: Hyperparameters, checkpoint: RunCheckpoint | None = None) -> Replay:
         """Open base and memory, and compute what does not depend on any point; of several ranks the first one does."""
         with current().in_turn():
             base, memory, sweep = scenario.base(settings), scenario.memory(settings), None
@@ -56,7 +59,7 @@ class Replay:
                     )
                 progress.update(task, visible=sweep is not None)
         context = scenario.context(base, memory, settings.methods[CacheConfig].window)
-        return cls(scenario, base, context, scenario.config.update_every, scenario.writes, sweep)
+        return cls(scenario, base, context, scenario.config.update_every, scenario.writes, sweep, checkpoint)
 
     def score(
         self,
@@ -93,8 +96,7 @@ class Replay:
         watched: Sequence[Rule] = (),
     ) -> dict[str, Losses]:
         """Return the losses (T,) of some rules as this rank alone reads them; see :meth:`score`."""
-        saved = self.scenario.saved
-        position = None if saved is None else saved.position(title, self.base, observers)
+        checkpoint = None if self.checkpoint is None else self.checkpoint.next_pass(title, self.base, observers)
         self.base.reset()
         self.context.learners = ()  # what an earlier reading learned would be solved for in vain
         self.context.reset()
@@ -108,13 +110,8 @@ class Replay:
                 rules,
                 self.scenario.stream,
                 self.scenario.vocabulary,
-                update_every=self.every,
-                write=self.write,
-                read_ahead=not self.base.moving,
-                known=self.sweep,
-                observers=observers,
-                progress=lambda tokens: progress.advance(task, tokens),
-                position=position,
+                Schedule(self.every, write=self.write, read_ahead=not self.base.moving, precomputed=self.sweep),
+                Hooks(observers, progress=lambda tokens: progress.advance(task, tokens), checkpoint=checkpoint),
             )
         return {name: nll.astype(np.float64) for name, nll in scores.nll.items()}
 

@@ -23,10 +23,10 @@ from hebblm.download import cache_dir
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.loop import Progress
-from hebblm.evaluation.pace import Pace
-from hebblm.evaluation.parts import STATE, Parts, unpacked_state
 from hebblm.evaluation.scenario import Scenario
+from hebblm.evaluation.training_text import STATE, Segments, unpacked_state
 from hebblm.files import hash_of
+from hebblm.layout import Pace
 from hebblm.locks import held
 from hebblm.memory import AnyMemory, faiss_index
 from hebblm.memory.causal import WrittenBlock
@@ -78,7 +78,7 @@ class Sweep:
 
     def __init__(self, plan: SweepPlan, device: torch.device) -> None:
         self.part = plan.part
-        self._parts = Parts(plan.folder())
+        self._parts = Segments(plan.folder())
         self._device = device
         self._held = -1
         self._tensors: dict[str, Tensor] = {}
@@ -155,7 +155,7 @@ def prepare_sweep(
     size = total * (weight.shape[1] * weight.element_size() + plan.k * (weight.element_size() + 4))
     if base.moving or size > LIMIT_BYTES:
         return None
-    parts = Parts(plan.folder())
+    parts = Segments(plan.folder())
     if parts.finished() * plan.part < total:
         with parts.held("states and neighbours"):
             _make_room(parts.folder, size)
@@ -174,7 +174,7 @@ def _fill(
     memory: AnyMemory,
     stream: EvaluationStream,
     plan: SweepPlan,
-    parts: Parts,
+    parts: Segments,
     progress: Progress,
 ) -> None:
     """Write the parts that are not there yet; another process may have written some or all of them."""
@@ -218,7 +218,7 @@ def _blocks(
 
 
 def _resume(
-    base: StreamBase, memory: AnyMemory, stream: EvaluationStream, plan: SweepPlan, parts: Parts, done: int
+    base: StreamBase, memory: AnyMemory, stream: EvaluationStream, plan: SweepPlan, parts: Segments, done: int
 ) -> None:
     """Bring base and memory to where they were behind the finished parts."""
     device = base.head.weight.device

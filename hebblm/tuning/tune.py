@@ -14,6 +14,7 @@ from hebblm.adapt.methods.hebb import HebbConfig
 from hebblm.adapt.methods.mbpa import Mbpa, MbpaConfig
 from hebblm.adapt.methods.rule import Rule, dotted
 from hebblm.errors import UserError
+from hebblm.evaluation.checkpoint import RunCheckpoint
 from hebblm.evaluation.hyperparameters import Hyperparameters, defaults
 from hebblm.evaluation.passes import dynamic_base, gradient_statistics
 from hebblm.evaluation.scenario import Scenario
@@ -36,6 +37,7 @@ def tune(
     fixed: Mapping[str, float | str] | None = None,
     around: Mapping[str, Any] | None = None,
     methods: Iterable[str] = TUNABLE,
+    checkpoint: RunCheckpoint | None = None,
 ) -> Search:
     """Return the best hyper-parameters of every method on the scenario's stream.
 
@@ -54,6 +56,7 @@ def tune(
         around: values by dotted name, found on less text. Of the grid only what is next to them is tried; of a base
             that learns, then what is next to the best, until that is the best of those around it.
         methods: only these are tuned, and what they rest on.
+        checkpoint: of the run, None where that is not kept.
 
     Raises:
         UserError: a fixed value that is not among those tried.
@@ -73,10 +76,10 @@ def tune(
         scenario.check_statistics(settings.dynamic)
     if scenario.kind == "cross-domain" and settings.base.lr > 0:
         rates = points("base", lr=grid.base_lr)
-        search.take("base", _alone(search, scenario, rates, scenario.base, around))
-    tune_static(search, Replay.of(scenario, search.settings))
+        search.take("base", _alone(search, scenario, rates, scenario.base, around, checkpoint))
+    tune_static(search, Replay.of(scenario, search.settings, checkpoint))
     if moving:
-        tune_dynamic(search, scenario, around)
+        tune_dynamic(search, scenario, around, checkpoint)
     return search
 
 
@@ -124,7 +127,9 @@ def _tune_hebb(search: Search, replay: Replay) -> None:
     best.losses = losses.losses()
 
 
-def tune_dynamic(search: Search, scenario: Scenario, around: Mapping[str, Any]) -> None:
+def tune_dynamic(
+    search: Search, scenario: Scenario, around: Mapping[str, Any], checkpoint: RunCheckpoint | None = None
+) -> None:
     """Tune dynamic evaluation, around some values by dotted name or on the whole grid."""
     grid, config = search.grid, search.settings.dynamic
     squares = gradient_statistics(scenario, config)
@@ -139,7 +144,7 @@ def tune_dynamic(search: Search, scenario: Scenario, around: Mapping[str, Any]) 
     def base_of(settings: Hyperparameters) -> StreamBase:
         return dynamic_base(scenario, settings.dynamic, squares)
 
-    search.take(DYNAMIC, _alone(search, scenario, rates, base_of, around))
+    search.take(DYNAMIC, _alone(search, scenario, rates, base_of, around, checkpoint))
 
 
 def _alone(
@@ -148,6 +153,7 @@ def _alone(
     tried: Sequence[Point],
     base_of: Callable[[Hyperparameters], StreamBase],
     around: Mapping[str, Any],
+    checkpoint: RunCheckpoint | None,
 ) -> Iterator[tuple[Point, Losses]]:
     """Yield points of a base that learns from the stream, with its losses (T,), reading the text once a point.
 
@@ -163,7 +169,8 @@ def _alone(
         settings = search.start.changed(point)
         memory = scenario.empty_memory(settings)
         base = base_of(settings)
-        replay = Replay(scenario, base, scenario.context(base, memory, 0), scenario.config.update_every, write=False)
+        context, every = scenario.context(base, memory, 0), scenario.config.update_every
+        replay = Replay(scenario, base, context, every, write=False, checkpoint=checkpoint)
         title = "tune " + ", ".join(f"{name}={value}" for name, value in point.items())
         return replay.read({"base": Unadapted()}, title)["base"]
 

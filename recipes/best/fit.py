@@ -28,7 +28,7 @@ from hebblm.adapt.methods.mixture import Mixture, MixtureConfig
 from hebblm.adapt.methods.rule import Rule
 from hebblm.adapt.settings import MethodSettings
 from hebblm.evaluation.hyperparameters import Hyperparameters
-from hebblm.evaluation.loop import evaluate
+from hebblm.evaluation.loop import Hooks, Schedule, evaluate
 from hebblm.evaluation.opening import open_scenario
 from hebblm.evaluation.passes import dynamic_base, gradient_statistics
 from hebblm.evaluation.scenario_config import ScenarioConfig
@@ -111,9 +111,8 @@ def evidence(rule: Best, named: dict[str, str], tokens: int, *, moving: bool) ->
         {"lstm": Unadapted()},
         scenario.stream,
         scenario.vocabulary,
-        update_every=config.update_every,
-        read_ahead=not base.moving,
-        observers=[noted],
+        Schedule(config.update_every, read_ahead=not base.moving),
+        Hooks([noted]),
     )
     return torch.cat(noted.rows)
 

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 import hebblm
-from hebblm.evaluation.parts import Parts
+from hebblm.evaluation.training_text import Segments
 from hebblm.files import atomic_path, read_json, write_json
 from hebblm.memory import FlatMemory, MemoryConfig, build_memory, load_memory, save_memory
 from hebblm.memory.disk import saved_entries
@@ -142,9 +142,9 @@ def fill(place: Path, config: MemoryConfig) -> dict[str, Any]:
     }
 
 
-def pieces_of(place: Path) -> Parts:
+def pieces_of(place: Path) -> Segments:
     """Return what a memory is built of."""
-    return Parts(place.with_name(f"{place.name}.parts"))
+    return Segments(place.with_name(f"{place.name}.parts"))
 
 
 def search(folder: Path, place: Path) -> dict[str, Any]:

@@ -10,8 +10,9 @@ import sys
 import torch
 from torch import Tensor
 
+from hebblm import layout as layouts
 from hebblm.cli.eval import main
-from hebblm.evaluation import pace, position
+from hebblm.evaluation import checkpoint
 from hebblm.ranks import Ranks, rank, size
 
 KILLS = 3
@@ -30,7 +31,7 @@ def kill_at(exchange: int) -> None:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    position.EVERY, pace.READ_AHEAD = 0.0, 20
+    checkpoint.EVERY, layouts.READ_AHEAD = 0.0, 20
     seed, restarts = int(sys.argv[1]), int(os.environ["TORCHELASTIC_RESTART_COUNT"])
     draw = random.Random(f"{seed} {restarts}")  # the same on all ranks
     if restarts < KILLS and draw.randrange(size()) == rank():

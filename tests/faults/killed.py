@@ -35,9 +35,9 @@ SLOW = (
 )  # fmt: skip
 """Modules that are loaded before a process is forked: a kill could hurt nothing while they load."""
 OFTEN = (
-    ("hebblm.evaluation.position", "EVERY", 0.0),
-    ("hebblm.evaluation.pace", "BLOCK", 20),
-    ("hebblm.evaluation.pace", "READ_AHEAD", 20),
+    ("hebblm.evaluation.checkpoint", "EVERY", 0.0),
+    ("hebblm.layout", "BLOCK", 20),
+    ("hebblm.layout", "READ_AHEAD", 20),
     ("hebblm.tuning.sweep", "PART", 100),
     ("hebblm.corpus_memory", "PIECE", 20),
     ("hebblm.memory.disk", "SHARD", 50),

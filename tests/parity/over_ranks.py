@@ -8,14 +8,14 @@ from dataclasses import replace
 import numpy as np
 import torch
 
+from hebblm import layout as layouts
 from hebblm.adapt.context import Context
 from hebblm.adapt.methods import METHODS, STATIC_METHODS
 from hebblm.adapt.methods.hebb import HebbConfig
-from hebblm.evaluation import streams
-from hebblm.evaluation.loop import evaluate
+from hebblm.evaluation.loop import Schedule, evaluate
 from hebblm.evaluation.scenario_config import MemoryScope
-from hebblm.evaluation.streams import Layout
 from hebblm.evaluation.vocabulary import UnionVocabulary
+from hebblm.layout import Layout
 from hebblm.memory import AnyMemory, ShardedMemory
 from hebblm.models.awd import AwdBase
 from hebblm.ranks import ALONE, Ranks, end_rank, opened
@@ -74,14 +74,14 @@ def scores(layout: Layout, kind: str, settings: str, every: int, ranks: Ranks) -
     ]
     found = evaluate(
         base, contexts, rules, stream, UnionVocabulary(),
-        update_every=every, read_ahead=True, layout=layout, ranks=ranks,
+        Schedule(every, layout=layout, read_ahead=True, ranks=ranks),
     )  # fmt: skip
     return found.nll
 
 
 def everything(ranks: Ranks) -> dict[str, np.ndarray]:
     """Return the losses of all cases by their names."""
-    streams.ROWS = 9  # several rounds a step
+    layouts.ROWS = 9  # several rounds a step
     found = {}
     for name, kind, settings, every, scope in CASES:
         placed = replace(LAYOUTS[name], scope=scope)

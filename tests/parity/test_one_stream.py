@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 import torch
 
+from hebblm import layout as layouts
 from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.context import Context
 from hebblm.adapt.methods import DYNAMIC_METHODS, METHODS, STATIC_METHODS
 from hebblm.adapt.methods.rule import Rule
 from hebblm.adapt.settings import MethodSettings
-from hebblm.evaluation import pace
-from hebblm.evaluation.loop import evaluate
+from hebblm.evaluation.loop import Schedule, evaluate
 from hebblm.evaluation.scenario_config import MemoryScope
-from hebblm.evaluation.streams import Layout
 from hebblm.evaluation.vocabulary import UnionVocabulary
+from hebblm.layout import Layout
 from hebblm.memory import AnyMemory
 from hebblm.models.awd import AwdBase
 from hebblm.models.base import BaseUpdate, StreamBase
@@ -31,8 +31,8 @@ BLOCK = 24
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pace, "BLOCK", BLOCK)
-    monkeypatch.setattr(pace, "READ_AHEAD", 2 * BLOCK)
+    monkeypatch.setattr(layouts, "BLOCK", BLOCK)
+    monkeypatch.setattr(layouts, "READ_AHEAD", 2 * BLOCK)
 
 
 def text() -> EvaluationStream:
@@ -95,7 +95,7 @@ def as_evaluated(
     layout = Layout.of(len(stream), 1, scope=scope)
     return evaluate(
         base, [context_of(base, memory)], rules, stream, UnionVocabulary(),
-        update_every=every, read_ahead=ahead, layout=layout,
+        Schedule(every, layout=layout, read_ahead=ahead),
     ).nll  # fmt: skip
 
 
@@ -156,7 +156,7 @@ def side_by_side(
     contexts = [context_of(base, make(torch.float64)) for _ in texts]
     nll = evaluate(
         base, contexts, rules_of(STATIC_METHODS, toy.exact(settings)), toy.stream_of(np.concatenate(texts)),
-        UnionVocabulary(), update_every=every, read_ahead=True, layout=layout,
+        UnionVocabulary(), Schedule(every, layout=layout, read_ahead=True),
     ).nll  # fmt: skip
     return [{name: losses[begin:end] for name, losses in nll.items()} for begin, end in pairwise(begins)]
 
@@ -172,7 +172,7 @@ def test_documents_that_remember_for_themselves_are_as_alone(
         base = trained(torch.float64)
         alone = evaluate(
             base, [context_of(base, make(torch.float64))], rules_of(STATIC_METHODS, toy.exact(settings)),
-            toy.stream_of(ids), UnionVocabulary(), update_every=every, read_ahead=True,
+            toy.stream_of(ids), UnionVocabulary(), Schedule(every, read_ahead=True),
         ).nll  # fmt: skip
         for method in STATIC_METHODS:
             np.testing.assert_allclose(losses[method], alone[method], rtol=1e-6, atol=1e-6, err_msg=method)

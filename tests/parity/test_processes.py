@@ -18,11 +18,11 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def alone() -> dict[str, np.ndarray]:
-    rows = over_ranks.streams.ROWS
+    rows = over_ranks.layouts.ROWS
     try:
         return over_ranks.everything(ALONE)
     finally:
-        over_ranks.streams.ROWS = rows
+        over_ranks.layouts.ROWS = rows
 
 
 @pytest.mark.parametrize("processes", [3])

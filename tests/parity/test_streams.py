@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 import torch
 
+from hebblm import layout as layouts
 from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.context import Context
 from hebblm.adapt.methods import METHODS, STATIC_METHODS
 from hebblm.adapt.methods.rule import Rule
 from hebblm.adapt.settings import MethodSettings
-from hebblm.evaluation import pace, streams
-from hebblm.evaluation.loop import evaluate
-from hebblm.evaluation.streams import Layout
+from hebblm.evaluation.loop import Schedule, evaluate
 from hebblm.evaluation.vocabulary import UnionVocabulary
+from hebblm.layout import Layout
 from hebblm.memory import AnyMemory
 from hebblm.models.awd import AwdBase
 from hebblm.models.base import BaseUpdate
@@ -28,9 +28,9 @@ TOKENS = 101
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pace, "BLOCK", 24)
-    monkeypatch.setattr(pace, "READ_AHEAD", 48)
-    monkeypatch.setattr(streams, "ROWS", 33)
+    monkeypatch.setattr(layouts, "BLOCK", 24)
+    monkeypatch.setattr(layouts, "READ_AHEAD", 48)
+    monkeypatch.setattr(layouts, "ROWS", 33)
 
 
 def text() -> EvaluationStream:
@@ -90,7 +90,7 @@ def side_by_side(layout: Layout, rules: dict[str, Rule], make: toy.MemoryMaker, 
         contexts = [context_of(make(DOUBLE)) for _ in layout.begins]
     return evaluate(
         base_of(layout.streams), contexts, rules, text(), UnionVocabulary(),
-        update_every=every, read_ahead=True, layout=layout,
+        Schedule(every, layout=layout, read_ahead=True),
     ).nll  # fmt: skip
 
 

@@ -12,9 +12,10 @@ import torch
 from hebblm.adapt.methods import METHODS
 from hebblm.adapt.methods.mbpa import MbpaAbsoluteConfig, MbpaConfig
 from hebblm.adapt.settings import MethodSettings
-from hebblm.evaluation.loop import EvaluationScores, evaluate
-from hebblm.evaluation.pace import READ_AHEAD
+from hebblm.evaluation.loop import Hooks, Schedule, evaluate
+from hebblm.evaluation.scores import EvaluationScores
 from hebblm.evaluation.vocabulary import UnionVocabulary
+from hebblm.layout import READ_AHEAD
 from hebblm.memory import FlatMemory
 
 from ..support import toy
@@ -30,7 +31,9 @@ def evaluated(
     base = toy.base_of(toy.tiny_model(vocabulary=WIDE), lr=lr)
     context = toy.context_of(base, make(torch.float32), stream)
     rules = {method: METHODS[method].rule(config) for method in RULES}
-    return evaluate(base, [context], rules, stream, UnionVocabulary(), update_every=20, read_ahead=lr == 0, check=True)
+    return evaluate(
+        base, [context], rules, stream, UnionVocabulary(), Schedule(20, read_ahead=lr == 0), Hooks(check=True)
+    )
 
 
 @every_memory
@@ -60,7 +63,7 @@ def test_reading_ahead_and_the_length_of_the_stream_change_nothing() -> None:
         part = toy.stream_of(ids[:stream_length])
         base = toy.base_of(toy.tiny_model())
         context = toy.context_of(base, FlatMemory(toy.DIM), part)
-        return evaluate(base, [context], rules, part, UnionVocabulary(), update_every=30, read_ahead=ahead).nll
+        return evaluate(base, [context], rules, part, UnionVocabulary(), Schedule(30, read_ahead=ahead)).nll
 
     ahead, step, short = run(len(stream), True), run(len(stream), False), run(150, True)
     for method in RULES:

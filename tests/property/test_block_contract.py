@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import torch
 
+from hebblm import layout as layouts
 from hebblm.adapt.methods import METHODS, STATIC_METHODS
 from hebblm.adapt.methods.cache import CacheConfig
 from hebblm.adapt.methods.hebb import HebbConfig
 from hebblm.adapt.settings import MethodSettings
-from hebblm.evaluation import pace
-from hebblm.evaluation.loop import evaluate
+from hebblm.evaluation.loop import Schedule, evaluate
 from hebblm.evaluation.vocabulary import UnionVocabulary
 from hebblm.memory import AnyMemory, FaissMemory, FlatMemory
 
@@ -48,14 +48,14 @@ def run(
     context = toy.context_of(base, memory, stream, k=k, window=17)
     rules = {method: METHODS[method].rule(config) for method in STATIC_METHODS}
     return evaluate(
-        base, [context], rules, stream, UnionVocabulary(), update_every=every, write=write, read_ahead=at_once
+        base, [context], rules, stream, UnionVocabulary(), Schedule(every, write=write, read_ahead=at_once)
     ).nll  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pace, "BLOCK", BLOCK)
-    monkeypatch.setattr(pace, "READ_AHEAD", 2 * BLOCK)
+    monkeypatch.setattr(layouts, "BLOCK", BLOCK)
+    monkeypatch.setattr(layouts, "READ_AHEAD", 2 * BLOCK)
 
 
 @pytest.mark.parametrize("make", MEMORIES.values(), ids=MEMORIES.keys())

@@ -24,7 +24,8 @@ from hebblm.adapt.methods.mbpa import MbpaConfig
 from hebblm.adapt.methods.mixture import MixtureConfig
 from hebblm.adapt.methods.rule import Rule
 from hebblm.adapt.settings import MethodSettings
-from hebblm.evaluation.loop import Observer, evaluate
+from hebblm.evaluation.loop import Hooks, Schedule, evaluate
+from hebblm.evaluation.observers import Observer
 from hebblm.evaluation.vocabulary import OpenVocabulary, UnionVocabulary, VocabularyPolicy
 from hebblm.memory import AnyMemory, FlatMemory, HybridMemory, RingMemory
 from hebblm.models.awd import AwdBase
@@ -195,5 +196,5 @@ def losses_of(rules: Mapping[str, Rule], stream: EvaluationStream, *observers: O
     """Return the losses (T,) of some rules, in double precision, updated every 20 tokens."""
     base = base_of(tiny_model().double())
     context = context_of(base, FlatMemory(DIM, dtype=torch.float64), stream)
-    found = evaluate(base, [context], rules, stream, UnionVocabulary(), update_every=20, observers=observers)
+    found = evaluate(base, [context], rules, stream, UnionVocabulary(), Schedule(20), Hooks(observers))
     return {name: nll.astype(float) for name, nll in found.nll.items()}

@@ -19,7 +19,7 @@ from hebblm.adapt.methods.hebb import HebbConfig
 from hebblm.adapt.methods.mbpa import MbpaConfig
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters, defaults
-from hebblm.evaluation.loop import evaluate
+from hebblm.evaluation.loop import Schedule, evaluate
 from hebblm.memory import FlatMemory, MemoryConfig
 from hebblm.models.dynamic import DynamicConfig
 from hebblm.models.update import TRANSFORMERS
@@ -123,7 +123,7 @@ def test_losses_at_one_point_are_those_of_the_grid_there_whoever_went_on_with_it
     assert len(losses) == 80
     assert whole.means()[wanted] == pytest.approx(losses.mean(), abs=1e-12)
     resumed = HebbGrid.of(mbpa, hebb, grid)
-    resumed.restore(whole.noted())
+    resumed.load_state_dict(whole.state_dict())
     np.testing.assert_array_equal(resumed.means(), whole.means())
 
 
@@ -156,7 +156,7 @@ def test_tuning_finds_what_trying_every_point_finds(kind: str, scale: str) -> No
         window = METHODS[method].rule(point.methods).needs.window
         context = scenario.context(base, scenario.empty_memory(point), window)
         rules = {method: METHODS[method].rule(point.methods)}
-        nll = evaluate(base, [context], rules, scenario.stream, scenario.vocabulary, update_every=20).nll[method]
+        nll = evaluate(base, [context], rules, scenario.stream, scenario.vocabulary, Schedule(20)).nll[method]
         return float(nll.astype(float).mean())
 
     chosen: dict[str, float | str] = {}

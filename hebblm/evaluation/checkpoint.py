@@ -1,31 +1,30 @@
-"""Checkpoint of a pass over a text, kept on disk: a later process goes on from there, to the same numbers."""
+"""Checkpoints of a run's passes over a text, kept on disk: a later process goes on from there, to the same numbers."""
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from hebblm.adapt.context import Context, Observation
+from hebblm.adapt.step import Observed
 from hebblm.errors import UserError
-from hebblm.evaluation.loop import EvaluationScores
-from hebblm.evaluation.notes import KeptObserver
-from hebblm.evaluation.streams import Layout
+from hebblm.evaluation.observers import KeptObserver
+from hebblm.evaluation.scores import EvaluationScores
+from hebblm.layout import Layout
 from hebblm.models.base import State, StreamBase
 from hebblm.progress import say
 from hebblm.ranks import ALONE, Ranks
 from hebblm.tensors import placed, prefixed, read_tensors, under, write_tensors
 
-if TYPE_CHECKING:
-    from hebblm.evaluation.saved import Saved
-
-SCHEMA = "hebblm-position/3"
 KIND = "hebblm-position"
 STATE = "position.safetensors"
 EVERY = 30.0  # seconds from one saving to the next: what was done since, and at the end of one pass more, is lost
@@ -33,23 +32,55 @@ MOST = 1 << 28  # bytes of entries that wait to be saved
 
 
 @dataclass(slots=True)
-class Position:
+class RunCheckpoint:
+    """Checkpoints of a run's passes over its text, one after the other; see :func:`hebblm.evaluation.resume.resumable`.
+
+    Args:
+        folder: of the run.
+        started: when this process began.
+        last: when something was saved last.
+        passes: how many were begun.
+        within: whether one is under way, which is saved before an interruption ends it.
+        stopped: whether it is to end.
+    """
+
+    folder: Path
+    started: float = field(default_factory=time.monotonic)
+    last: float = field(default_factory=time.monotonic)
+    passes: int = 0
+    within: bool = False
+    stopped: bool = False
+
+    def next_pass(self, title: str, base: StreamBase, observers: Sequence[KeptObserver] = ()) -> PassCheckpoint:
+        """Checkpoint of the next pass: its title for people, the base that reads, observers whose notes are kept."""
+        self.passes += 1
+        return PassCheckpoint(self, self.folder / f"{self.passes:04d}", title, base, tuple(observers))
+
+    def interrupt(self, number: int, frame: Any) -> None:
+        """Let a pass that is under way be saved first; the second time, or outside of one, end at once."""
+        if not self.within or self.stopped:
+            raise KeyboardInterrupt
+        self.stopped = True
+        say("interrupted: the position is saved behind these tokens; Ctrl-C again ends at once")
+
+    def clear(self) -> None:
+        """Remove everything, first what the rest belongs to: a part of it is never taken for the whole."""
+        for state in self.folder.glob(f"*/*{STATE}"):
+            state.unlink()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+@dataclass(slots=True)
+class PassCheckpoint:
     """Place of one pass in its text.
 
     What only grows, losses, entries of the memories and notes, is written in parts, each once. The state behind the
     last part, whole in a file of its own, replaces the former one when its part is there, and says how many belong to
     it. Entries are written to the memory anew in the very steps in which they were, so that an index is trained on the
     same ones.
-
-    Args:
-        saved: of the run.
-        folder: of the pass.
-        title: for people.
-        base: that reads.
-        observers: observers whose notes are kept.
     """
 
-    saved: Saved
+    run: RunCheckpoint
     folder: Path
     title: str
     base: StreamBase
@@ -61,38 +92,35 @@ class Position:
     _begin: int = 0  # of what is not saved
     _errors: dict[str, int] = field(default_factory=dict)  # how many are saved
     _written: list[tuple[int, int, Observation]] = field(default_factory=list)  # step, context and what was written
+    _bytes: int = 0  # of these
     _steps: int = 0
     _ranks: Ranks = ALONE
     _begun: float = 0.0  # seconds on the clock
     _before: tuple[int, float] = (0, 0.0)  # what the ranks had sent, and for how long
-    _told: list[tuple[Tensor, Tensor]] = field(default_factory=list)  # steps with sizes, and labels, recalled
-    _bytes: int = 0
+    _recalled: list[tuple[Tensor, Tensor]] = field(default_factory=list)  # steps with sizes (L, 2), and labels
 
     def begin(self, contexts: Sequence[Context], scores: EvaluationScores, layout: Layout, ranks: Ranks = ALONE) -> int:
-        """Bring base, contexts, scores and notes to where an earlier process stood; return the place in its streams.
+        """Bring base, contexts, scores and notes to where an earlier process stood; its place in the streams.
 
         Several ranks go on from the last place that all of them have saved.
-
-        Raises:
-            UserError: a file was changed.
         """
         self._contexts, self._scores, self._layout, self._ranks = contexts, scores, layout, ranks
         traffic = ranks.traffic
         self._before = traffic.sent, traffic.seconds
         self._begun = time.monotonic()
-        self.saved.within = True
-        known = [path.name for path in self.folder.glob(f"*{STATE}")]
-        common = set.intersection(*map(set, ranks.all_gather_object(known)))
+        self.run.within = True
+        names = [path.name for path in self.folder.glob(f"*{STATE}")]
+        common = set.intersection(*map(set, ranks.all_gather_object(names)))
         if not common:
             return 0
         name = max(common)
-        self._keep(name)
+        self._remove_states_but(name)
         record, state = self._read(name)
         self._parts, place = record["parts"], int(record["place"])
         for index in range(self._parts):
-            self._recall(*self._read(_part(index)))
+            self._recall(*self._read(_part_name(index)))
         if layout.spread:
-            self._hear()
+            self._tell_memory()
         traffic.sent, traffic.seconds = traffic.sent + record["sent"], traffic.seconds + record["waited"]
         self.base.load_state_dict(under("base: ", state))
         for number, context in enumerate(contexts):
@@ -104,12 +132,12 @@ class Position:
         say(f"{self.title} goes on behind its first {done:,} of {sum(layout.lengths):,} tokens")
         return place
 
-    def note(self, observations: Sequence[tuple[Context, Observation]], *, written: bool) -> None:
+    def note(self, observed: Observed, *, written: bool) -> None:
         """Note what was learned together, before the next search; ``written``: to the memories, too."""
         if not written:
             return
-        for context, observation in observations:
-            owner = next(number for number, each in enumerate(self._contexts) if each is context)
+        for context, observation in observed:
+            owner = next(number for number, one in enumerate(self._contexts) if one is context)
             self._written.append((self._steps, owner, observation))
             self._bytes += observation.queries.numel() * observation.queries.element_size()
         self._steps += 1
@@ -121,22 +149,22 @@ class Position:
             KeyboardInterrupt: it was waited for.
             UserError: the cache has no space left.
         """
-        saved, now = self.saved, time.monotonic()
+        run, now = self.run, time.monotonic()
         ended = place >= self._layout.longest
-        due = now - saved.last >= EVERY or (ended and now - saved.started >= EVERY)
-        if any(self._ranks.all_gather_object(due or saved.stopped or self._bytes > MOST)):
+        due = now - run.last >= EVERY or (ended and now - run.started >= EVERY)
+        if any(self._ranks.all_gather_object(due or run.stopped or self._bytes > MOST)):
             self._save(place)
-            saved.last = time.monotonic()
-        saved.within = not ended
-        if saved.stopped:
+            run.last = time.monotonic()
+        run.within = not ended
+        if run.stopped:
             raise KeyboardInterrupt
 
     def _save(self, place: int) -> None:
         """Write a part, then the state behind it."""
         scores = self._scores
         if place > self._begin:
-            run = {"begin": self._begin, "end": place}
-            write_tensors(self.folder / _part(self._parts), self._part(place), KIND, run)
+            span = {"begin": self._begin, "end": place}
+            write_tensors(self.folder / _part_name(self._parts), self._part(place), KIND, span)
             self._parts, self._begin = self._parts + 1, place
         state = prefixed("base: ", self.base.state_dict())
         for number, context in enumerate(self._contexts):
@@ -153,38 +181,37 @@ class Position:
         name = STATE if self._ranks.size == 1 else f"{place:012d}-{STATE}"
         write_tensors(self.folder / name, state, KIND, record)
         self._ranks.wait()
-        self._keep(name)
+        self._remove_states_but(name)
 
-    def _keep(self, name: str) -> None:
-        """Remove all states but one."""
+    def _remove_states_but(self, name: str) -> None:
         for path in self.folder.glob(f"*{STATE}"):
             if path.name != name:
                 path.unlink()
 
     def _part(self, place: int) -> State:
-        """Return what was added since the last part: losses, what their measuring gave, entries, notes."""
+        """What was added since the last part: losses, what their measuring gave, entries, notes."""
         scores, written = self._scores, self._written
-        found: State = {}
+        part: State = {}
         for index, (name, nll) in enumerate(scores.nll.items()):
-            found[f"nll {index}"] = torch.from_numpy(nll[self._places(self._begin, place)])
+            part[f"nll {index}"] = torch.from_numpy(nll[self._places(self._begin, place)])
             since = self._errors.get(name, 0)
-            found[f"errors {index}"] = torch.tensor(scores.errors[name][since:], dtype=torch.float64)
+            part[f"errors {index}"] = torch.tensor(scores.errors[name][since:], dtype=torch.float64)
             self._errors[name] = len(scores.errors[name])
         for index, observer in enumerate(self.observers):
-            found |= prefixed(f"notes {index}: ", observer.noted())
+            part |= prefixed(f"notes {index}: ", observer.state_dict())
         if written:
             dtype = self._contexts[0].memory.dtype
             sizes = [(step, owner, len(observation.labels)) for step, owner, observation in written]
-            found["sizes"] = torch.tensor(sizes)  # (L, 3)
-            found["keys"] = torch.cat([observation.queries.to(dtype) for *_, observation in written])
-            found["labels"] = torch.cat([observation.labels for *_, observation in written])
+            part["sizes"] = torch.tensor(sizes)  # (L, 3)
+            part["keys"] = torch.cat([observation.queries.to(dtype) for *_, observation in written])
+            part["labels"] = torch.cat([observation.labels for *_, observation in written])
             logs = [
                 observation.key_normalizers for *_, observation in written if observation.key_normalizers is not None
             ]
             if logs:
-                found["log normalizers"] = torch.cat(logs)
+                part["log normalizers"] = torch.cat(logs)
         self._written, self._bytes = [], 0
-        return found
+        return part
 
     def _recall(self, record: Mapping[str, Any], part: State) -> None:
         """Take over a part."""
@@ -195,10 +222,10 @@ class Position:
             self._errors[name] = len(scores.errors[name])
         self._begin = int(record["end"])
         for index, observer in enumerate(self.observers):
-            observer.restore(under(f"notes {index}: ", part))
+            observer.load_state_dict(under(f"notes {index}: ", part))
         if "sizes" not in part:
             return
-        self._told.append((part["sizes"][:, [0, 2]], part["labels"]))
+        self._recalled.append((part["sizes"][:, [0, 2]], part["labels"]))
         start, former = 0, -1
         for step, owner, size in part["sizes"].tolist():
             if step != former:  # what was searched then: indexes are trained when they are
@@ -209,13 +236,13 @@ class Position:
             memory.add(part["keys"][rows], part["labels"][rows], logs)
             start, former, self._steps = start + size, step, step + 1
 
-    def _hear(self) -> None:
+    def _tell_memory(self) -> None:
         """Tell the memory that ranks share what each of them wrote, step by step."""
         device = self.base.head.weight.device
         nothing = torch.zeros(0, 2, dtype=torch.int64, device=device)
-        sizes = self._ranks.all_gather_rows(torch.cat([nothing, *(rows for rows, _ in self._told)]))  # by rank (L, 2)
-        labels = self._ranks.all_gather_rows(torch.cat([nothing[:, 0], *(each for _, each in self._told)]))
-        self._told = []
+        sizes = self._ranks.all_gather_rows(torch.cat([nothing, *(rows for rows, _ in self._recalled)]))  # (L, 2) each
+        labels = self._ranks.all_gather_rows(torch.cat([nothing[:, 0], *(labels for _, labels in self._recalled)]))
+        self._recalled = []
         self._steps = max([0, *(int(rows[-1, 0]) + 1 for rows in sizes if len(rows))])
         steps = []
         for rows, written in zip(sizes, labels, strict=True):
@@ -225,8 +252,8 @@ class Position:
         for together in zip(*steps, strict=True):
             self._contexts[0].memory.note(together)
 
-    def _places(self, begin: int, end: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """Return where the tokens of all streams between two places stand in the text."""
+    def _places(self, begin: int, end: int) -> npt.NDArray[np.int64]:
+        """Where the tokens of all streams between two places stand in the text."""
         layout = self._layout
         runs = [(layout.begins[stream], layout.lengths[stream]) for stream in layout.own]
         return np.concatenate(
@@ -234,8 +261,8 @@ class Position:
         )
 
     def _read(self, name: str) -> tuple[dict[str, Any], State]:
-        """Return the record and the tensors of a file, where the base computes."""
-        remedy = f"delete {self.saved.folder}, and the run begins anew"
+        """Record and tensors of a file, where the base computes."""
+        remedy = f"delete {self.run.folder}, and the run begins anew"
         tensors, record = read_tensors(self.folder / name, KIND, remedy)
         if not record:
             raise UserError(f"{self.folder / name} has no record of its place; {remedy}")
@@ -243,5 +270,5 @@ class Position:
         return record, {key: placed(tensor, device) for key, tensor in tensors.items()}
 
 
-def _part(index: int) -> str:
+def _part_name(index: int) -> str:
     return f"part-{index:05d}.safetensors"

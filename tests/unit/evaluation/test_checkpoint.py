@@ -11,10 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 
-import numpy as np
 import pytest
 import torch
 
+from hebblm import layout as layouts
 from hebblm.adapt.context import Context
 from hebblm.adapt.grid import Grid
 from hebblm.adapt.methods import DYNAMIC_METHODS, METHODS, STATIC_METHODS
@@ -22,15 +22,17 @@ from hebblm.adapt.methods.mbpa import MbpaConfig
 from hebblm.adapt.methods.rule import Rule
 from hebblm.adapt.settings import MethodSettings
 from hebblm.errors import UserError
-from hebblm.evaluation import pace, position
+from hebblm.evaluation import checkpoint
+from hebblm.evaluation.checkpoint import STATE, RunCheckpoint
 from hebblm.evaluation.hyperparameters import Hyperparameters
-from hebblm.evaluation.loop import EvaluationScores, evaluate
+from hebblm.evaluation.loop import Hooks, Schedule, evaluate
 from hebblm.evaluation.neighbors import NeighborLog
-from hebblm.evaluation.position import STATE
-from hebblm.evaluation.saved import Saved, going_on
+from hebblm.evaluation.passes import Watching, shared_pass
+from hebblm.evaluation.resume import resumable
 from hebblm.evaluation.scenario import Scenario
-from hebblm.evaluation.streams import Layout
+from hebblm.evaluation.scores import EvaluationScores
 from hebblm.evaluation.vocabulary import OpenVocabulary, UnionVocabulary, VocabularyPolicy
+from hebblm.layout import Layout
 from hebblm.memory import AnyMemory, FaissMemory, FlatMemory, HybridMemory, RingMemory
 from hebblm.models.awd import AwdBase
 from hebblm.models.base import BaseUpdate, StreamBase
@@ -62,9 +64,9 @@ class KilledError(Exception):
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(pace, "BLOCK", 12)
-    monkeypatch.setattr(pace, "READ_AHEAD", 5)
-    monkeypatch.setattr(position, "EVERY", 0.0)
+    monkeypatch.setattr(layouts, "BLOCK", 12)
+    monkeypatch.setattr(layouts, "READ_AHEAD", 5)
+    monkeypatch.setattr(checkpoint, "EVERY", 0.0)
     monkeypatch.setenv("HEBBLM_CACHE", str(tmp_path / "cache"))
 
 
@@ -100,7 +102,7 @@ class Reading:
         base = self.base()
         contexts = [self._context(base) for _ in range(self.layout.streams // self.layout.together)]
         self.log = NeighborLog(TOKENS, toy.SETTINGS[MbpaConfig], write=True)
-        where = None if folder is None else Saved(folder).position("a text", base, [self.log])
+        where = None if folder is None else RunCheckpoint(folder).next_pass("a text", base, [self.log])
         calls = Counter[str]()
 
         def progress(tokens: int) -> None:
@@ -109,9 +111,14 @@ class Reading:
                 raise KilledError
 
         found = evaluate(
-            base, contexts, self.rules, self.stream, self.vocabulary, update_every=self.every, layout=self.layout,
-            read_ahead=self.ahead, observers=[self.log], check=True, progress=progress, position=where,
-        )  # fmt: skip
+            base,
+            contexts,
+            self.rules,
+            self.stream,
+            self.vocabulary,
+            Schedule(self.every, layout=self.layout, read_ahead=self.ahead),
+            Hooks([self.log], check=True, progress=progress, checkpoint=where),
+        )
         return found, contexts
 
     def _context(self, base: StreamBase) -> Context:
@@ -230,15 +237,15 @@ def test_models_of_transformers_go_on_to_the_bit(name: str, moving: bool) -> Non
 def within(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Let the process be interrupted at the first so many savings."""
     left = [0]
-    write = position.Position._save
+    write = checkpoint.PassCheckpoint._save
 
-    def interrupted(self: position.Position, place: int) -> None:
+    def interrupted(self: checkpoint.PassCheckpoint, place: int) -> None:
         write(self, place)
         if left[0] > 0:
             left[0] -= 1
             raise KilledError
 
-    monkeypatch.setattr(position.Position, "_save", interrupted)
+    monkeypatch.setattr(checkpoint.PassCheckpoint, "_save", interrupted)
     return left
 
 
@@ -254,8 +261,8 @@ def test_a_tuning_goes_on(tmp_path: Path, within: list[int]) -> None:
     while within[0]:
         within[0] = 3 if done < 12 else 0
         try:
-            with going_on(scenario, settings, {}, {"tune": 1}):
-                found = tune(scenario, settings, grid)
+            with resumable(scenario, settings, {}, {"tune": 1}) as run:
+                found = tune(scenario, settings, grid, checkpoint=run)
         except KilledError:
             done += 1
     assert done == 12
@@ -270,32 +277,31 @@ def test_other_settings_begin_anew_and_nothing_is_left(tmp_path: Path, within: l
     scenario, settings = scenario_of(tmp_path), settings_of(0.0)
     other = settings.changed({"mixture.theta": 0.123})
     within[0] = 1
-    with pytest.raises(KilledError), going_on(scenario, settings, {"threads": 1}, {}):
-        _read(scenario, settings)
+    with pytest.raises(KilledError), resumable(scenario, settings, {"threads": 1}, {}) as run:
+        _read(scenario, settings, run)
     places = tmp_path / "cache" / "positions"
     assert [path.name for path in places.glob(f"*/*/{STATE}")] == [STATE]
     for changed, threads, asked in ((other, 1, {}), (settings, 2, {}), (settings, 1, {"methods": []})):
-        with going_on(scenario, changed, {"threads": threads}, asked):
-            assert scenario.saved is not None
-            assert not scenario.saved.folder.exists()
-    with going_on(scenario, settings, {"threads": 1}, {}):
-        assert scenario.saved is not None
-        assert scenario.saved.folder.exists()
-        _read(scenario, settings)
-    assert scenario.saved is None
+        with resumable(scenario, changed, {"threads": threads}, asked) as run:
+            assert run is not None
+            assert not run.folder.exists()
+    with resumable(scenario, settings, {"threads": 1}, {}) as run:
+        assert run is not None
+        assert run.folder.exists()
+        _read(scenario, settings, run)
     assert not places.exists()
 
 
 def test_what_was_changed_is_refused(tmp_path: Path, within: list[int]) -> None:
     scenario, settings = scenario_of(tmp_path), settings_of(0.0)
     within[0] = 1
-    with pytest.raises(KilledError), going_on(scenario, settings, {}, {}):
-        _read(scenario, settings)
+    with pytest.raises(KilledError), resumable(scenario, settings, {}, {}) as run:
+        _read(scenario, settings, run)
     for path in sorted((tmp_path / "cache" / "positions").glob("*/*/*.safetensors")):
         whole = path.read_bytes()
         path.write_bytes(whole[:-3] + b"\0\0\7")
-        with pytest.raises(UserError, match="and the run begins anew"), going_on(scenario, settings, {}, {}):
-            _read(scenario, settings)
+        with pytest.raises(UserError, match="and the run begins anew"), resumable(scenario, settings, {}, {}) as run:
+            _read(scenario, settings, run)
         path.write_bytes(whole)
 
 
@@ -303,37 +309,35 @@ def test_runs_that_nobody_came_back_to_are_removed(tmp_path: Path) -> None:
     scenario, settings = scenario_of(tmp_path), settings_of(0.0)
     left = tmp_path / "cache" / "positions" / "other"
     left.mkdir(parents=True)
-    with going_on(scenario, settings, {}, {}):
+    with resumable(scenario, settings, {}, {}):
         assert left.exists()
     os.utime(left, (0, 0))
-    with going_on(scenario, settings, {}, {}):
+    with resumable(scenario, settings, {}, {}):
         assert not left.exists()
 
 
 def test_ctrl_c_saves_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(position, "EVERY", 1e9)
+    monkeypatch.setattr(checkpoint, "EVERY", 1e9)
     former = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where tests run in the background
     scenario, settings = scenario_of(tmp_path), settings_of(0.0)
     states = (tmp_path / "cache" / "positions").glob(f"*/*/{STATE}")
-    with going_on(scenario, settings, {}, {}):
+    with resumable(scenario, settings, {}, {}) as run:
         with pytest.raises(KeyboardInterrupt):  # nothing is under way
             signal.raise_signal(signal.SIGINT)
-        _read(scenario, settings)
-    reach = position.Position.reach
+        _read(scenario, settings, run)
+    reach = checkpoint.PassCheckpoint.reach
 
-    def pressed(self: position.Position, place: int) -> None:
+    def pressed(self: checkpoint.PassCheckpoint, place: int) -> None:
         signal.raise_signal(signal.SIGINT)
         reach(self, place)
 
-    monkeypatch.setattr(position.Position, "reach", pressed)
-    with pytest.raises(KeyboardInterrupt), going_on(scenario, settings, {}, {}):
-        _read(scenario, settings)
+    monkeypatch.setattr(checkpoint.PassCheckpoint, "reach", pressed)
+    with pytest.raises(KeyboardInterrupt), resumable(scenario, settings, {}, {}) as run:
+        _read(scenario, settings, run)
     assert len(list(states)) == 1
     assert signal.signal(signal.SIGINT, former) is signal.default_int_handler
 
 
-def _read(scenario: Scenario, settings: Hyperparameters) -> dict[str, np.ndarray]:
-    from hebblm.evaluation.passes import shared_pass
-
+def _read(scenario: Scenario, settings: Hyperparameters, run: RunCheckpoint | None) -> None:
     rules = {name: METHODS[name].rule(settings.methods) for name in ("lstm", "mixture")}
-    return shared_pass(replace(scenario), rules, settings).scores.nll
+    shared_pass(replace(scenario), rules, settings, Watching(checkpoint=run))
