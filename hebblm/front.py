@@ -28,7 +28,7 @@ from hebblm.evaluation.hyperparameters import Hyperparameters, plain_name
 from hebblm.evaluation.scenario_config import several, whole
 from hebblm.progress import say
 from hebblm.ranks import current
-from hebblm.report.parts import DEFAULT_EDGES, validate_edges
+from hebblm.report.buckets import DEFAULT_EDGES, validate_edges
 from hebblm.request import Request
 
 if TYPE_CHECKING:  # they load torch

@@ -20,7 +20,7 @@ from hebblm.interrupts import GOES_ON, interrupted
 from hebblm.models.allocator import keep_freed_memory
 from hebblm.provenance import command_line
 from hebblm.ranks import opened
-from hebblm.report.parts import DEFAULT_EDGES, parse_edges
+from hebblm.report.buckets import DEFAULT_EDGES, parse_edges
 
 PROG = "hebblm-eval"
 
@@ -116,8 +116,8 @@ def _evaluate(config: EvalConfig, argv: list[str]) -> None:
 
     print_summary(result, Console())
     if config.by_document:
-        from hebblm.report.console import print_table
-        from hebblm.report.part_tables import document_table
+        from hebblm.report.render import print_table
+        from hebblm.report.tables import document_table
 
         if (table := document_table(result, None)) is not None:
             print_table(table, Console())

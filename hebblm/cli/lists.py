@@ -10,7 +10,7 @@ from hebblm.cli.common import tell
 def print_models() -> None:
     """Print the models that are installed, one a line, and the names of those that only a checkout has."""
     from hebblm.models.catalog import missing_models, shipped_models
-    from hebblm.report.console import print_table
+    from hebblm.report.render import print_table
     from hebblm.report.table import Column, Table
 
     columns = (

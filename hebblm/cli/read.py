@@ -104,7 +104,7 @@ def main(config: ReadConfig, argv: list[str]) -> None:
             raise UserError(f"{file} is empty; put text into it")
     from hebblm.language_model import load
     from hebblm.reader_state import READER, check_free
-    from hebblm.report.console import print_table
+    from hebblm.report.render import print_table
     from hebblm.report.table import Column, Table
     from hebblm.scores import Totals
 

@@ -13,8 +13,8 @@ from rich.console import Console
 from hebblm.cli.common import guarded, options, tell
 from hebblm.errors import UserError
 from hebblm.files import write_text
+from hebblm.report.buckets import parse_edges
 from hebblm.report.methods import PLOTTED, check_plotted
-from hebblm.report.parts import parse_edges
 from hebblm.suggest import closest, unknown
 
 if TYPE_CHECKING:  # they load matplotlib, and are imported once the command line is known to make sense
@@ -63,8 +63,7 @@ class InspectConfig:
 @options(f"{PROG} inspect", InspectConfig, f"{PROG} inspect results/wt2-to-ptb --method hebb --tokens 5000")
 def _inspect(config: InspectConfig, argv: list[str]) -> None:
     """One HTML page of a run's text, each token shaded by what a method gained or lost."""
-    from hebblm.report.inspect_data import Inspection
-    from hebblm.report.inspect_page import inspect_page
+    from hebblm.report.inspection import Inspection, inspect_page
 
     path = config.run / "inspect.html" if config.output_path is None else config.output_path
     write_text(path, inspect_page(Inspection.load(config.run), method=config.method, count=config.tokens))

@@ -19,9 +19,9 @@ from hebblm.interrupts import GOES_ON, interrupted
 from hebblm.models.allocator import keep_freed_memory
 from hebblm.provenance import command_line
 from hebblm.ranks import opened
-from hebblm.report.console import print_table
 from hebblm.report.methods import name_of
 from hebblm.report.numbers import perplexity
+from hebblm.report.render import print_table
 from hebblm.report.table import Column, Table
 
 if TYPE_CHECKING:  # it loads torch

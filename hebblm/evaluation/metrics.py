@@ -9,8 +9,8 @@ import numpy as np
 
 from hebblm.evaluation.loop import EvaluationScores
 from hebblm.report import MethodResult, frequency_report
+from hebblm.report.buckets import occurrence_report, occurrences_so_far
 from hebblm.report.numbers import perplexity
-from hebblm.report.parts import occurrence_report, occurrences_so_far
 from hebblm.report.tokens import running_curve
 from hebblm.text import EvaluationStream
 

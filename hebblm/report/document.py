@@ -12,23 +12,23 @@ from rich.console import Console
 from rich.text import Text
 
 from hebblm.files import write_bytes, write_text
-from hebblm.report import render
-from hebblm.report.console import print_table
 from hebblm.report.methods import PLOTTED
-from hebblm.report.part_tables import (
+from hebblm.report.render import HTML, MARKDOWN, print_table, to_csv
+from hebblm.report.result import Result
+from hebblm.report.sections import fact_tables, policy_lines, scenario_line, time_line
+from hebblm.report.summary import summary_table, verdict
+from hebblm.report.table import Table, present
+from hebblm.report.tables import (
+    comparison_table,
     document_table,
     forgetting_table,
+    frequency_table,
     gain_rows,
     gain_table,
     occurrence_table,
     occurrences_by_run,
+    side_by_side,
 )
-from hebblm.report.result import Result
-from hebblm.report.sections import fact_tables, policy_lines, scenario_line
-from hebblm.report.summary import summary_table, verdict
-from hebblm.report.table import Table, present
-from hebblm.report.tables import comparison_table, frequency_table, side_by_side
-from hebblm.report.templating import HTML, MARKDOWN
 from hebblm.report.tokens import TokenLosses, check_same_run, word_table
 from hebblm.suggest import unknown
 
@@ -149,7 +149,7 @@ def print_summary(result: Result, console: Console) -> None:
     console.print(Text(scenario_line(result.scenario)))
     print_table(summary_table(result), console)
     if result.seconds is not None:
-        console.print(Text(result.seconds.line()))
+        console.print(Text(time_line(result.seconds)))
 
 
 def print_comparison(results: Mapping[str, Result], console: Console) -> None:
@@ -185,4 +185,4 @@ def _write_data(
     if "csv" not in formats:
         return []
     plain = [(programs or {}).get(table.name, table) for table in tables]
-    return [write_text(directory / f"{table.name}.csv", render.to_csv(table)) for table in plain]
+    return [write_text(directory / f"{table.name}.csv", to_csv(table)) for table in plain]

@@ -1,19 +1,59 @@
-"""Tables as console output, aligned text, Markdown, CSV and HTML."""
+"""Tables on a console, as aligned text, Markdown, CSV and HTML, and the templates of pages.
+
+Whatever a template writes is escaped for its language.
+"""
 
 from __future__ import annotations
 
 import csv
+import html
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from importlib.resources import files
+from typing import Any
 
+from jinja2 import BaseLoader, Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 from rich import box
+from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table as RichTable
 from rich.text import Text
 
 from hebblm.report.numbers import INFINITY
 from hebblm.report.table import Cell, Table
-from hebblm.report.templating import HTML, MARKDOWN
+
+_MARKDOWN_SPECIALS = str.maketrans({**{sign: f"\\{sign}" for sign in "\\`*_|<>[]"}, "\n": " "})
+
+
+def markdown_escape(text: str) -> str:
+    """Return ``text`` so that Markdown neither ends a cell nor reads markup in it."""
+    return text.translate(_MARKDOWN_SPECIALS)
+
+
+def source(name: str) -> str:
+    """Return a file that stands beside the templates, such as a style sheet."""
+    return files("hebblm.report").joinpath("templates", name).read_text("utf-8")
+
+
+def environment(escape: Callable[[str], str], loader: BaseLoader | None = None, **delimiters: Any) -> Environment:
+    """Return the templates of a loader, by default this package's; every value that is no markup is escaped."""
+    return Environment(
+        loader=loader or PackageLoader("hebblm.report"),
+        autoescape=True,  # macros and includes stay markup; `finalize` has escaped the rest by then
+        finalize=lambda value: value if isinstance(value, Markup) else Markup(escape(str(value))),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        **delimiters,
+    )
+
+
+HTML = environment(html.escape)
+MARKDOWN = environment(markdown_escape)
 
 
 def to_rich(table: Table, widths: Sequence[int] | None = None) -> RichTable:
@@ -85,3 +125,77 @@ def _csv_cell(cell: Cell) -> str | float:
     if isinstance(cell, float):
         return repr(cell) if math.isfinite(cell) else INFINITY
     return "" if cell is None else cell
+
+
+BETWEEN = 2  # columns of text between two cells: padding and divider
+EDGES = 2
+
+
+def print_table(table: Table, console: Console) -> None:
+    """Print a table, in parts one below the other where the console is too narrow for it."""
+    for part in fitting(table, console.width):
+        console.print(Text(part.title, style="bold"))
+        natural = Measurement.get(console, console.options.update(max_width=1 << 16), to_rich(part)).maximum
+        console.print(to_rich(part, None if natural <= console.width else widths_within(part, console.width)))
+        for note in part.notes:
+            console.print(Text(note, style="dim"))
+
+
+def widths_within(table: Table, width: int) -> list[int]:
+    """Return the widths of the columns: as little as each needs, and what is left for the columns of sentences."""
+    widths = least_widths(table)
+    wide = [at for at, column in enumerate(table.columns) if column.wide]
+    spare = width - EDGES - sum(widths) - BETWEEN * (len(widths) - 1)
+    for at in wide:
+        widths[at] += max(0, spare // len(wide))
+    return widths
+
+
+def fitting(table: Table, width: int) -> list[Table]:
+    """Return a table as parts that fit a width, each with the first column; a single column may still be too wide.
+
+    Args:
+        table: of any width.
+        width: in columns of text.
+    """
+    groups = groups_that_fit(least_widths(table), width)
+    return [
+        replace(
+            table,
+            title=table.title if at == 0 else f"{table.title} (continued)",
+            columns=tuple(table.columns[index] for index in group),
+            rows=tuple(tuple(row[index] for index in group) for row in table.rows),
+            notes=table.notes if at == len(groups) - 1 else (),
+        )
+        for at, group in enumerate(groups)
+    ]
+
+
+def groups_that_fit(widths: Sequence[int], width: int) -> list[list[int]]:
+    """Return the columns of each part: the first one, and as many of the next ones as there is room for.
+
+    Args:
+        widths: of the columns.
+        width: of the console.
+    """
+    groups: list[list[int]] = []
+    room = 0
+    for index in range(1, len(widths)):
+        if not groups or widths[index] + BETWEEN > room:
+            groups.append([0])
+            room = width - EDGES - widths[0]
+        groups[-1].append(index)
+        room -= widths[index] + BETWEEN
+    return groups or [[0]]
+
+
+def least_widths(table: Table) -> list[int]:
+    """Return how wide each column must be: its cells unbroken, sentences and its title between words."""
+    second = table.header_row or [""] * len(table.columns)
+    cells = list(zip(*table.text(), strict=True)) or [()] * len(table.columns)
+    widths = []
+    for at, column in enumerate(table.columns):
+        words = [*column.header.split(), *second[at].split()]
+        words += [word for cell in cells[at] for word in (cell.split() if column.wide else [cell])]
+        widths.append(max(map(len, words), default=0))
+    return widths

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from hebblm.report.methods import name_of, ordered
-from hebblm.report.result import Result, ScenarioRecord
+from hebblm.report.stored import METHOD, RUN, Part, ScenarioRecord, Seconds, StoredResult
 from hebblm.report.table import Column, Table
 
+_LEAST = 0.001  # of a run's time: parts that took less are counted among the rest
+_NAMED = 4  # parts in the short form
 _FACT_COLUMNS = (Column("What"), Column("Value"))
 
 
@@ -26,13 +28,13 @@ def scenario_line(scenario: ScenarioRecord, label: str = "") -> str:
     )
 
 
-def policy_lines(result: Result) -> list[str]:
+def policy_lines(result: StoredResult) -> list[str]:
     """Return what a reader must know before the first number: scenario and memory policies, a line each."""
     memory = ", ".join(f"{key} {value}" for key, value in flatten(result.memory))
     return [scenario_line(result.scenario), *([f"Memory: {memory}"] if memory else [])]
 
 
-def fact_tables(result: Result) -> list[Table]:
+def fact_tables(result: StoredResult) -> list[Table]:
     """Return where the time went, scenario, model, memory, hyper-parameters and provenance, each as a table."""
     scenario = result.scenario
     facts = [
@@ -47,7 +49,7 @@ def fact_tables(result: Result) -> list[Table]:
         *flatten({name: value for name, value in result.extra.items() if name != "documents"}),
     ]
     tables = [
-        *([] if result.seconds is None else [result.seconds.table()]),
+        *([] if result.seconds is None else [time_table(result.seconds)]),
         _facts("scenario", "Scenario", facts),
         _facts("model", "Model", flatten(result.model)),
         _facts("memory", "Memory", flatten(result.memory)),
@@ -57,7 +59,7 @@ def fact_tables(result: Result) -> list[Table]:
     return [table for table in tables if table.rows]
 
 
-def hyperparameter_table(result: Result) -> Table:
+def hyperparameter_table(result: StoredResult) -> Table:
     """Return the settings of every method."""
     rows = tuple(
         (name_of(method), ", ".join(f"{key} = {value}" for key, value in settings) or "none")
@@ -113,3 +115,35 @@ def _text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
     return ", ".join(_text(item) for item in value) if isinstance(value, (list, tuple)) else str(value)
+
+
+def time_table(seconds: Seconds) -> Table:
+    """Where the time went, as seconds and as shares of the run."""
+    parts = _largest(seconds)
+    rest = seconds.total - sum(part.seconds for part in parts)
+    rows = [*((_part_label(part), part.seconds) for part in parts), ("rest", rest), ("all", seconds.total)]
+    return Table(
+        "seconds",
+        "Where the time goes",
+        (Column("What"), Column("Seconds", "amount"), Column("Percent", "amount")),
+        tuple((what, spent, 100 * spent / seconds.total) for what, spent in rows),
+        ("A method's time alone is base, retrieval if it asks for it, its own, and shared work it rests on.",),
+    )
+
+
+def time_line(seconds: Seconds) -> str:
+    """The longest parts of a run's time in one line."""
+    largest = _largest(seconds)[:_NAMED]
+    shares = (f"{_part_label(part)} {100 * part.seconds / seconds.total:.0f} %" for part in largest)
+    return f"{seconds.total:,.1f} seconds: {'; '.join(shares)}"
+
+
+def _largest(seconds: Seconds) -> list[Part]:
+    shown = (part for part in seconds.parts if part.seconds >= _LEAST * seconds.total)
+    return sorted(shown, key=lambda part: -part.seconds)
+
+
+def _part_label(part: Part) -> str:
+    if part.kind == RUN:
+        return part.name
+    return f"{name_of(part.name)}, own" if part.kind == METHOD else f"{part.name}, shared"

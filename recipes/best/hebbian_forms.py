@@ -39,9 +39,9 @@ from hebblm.evaluation.opening import open_scenario
 from hebblm.evaluation.scenario_config import ScenarioConfig
 from hebblm.files import write_json
 from hebblm.provenance import command_line, provenance
+from hebblm.report.buckets import occurrences_so_far
 from hebblm.report.gains import Bootstrap, bootstrap_gains
 from hebblm.report.methods import BASE
-from hebblm.report.parts import occurrences_so_far
 from hebblm.tuning.hebbian import LabelTerms
 
 SCHEMA = "hebblm-hebbian-forms/1"

@@ -16,8 +16,7 @@ from hebblm.files import write_text
 from hebblm.interrupts import GOES_ON, interrupted
 from hebblm.provenance import command_line
 from hebblm.report import Result
-from hebblm.report.console import print_table
-from hebblm.report.render import to_markdown
+from hebblm.report.render import print_table, to_markdown
 from recipes.bench.command import measuring, shown
 from recipes.bench.record import Row
 from recipes.study.book import contents, load_sources, write_book

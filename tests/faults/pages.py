@@ -15,8 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hebblm.report import Result, write_comparison, write_report
-from hebblm.report.inspect_data import Inspection
-from hebblm.report.inspect_page import inspect_page
+from hebblm.report.inspection import Inspection, inspect_page
 from hebblm.vision.document import write_report as write_vision
 
 from ..unit.report.samples import sample_result, sample_tokens

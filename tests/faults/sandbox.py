@@ -20,7 +20,7 @@ LOADED = (
     "hebblm.evaluation.run",
     "hebblm.models.training",
     "hebblm.tuning.tune",
-    "hebblm.report.inspect_page",
+    "hebblm.report.inspection",
     "hebblm.reader",
     "hebblm.corpus_memory",
     "hebblm.language_model",

@@ -7,7 +7,7 @@ from rich.console import Console
 from hebblm.adapt.grid import Grid
 from hebblm.cli.tune import TuneConfig, evaluation, tuned_table
 from hebblm.evaluation.hyperparameters import Hyperparameters
-from hebblm.report.console import print_table
+from hebblm.report.render import print_table
 from hebblm.tuning.best import BestPoint
 from hebblm.tuning.search import Search
 

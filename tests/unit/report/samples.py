@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from hebblm.report.gains import Bootstrap, bootstrap_gains
-from hebblm.report.numbers import perplexity
-from hebblm.report.parts import (
+from hebblm.report.buckets import (
     DEFAULT_EDGES,
     frequency_report,
     occurrence_report,
     occurrences_so_far,
     stream_parts,
 )
+from hebblm.report.gains import Bootstrap, bootstrap_gains
+from hebblm.report.numbers import perplexity
 from hebblm.report.result import MethodResult, Result, ScenarioRecord
 from hebblm.report.tokens import TokenLosses, running_curve
 

@@ -5,11 +5,11 @@ import io
 import pytest
 from rich.console import Console
 
-from hebblm.report.console import fitting, groups_that_fit, print_table
 from hebblm.report.document import print_summary
 from hebblm.report.methods import name_of
-from hebblm.report.part_tables import gain_table
+from hebblm.report.render import fitting, groups_that_fit, print_table
 from hebblm.report.table import Column, Table
+from hebblm.report.tables import gain_table
 
 from .samples import sample_result
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hebblm.errors import UserError
-from hebblm.report.parts import DEFAULT_EDGES, bucket_labels, frequency_report, recombine
+from hebblm.report.buckets import DEFAULT_EDGES, bucket_labels, frequency_report, recombine
 
 tokens = st.lists(st.tuples(st.floats(0, 60), st.integers(0, 2000)), min_size=1, max_size=400)
 edge_lists = st.lists(st.integers(1, 3000), min_size=1, max_size=6, unique=True).map(sorted)

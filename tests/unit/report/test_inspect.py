@@ -20,10 +20,9 @@ import pytest
 from hebblm.cli.report import main
 from hebblm.files import sha256
 from hebblm.report import Result
-from hebblm.report.inspect_data import NEIGHBORS_FILE, Inspection
-from hebblm.report.inspect_page import inspect_page, shades
-from hebblm.report.logged import FILES
-from hebblm.report.templating import source
+from hebblm.report.inspection import NEIGHBORS_FILE, Inspection, inspect_page, shades
+from hebblm.report.render import source
+from hebblm.report.tokens import FILES
 
 from .samples import sample_result, sample_tokens
 from .test_tokens import write_parquet

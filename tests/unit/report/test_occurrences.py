@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hebblm.report.parts import (
+from hebblm.report.buckets import (
     OCCURRENCES,
     occurrence_masks,
     occurrence_report,

@@ -7,19 +7,19 @@ from dataclasses import replace
 
 from rich.console import Console
 
+from hebblm.report.buckets import OCCURRENCES
 from hebblm.report.gains import Gain
 from hebblm.report.methods import name_of
-from hebblm.report.part_tables import (
+from hebblm.report.render import to_csv, to_rich
+from hebblm.report.tables import (
     LONGEST,
+    by_loss,
     document_table,
     gain_rows,
     gain_table,
     occurrence_table,
     occurrences_by_run,
 )
-from hebblm.report.parts import OCCURRENCES
-from hebblm.report.render import to_csv, to_rich
-from hebblm.report.tables import by_loss
 
 from .samples import sample_result
 

@@ -9,7 +9,7 @@ import pytest
 from hebblm.errors import UserError
 from hebblm.report import Result, write_report
 from hebblm.report.record import read
-from hebblm.report.seconds import METHOD, RUN, SHARED, Part, Seconds
+from hebblm.report.stored import METHOD, RUN, SHARED, Part, Seconds
 
 from .samples import sample_result
 

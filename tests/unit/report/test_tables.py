@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
+from hebblm.report.buckets import recombine
 from hebblm.report.methods import looks, name_of, ordered
-from hebblm.report.parts import recombine
 from hebblm.report.render import to_csv, to_html, to_markdown, to_rich
 from hebblm.report.table import Column, Table
 from hebblm.report.tables import comparison_table, frequency_table, side_by_side

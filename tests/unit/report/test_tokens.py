@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hebblm.errors import UserError
-from hebblm.report.parts import parse_edges
+from hebblm.report.buckets import parse_edges
 from hebblm.report.tokens import TokenLosses, check_same_run, running_curve, with_edges, word_table
 
 from .samples import sample_result, sample_tokens

@@ -1,9 +1,10 @@
-"""The parts of a stream, by training count and by occurrence of new words, and their losses."""
+"""Buckets of a stream's tokens, by training count and by occurrence of new words, and their losses."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -11,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hebblm.errors import UserError
-from hebblm.report.result import FrequencyBucket
+from hebblm.files import Count
+from hebblm.report.numbers import perplexity
 
 DEFAULT_EDGES = (50, 100, 500)
 OCCURRENCES = ("1st", "2nd", "3rd", "4th-7th", "8th+")
@@ -19,6 +21,28 @@ _EDGES = (1, 2, 3, 7)  # earlier occurrences from which on the next name holds
 _ROUNDING = 1e-9
 ALL, OOV, KNOWN, PIECES = "All", "OOV", "Known", "Pieces"
 OOV_BY_OCCURRENCE = tuple(f"{OOV} {name}" for name in OCCURRENCES)
+
+
+@dataclass(frozen=True, slots=True)
+class FrequencyBucket:
+    """The tokens whose training count falls into one range.
+
+    Args:
+        bucket: the range as text, such as ``"50-100"``.
+        tokens: how many tokens of the stream fall into it.
+        nll: their mean loss in nats per token; None for an empty bucket.
+        perplexity: exp(nll); None for an empty bucket.
+    """
+
+    bucket: str
+    tokens: Count
+    nll: float | None
+    perplexity: float | None
+
+    @classmethod
+    def from_nll(cls, bucket: str, tokens: int, nll: float | None) -> FrequencyBucket:
+        """Build a bucket whose perplexity follows from its loss."""
+        return cls(bucket, tokens, nll, None if nll is None else perplexity(nll))
 
 
 def validate_edges(edges: Sequence[int | str]) -> tuple[int, ...]:
