@@ -35,21 +35,15 @@ from hebblm.suggest import unknown
 FORMATS = ("md", "csv", "html", "png", "svg")
 DEFAULT_FORMATS = ("md", "csv", "html", "png")
 
-CAPTIONS = {
+CAPTIONS = {  # of the plots of a result
     "occurrences": "Loss on OOV words by occurrence",
     "comparison": "What each method gains over the base",
     "frequency": "Perplexity by training count",
     "running": "Running perplexity over the stream",
 }
-"""Of the plots of a result."""
 
 
 def check_formats(formats: Sequence[str]) -> tuple[str, ...]:
-    """Return the formats as a tuple.
-
-    Raises:
-        UserError: an unknown format, or none.
-    """
     for name in formats or ("",):
         if name not in FORMATS:
             raise unknown("format", name, FORMATS, f"choose from {', '.join(FORMATS)}")
@@ -64,21 +58,11 @@ def write_report(
     tokens: TokenLosses | None = None,
     plotted: int = PLOTTED,
 ) -> list[Path]:
-    """Write the report of one result, each file atomically.
+    """Write the report of one result, each file atomically, and return the files.
 
-    Args:
-        result: what was found.
-        directory: made if absent.
-        formats: any of ``md`` (``report.md``), ``csv`` (a file a table), ``html``
-            (``report.html``, with its pictures inside), ``png`` and ``svg`` (a file a plot).
-        tokens: the losses token by token, for the words that changed most.
-        plotted: methods that a plot shows; 0 for all.
-
-    Returns:
-        The files written.
-
-    Raises:
-        UserError: an unknown format, token losses of another run, or a place that cannot be written to.
+    Formats are any of ``md`` (``report.md``), ``csv`` (a file a table), ``html`` (``report.html``, with its pictures
+    inside), ``png`` and ``svg`` (a file a plot). With the losses token by token the words that changed most are shown.
+    A plot shows so many methods; 0 for all.
     """
     from hebblm.report import plots  # a run that writes no report need not wait for matplotlib
 
@@ -123,14 +107,6 @@ def write_comparison(
     """Write several results side by side as ``scenarios.md``, ``.html`` and ``.csv``.
 
     Where several have new words, their losses by occurrence follow (``occurrences-by-run.csv``).
-
-    Args:
-        results: by label.
-        directory: made if absent.
-        formats: as for :func:`write_report`; pictures belong to the single reports.
-
-    Returns:
-        The files written.
     """
     chosen = check_formats(formats)
     table = side_by_side(results)
@@ -169,10 +145,7 @@ def _write_pages(stem: Path, formats: Sequence[str], **content: Any) -> list[Pat
     ``facts`` are the tables behind the pictures.
     """
     return [
-        write_text(
-            stem.with_suffix(f".{suffix}"),
-            pages.get_template(f"report.{suffix}.j2").render(**content),
-        )
+        write_text(stem.with_suffix(f".{suffix}"), pages.get_template(f"report.{suffix}.j2").render(**content))
         for suffix, pages in (("md", MARKDOWN), ("html", HTML))
         if suffix in formats
     ]

@@ -15,11 +15,7 @@ SOURCE: str = _PRINTED["source"]
 
 
 def image(*keys: str | None) -> Any:
-    """Return what the paper prints under nested keys, such as ``online``, ``ResnetV1``, ``new``, ``hebb``.
-
-    Returns:
-        A number or a table of them; None where it prints none.
-    """
+    """What the paper prints under nested keys, such as ``online``, ``ResnetV1``, ``new``, ``hebb``."""
     found: Any = _PRINTED["images"]
     for key in keys:
         if key not in found:

@@ -31,13 +31,7 @@ KINDS: tuple[Kind, ...] = ("png", "svg")
 
 
 def figures(result: Result, most: int = 0) -> dict[str, Figure]:
-    """Return the plots that a result has data for, by name, that of new words first.
-
-    Args:
-        result: with any number of methods.
-        most: methods that a plot shows: the base and the best ones, on new words in the plot of those. A note
-            says how many are left out. 0 for all.
-    """
+    """Plots that a result has data for, by name, that of new words first."""
     makers: dict[str, Callable[[Result], Figure | None]] = {
         "occurrences": occurrence_figure,
         "comparison": comparison_figure,
@@ -53,7 +47,6 @@ def figures(result: Result, most: int = 0) -> dict[str, Figure]:
 
 
 def _drawn(result: Result, most: int, *, new_words: bool) -> Result:
-    """Return a result with the methods that a plot shows."""
     losses = {name: item.oov_nll if new_words else item.nll for name, item in result.methods.items()}
     chosen = best_of(losses, most) if most else set(losses)
     return replace(result, methods={name: item for name, item in result.methods.items() if name in chosen})
@@ -67,7 +60,7 @@ def _note(figure: Figure, text: str) -> None:
 
 
 def frequency_figure(result: Result) -> Figure | None:
-    """Return perplexity by training count (above, logarithmic) and the gain over the base in nats (below)."""
+    """Perplexity by training count (above, logarithmic) and the gain over the base in nats (below)."""
     styles = looks(name for name, item in result.methods.items() if any(b.tokens for b in item.frequency))
     if not styles:
         return None
@@ -104,7 +97,7 @@ def frequency_figure(result: Result) -> Figure | None:
 
 
 def occurrence_figure(result: Result) -> Figure | None:
-    """Return nats on new words against their occurrence, one line a method; None where there are no new words.
+    """Nats on new words against their occurrence, one line a method; None where there are no new words.
 
     A loss that is infinite, or that of a diverged method, has no point.
     """
@@ -140,7 +133,7 @@ def occurrence_figure(result: Result) -> Figure | None:
 
 
 def running_figure(result: Result) -> Figure | None:
-    """Return perplexity over all tokens so far against the position in the stream, one line a method."""
+    """Perplexity over all tokens so far against the position in the stream, one line a method."""
     curves = {
         method: [
             (position, perplexity(nll))
@@ -188,7 +181,7 @@ def running_figure(result: Result) -> Figure | None:
 
 
 def comparison_figure(result: Result) -> Figure | None:
-    """Return what every method gains over the base in nats: all tokens, new words, known words."""
+    """What every method gains over the base in nats: all tokens, new words, known words."""
     base = result.methods.get(BASE)
     others = [method for method in looks(result.methods) if method != BASE]
     if base is None or not others:
@@ -221,7 +214,7 @@ def comparison_figure(result: Result) -> Figure | None:
 
 
 def render(figure: Figure, kind: Kind) -> bytes:
-    """Return a figure as the bytes of an image file, the same bytes for the same figure.
+    """A figure as the bytes of an image file, the same bytes for the same figure.
 
     PNG has a palette of 256 colours, which no eye tells from millions in a plot and which takes a third of the bytes.
     """
@@ -277,7 +270,6 @@ def _grouped_bars(axis: Axes, values: Mapping[str, list[float | None]], styles: 
 
 
 def _gain_bars(axis: Axes, gains: Mapping[str, float | None], styles: Mapping[str, Look]) -> None:
-    """Draw horizontal bars from zero, each with its number."""
     for at, (method, gain) in enumerate(gains.items()):
         length = gain if gain is not None and math.isfinite(gain) else 0.0
         look = styles[method]
@@ -336,7 +328,7 @@ _LINE = 12.5  # height of a label, points
 
 
 def short(value: float, _position: int | None = None) -> str:
-    """Return a tick label: plain below one thousand, in thousands or millions above."""
+    """A tick label: plain below one thousand, in thousands or millions above."""
     if value >= 1e9:
         return f"{value:.0e}"
     if value >= 1e6:
@@ -393,13 +385,6 @@ def spread(positions: Sequence[float], gap: float) -> list[float]:
 
     Labels that collide form a block centred on the mean of its members' wishes (pool adjacent violators), so
     that the order of the wishes is the order of the labels.
-
-    Args:
-        positions: where each label would like to stand, in any order.
-        gap: least distance of two labels.
-
-    Returns:
-        The positions taken, in the order of the input.
     """
     order = sorted(range(len(positions)), key=lambda index: positions[index])
     # Subtracting rank * gap turns "at least gap apart" into "never decreasing", which pooling solves.

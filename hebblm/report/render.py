@@ -29,17 +29,17 @@ _MARKDOWN_SPECIALS = str.maketrans({**{sign: f"\\{sign}" for sign in "\\`*_|<>[]
 
 
 def markdown_escape(text: str) -> str:
-    """Return ``text`` so that Markdown neither ends a cell nor reads markup in it."""
+    """``text`` so that Markdown neither ends a cell nor reads markup in it."""
     return text.translate(_MARKDOWN_SPECIALS)
 
 
 def source(name: str) -> str:
-    """Return a file that stands beside the templates, such as a style sheet."""
+    """A file that stands beside the templates, such as a style sheet."""
     return files("hebblm.report").joinpath("templates", name).read_text("utf-8")
 
 
 def environment(escape: Callable[[str], str], loader: BaseLoader | None = None, **delimiters: Any) -> Environment:
-    """Return the templates of a loader, by default this package's; every value that is no markup is escaped."""
+    """Templates of a loader, by default this package's; every value that is no markup is escaped."""
     return Environment(
         loader=loader or PackageLoader("hebblm.report"),
         autoescape=True,  # macros and includes stay markup; `finalize` has escaped the rest by then
@@ -57,17 +57,8 @@ MARKDOWN = environment(markdown_escape)
 
 
 def to_rich(table: Table, widths: Sequence[int] | None = None) -> RichTable:
-    """Return the cells of a table for a console, without its title and notes, the best cell of a column in bold.
-
-    Args:
-        table: of any width.
-        widths: of the columns, to be kept to; by default rich chooses them.
-    """
-    rich = RichTable(
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        padding=(0, 1, 0, 0),
-    )
+    """Cells of a table for a console, without its title and notes, the best cell of a column in bold."""
+    rich = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     second = table.header_row
     for index, column in enumerate(table.columns):
         header = Text(column.header)
@@ -87,7 +78,7 @@ def to_rich(table: Table, widths: Sequence[int] | None = None) -> RichTable:
 
 
 def to_text(table: Table) -> str:
-    """Return the cells as a Markdown table whose columns are aligned, to be read as it is."""
+    """Cells as a Markdown table whose columns are aligned, to be read as it is."""
     lines = [table.single_headers(), *table.text()]
     widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
     left = [column.kind == "text" for column in table.columns]
@@ -100,17 +91,17 @@ def to_text(table: Table) -> str:
 
 
 def to_markdown(table: Table, *, level: int = 2) -> str:
-    """Return a GitHub-flavoured Markdown table with its title as a heading of ``level`` and its notes below."""
+    """A GitHub-flavoured Markdown table with its title as a heading of ``level`` and its notes below."""
     return MARKDOWN.get_template("table.md.j2").render(table=table, level=level)
 
 
 def to_html(table: Table, *, level: int = 2) -> str:
-    """Return a table under its heading of ``level``, the best cells marked, its notes below; all text escaped."""
+    """A table under its heading of ``level``, the best cells marked, its notes below; all text escaped."""
     return HTML.get_template("table.html.j2").render(table=table, level=level)
 
 
 def to_csv(table: Table) -> str:
-    """Return CSV with full precision; what does not exist is empty, an infinite value ``inf``."""
+    """CSV with full precision; what does not exist is empty, an infinite value ``inf``."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(table.single_headers())
@@ -121,7 +112,6 @@ def to_csv(table: Table) -> str:
 
 
 def _csv_cell(cell: Cell) -> str | float:
-    """Return a cell that a program reads back to the same value."""
     if isinstance(cell, float):
         return repr(cell) if math.isfinite(cell) else INFINITY
     return "" if cell is None else cell
@@ -142,7 +132,7 @@ def print_table(table: Table, console: Console) -> None:
 
 
 def widths_within(table: Table, width: int) -> list[int]:
-    """Return the widths of the columns: as little as each needs, and what is left for the columns of sentences."""
+    """Widths of the columns: as little as each needs, and what is left for the columns of sentences."""
     widths = least_widths(table)
     wide = [at for at, column in enumerate(table.columns) if column.wide]
     spare = width - EDGES - sum(widths) - BETWEEN * (len(widths) - 1)
@@ -152,12 +142,7 @@ def widths_within(table: Table, width: int) -> list[int]:
 
 
 def fitting(table: Table, width: int) -> list[Table]:
-    """Return a table as parts that fit a width, each with the first column; a single column may still be too wide.
-
-    Args:
-        table: of any width.
-        width: in columns of text.
-    """
+    """A table as parts that fit a width, each with the first column; a single column may still be too wide."""
     groups = groups_that_fit(least_widths(table), width)
     return [
         replace(
@@ -172,12 +157,7 @@ def fitting(table: Table, width: int) -> list[Table]:
 
 
 def groups_that_fit(widths: Sequence[int], width: int) -> list[list[int]]:
-    """Return the columns of each part: the first one, and as many of the next ones as there is room for.
-
-    Args:
-        widths: of the columns.
-        width: of the console.
-    """
+    """Columns of each part: the first one, and as many of the next ones as there is room for."""
     groups: list[list[int]] = []
     room = 0
     for index in range(1, len(widths)):
@@ -190,7 +170,7 @@ def groups_that_fit(widths: Sequence[int], width: int) -> list[list[int]]:
 
 
 def least_widths(table: Table) -> list[int]:
-    """Return how wide each column must be: its cells unbroken, sentences and its title between words."""
+    """How wide each column must be: its cells unbroken, sentences and its title between words."""
     second = table.header_row or [""] * len(table.columns)
     cells = list(zip(*table.text(), strict=True)) or [()] * len(table.columns)
     widths = []

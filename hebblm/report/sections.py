@@ -15,12 +15,7 @@ _FACT_COLUMNS = (Column("What"), Column("Value"))
 
 
 def scenario_line(scenario: ScenarioRecord, label: str = "") -> str:
-    """Return the scenario in one line: policies, tokens, rate of out-of-vocabulary tokens.
-
-    Args:
-        scenario: what was evaluated.
-        label: a name in place of the scenario's own.
-    """
+    """The scenario in one line: policies, tokens, rate of out-of-vocabulary tokens."""
     of = f" of {scenario.extra['part']}" if scenario.extra.get("part") else ""
     return (
         f"{label or scenario.label} ({scenario.kind}): normalization {scenario.normalization}, "
@@ -29,13 +24,13 @@ def scenario_line(scenario: ScenarioRecord, label: str = "") -> str:
 
 
 def policy_lines(result: StoredResult) -> list[str]:
-    """Return what a reader must know before the first number: scenario and memory policies, a line each."""
+    """What a reader must know before the first number: scenario and memory policies, a line each."""
     memory = ", ".join(f"{key} {value}" for key, value in flatten(result.memory))
     return [scenario_line(result.scenario), *([f"Memory: {memory}"] if memory else [])]
 
 
 def fact_tables(result: StoredResult) -> list[Table]:
-    """Return where the time went, scenario, model, memory, hyper-parameters and provenance, each as a table."""
+    """Where the time went, scenario, model, memory, hyper-parameters and provenance, each as a table."""
     scenario = result.scenario
     facts = [
         ("Kind", scenario.kind),
@@ -60,7 +55,6 @@ def fact_tables(result: StoredResult) -> list[Table]:
 
 
 def hyperparameter_table(result: StoredResult) -> Table:
-    """Return the settings of every method."""
     rows = tuple(
         (name_of(method), ", ".join(f"{key} = {value}" for key, value in settings) or "none")
         for method in ordered(result.methods)
@@ -70,7 +64,7 @@ def hyperparameter_table(result: StoredResult) -> Table:
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """Return nested settings as pairs of a dotted name and a text; lists are joined by commas."""
+    """Nested settings as pairs of a dotted name and a text; lists are joined by commas."""
     pairs: list[tuple[str, str]] = []
     for key, value in values.items():
         if isinstance(value, Mapping):
@@ -85,7 +79,7 @@ def _facts(name: str, title: str, facts: list[tuple[str, str]]) -> Table:
 
 
 def _share(scenario: ScenarioRecord) -> str:
-    """Return how many tokens were scored and, of a part, of how many where that is known."""
+    """How many tokens were scored and, of a part, of how many where that is known."""
     pieces = scenario.extra.get("pieces")
     count = f"{scenario.tokens:,} tokens" if pieces is None else f"{pieces:,} pieces in {scenario.tokens:,} words"
     if scenario.extra.get("whole_split", True):
@@ -97,7 +91,7 @@ def _share(scenario: ScenarioRecord) -> str:
 
 
 def _oov(scenario: ScenarioRecord) -> str:
-    """Return the out-of-vocabulary tokens as count, rate and number of words, and the unknown ones beside them."""
+    """Out-of-vocabulary tokens as count, rate and number of words, and the unknown ones beside them."""
     unk = scenario.extra.get("unk_tokens")
     if scenario.extra.get("words_counted_in", "") is None:
         return "training counts and new words not known (--source CORPUS names a text to count words in)"

@@ -24,64 +24,42 @@ _TEXT = "text:"  # before the path of a text of one's own
 
 @dataclass(frozen=True, slots=True)
 class Forgetting:
-    """Mean losses on the source domain's text, which is read without learning from it; nats per token.
+    """Mean losses on the source domain's text, which is read without learning from it; nats per token."""
 
-    Args:
-        before: with the base as trained and the memory as it was at first.
-        after: with the base as the stream left it, and the memory emptied of the stream.
-        memory_kept: with the base as the stream left it, and the memory as well; None for a method without memory.
-    """
-
-    before: float
-    after: float
+    before: float  # with the base as trained and the memory as it was at first
+    after: float  # with the base as the stream left it, and the memory emptied of the stream
+    # with the base as the stream left it, and the memory as well; None for a method without memory
     memory_kept: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class MethodResult:
-    """Numbers of one method on the whole stream.
+    """Numbers of one method on the whole stream."""
 
-    Args:
-        nll: mean loss in nats per token.
-        perplexity: exp(nll).
-        oov_nll: mean loss of the tokens outside the source vocabulary; None where there are none.
-        in_vocabulary_nll: mean loss of the other tokens; None where there are none.
-        frequency: the loss by training count.
-        hyperparameters: the settings that produced the numbers.
-        seconds: time spent on this method.
-        tokens_per_second: tokens divided by seconds; pieces, where tokens are pieces of words.
-        rose_queries: queries whose neighbours' loss rose while they were adapted; None where that was not checked.
-        stabilized_queries: those that were run again at a stable rate; None where that was not checked.
-        words_perplexity: perplexity per word for a subword vocabulary.
-        bits_per_byte: loss in bits per byte of the raw text, the spelling of what has no id included.
-        running: points (tokens scored so far, mean loss so far in nats).
-        oov_occurrences: the loss of out-of-vocabulary tokens by which occurrence of their word in the stream they are.
-        gains: what the method gains over the unadapted model, part by part.
-        forgetting: what the source domain's text costs before and after; None where that was not asked for.
-        piece_nll: mean loss in nats per piece where tokens are pieces of words; all other losses are per word then.
-        piece_perplexity: exp(piece_nll).
-        extra: further keys of the file, kept as they are.
-    """
-
-    nll: float
-    perplexity: float
-    oov_nll: float | None
-    in_vocabulary_nll: float | None
-    frequency: tuple[FrequencyBucket, ...]
-    hyperparameters: Mapping[str, Any]
-    seconds: float
-    tokens_per_second: float
+    nll: float  # mean loss in nats per token
+    perplexity: float  # exp(nll)
+    oov_nll: float | None  # mean loss of the tokens outside the source vocabulary; None where there are none
+    in_vocabulary_nll: float | None  # mean loss of the other tokens; None where there are none
+    frequency: tuple[FrequencyBucket, ...]  # the loss by training count
+    hyperparameters: Mapping[str, Any]  # the settings that produced the numbers
+    seconds: float  # time spent on this method
+    tokens_per_second: float  # tokens divided by seconds; pieces, where tokens are pieces of words
+    # queries whose neighbours' loss rose while they were adapted; None where that was not checked
     rose_queries: Count | None = None
+    # those that were run again at a stable rate; None where that was not checked
     stabilized_queries: Count | None = None
-    words_perplexity: float | None = None
-    bits_per_byte: float | None = None
-    running: tuple[tuple[int, float], ...] = ()
+    words_perplexity: float | None = None  # perplexity per word for a subword vocabulary
+    bits_per_byte: float | None = None  # loss in bits per byte of the raw text, the spelling of what has no id included
+    running: tuple[tuple[int, float], ...] = ()  # points (tokens scored so far, mean loss so far in nats)
+    # the loss of out-of-vocabulary tokens by which occurrence of their word in the stream they are
     oov_occurrences: tuple[FrequencyBucket, ...] = ()
-    gains: tuple[Gain, ...] = ()
+    gains: tuple[Gain, ...] = ()  # what the method gains over the unadapted model, part by part
+    # what the source domain's text costs before and after; None where that was not asked for
     forgetting: Forgetting | None = None
+    # mean loss in nats per piece where tokens are pieces of words; all other losses are per word then
     piece_nll: float | None = None
-    piece_perplexity: float | None = None
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    piece_perplexity: float | None = None  # exp(piece_nll)
+    extra: Mapping[str, Any] = field(default_factory=dict)  # further keys of the file, kept as they are
 
     @property
     def loss(self) -> float:
@@ -91,31 +69,18 @@ class MethodResult:
 
 @dataclass(frozen=True, slots=True)
 class ScenarioRecord:
-    """Record of a scenario: which model met which text, and under which policies.
+    """Record of a scenario: which model met which text, and under which policies."""
 
-    Args:
-        kind: ``intra-domain`` or ``cross-domain``.
-        source: corpus of the base model.
-        target: corpus of the scored stream.
-        split: split of the target.
-        normalization: ``raw`` or ``lower``.
-        vocabulary: ``union`` or ``open``.
-        tokens: tokens scored; words, where the model reads pieces of them.
-        oov_tokens: those among them outside the source vocabulary.
-        oov_types: distinct words among those.
-        extra: further keys of the file, kept as they are.
-    """
-
-    kind: str
-    source: str
-    target: str
-    split: str
-    normalization: str
-    vocabulary: str
-    tokens: Count
-    oov_tokens: Count
-    oov_types: Count
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    kind: str  # ``intra-domain`` or ``cross-domain``
+    source: str  # corpus of the base model
+    target: str  # corpus of the scored stream
+    split: str  # split of the target
+    normalization: str  # ``raw`` or ``lower``
+    vocabulary: str  # ``union`` or ``open``
+    tokens: Count  # tokens scored; words, where the model reads pieces of them
+    oov_tokens: Count  # those among them outside the source vocabulary
+    oov_types: Count  # distinct words among those
+    extra: Mapping[str, Any] = field(default_factory=dict)  # further keys of the file, kept as they are
 
     @property
     def label(self) -> str:

@@ -28,7 +28,7 @@ _BEST = " ◄"  # stands where a console has no bold letters
 
 
 def gain_of(result: StoredResult, method: str) -> Gain | None:
-    """Return what a method gains over the base on all tokens; None without the base, for it, or for an infinite loss.
+    """What a method gains over the base on all tokens; None without the base, for it, or for an infinite loss.
 
     An older result holds no intervals: its gain is the difference of the losses.
     """
@@ -42,7 +42,7 @@ def gain_of(result: StoredResult, method: str) -> Gain | None:
 
 
 def verdict(result: StoredResult) -> str:
-    """Return who is best by how much and at what cost, or why that cannot be told; at most three sentences."""
+    """Who is best by how much and at what cost, or why that cannot be told; at most three sentences."""
     finite = [name for name in by_loss(result) if math.isfinite(result.methods[name].loss)]
     if not finite:
         return "No method has a finite loss: each gave some token no probability."
@@ -63,7 +63,7 @@ def verdict(result: StoredResult) -> str:
 
 
 def summary_table(result: StoredResult) -> Table:
-    """Return every method with its loss, its gain over the base, its loss on new words and its speed, the best first.
+    """Every method with its loss, its gain over the base, its loss on new words and its speed, the best first.
 
     Columns in which no method has a value are left out.
     """
@@ -149,7 +149,7 @@ def _undecided(result: StoredResult, others: list[str], gain: Gain, measured: st
 
 
 def _lead(result: StoredResult, others: list[str]) -> tuple[bool, str]:
-    """Return whether the best method is ahead of the next for certain, and what is known of the two."""
+    """Whether the best method is ahead of the next for certain, and what is known of the two."""
     if len(others) < 2:
         return True, ""
     best, following = others[:2]
@@ -166,7 +166,7 @@ def _lead(result: StoredResult, others: list[str]) -> tuple[bool, str]:
 
 
 def _measured(result: StoredResult, method: str, gain: Gain) -> str:
-    """Return a gain in nats with its interval, in perplexity, and what it costs."""
+    """A gain in nats with its interval, in perplexity, and what it costs."""
     share = 100 * (perplexity(-_value(gain)) - 1)
     change = f"{abs(share):.1f} % {'less' if share <= 0 else 'more'}"
     text = (
@@ -178,13 +178,11 @@ def _measured(result: StoredResult, method: str, gain: Gain) -> str:
 
 
 def _value(gain: Gain) -> float:
-    """Return a gain that :func:`gain_of` found, nats per token."""
     assert gain.gain is not None
     return gain.gain
 
 
 def _nats(result: StoredResult, gain: Gain) -> str:
-    """Return a gain in words, with its interval where that is known."""
     value = _value(gain)
     if gain.low is None or gain.high is None:
         return f"{abs(value):.3f} nats a {_unit(result)} {'below' if value >= 0 else 'above'} the base"
@@ -195,25 +193,20 @@ def _nats(result: StoredResult, gain: Gain) -> str:
 
 
 def _name(method: str) -> str:
-    """Return a method's name without saying whose it is."""
     return name_of(method).removesuffix(" (ours)")
 
 
 def _perplexity(result: StoredResult, method: str) -> str:
-    """Return a method's perplexity as a reader wants it."""
     return display(perplexity(result.methods[method].loss), "perplexity")
 
 
 def _unit(result: StoredResult) -> str:
-    """Return what a loss in nats is of."""
     return "piece" if result.of_pieces else "token"
 
 
 def _where(result: StoredResult) -> str:
-    """Return how little was read, where it is a part of the text."""
     return "" if result.scenario.extra.get("whole_split", True) else f" on these {result.scored}"
 
 
 def _level(result: StoredResult) -> str:
-    """Return the level of the result's intervals, per cent."""
     return f"{100 * result.bootstrap.level:g}"

@@ -27,26 +27,18 @@ def method_table(
     columns: Sequence[Said],
     notes: Sequence[str] = (),
 ) -> Table:
-    """Return a table with a row a method: what it is called, and what each column says of it.
-
-    Args:
-        name: of the table.
-        title: of the table.
-        items: the methods with their numbers, in the order of the rows.
-        columns: each with what it takes from a method.
-        notes: below the table.
-    """
+    """A table with a row a method: what it is called, and what each column says of it."""
     rows = tuple((name_of(item[0]), *(say(*item) for _, say in columns)) for item in items)
     return Table(name, title, (_METHOD, *(column for column, _ in columns)), rows, tuple(notes))
 
 
 def with_values(items: Sequence[Item], columns: Sequence[Said]) -> list[Said]:
-    """Return the columns in which any method has a value."""
+    """Columns in which any method has a value."""
     return [(column, say) for column, say in columns if any(say(*item) is not None for item in items)]
 
 
 def comparison_table(result: StoredResult) -> Table:
-    """Return every method with its loss overall, on new words and on known words, and its speed, the best first.
+    """Every method with its loss overall, on new words and on known words, and its speed, the best first.
 
     Queries whose neighbours' loss rose are counted where there are any.
     """
@@ -67,7 +59,7 @@ def comparison_table(result: StoredResult) -> Table:
 
 
 def loss_columns(result: StoredResult) -> list[Said]:
-    """Return perplexity and nats of what is predicted one after the other: pieces of words, or words."""
+    """Perplexity and nats of what is predicted one after the other: pieces of words, or words."""
     header, unit = ("PPL", "piece") if result.of_pieces else ("Perplexity", "")
     return [
         (
@@ -79,7 +71,7 @@ def loss_columns(result: StoredResult) -> list[Said]:
 
 
 def text_columns(result: StoredResult) -> list[Said]:
-    """Return what a text costs whatever its tokens are, where they are not its words; words where it has some."""
+    """What a text costs whatever its tokens are, where they are not its words; words where it has some."""
     word = Column("PPL", "perplexity", "min", "word")
     bits = Column("Bits", "nll", "min", "byte", decimals=3)
     if not result.of_pieces:
@@ -91,13 +83,13 @@ def text_columns(result: StoredResult) -> list[Said]:
 
 
 def speed_column(result: StoredResult, best: Literal["max"] | None = None) -> Said:
-    """Return how many tokens or pieces a second are read."""
+    """How many tokens or pieces a second are read."""
     header = "Pieces/s" if result.of_pieces else "Tokens/s"
     return Column(header, "amount", best), lambda _, item: item.tokens_per_second
 
 
 def lost_notes(result: StoredResult) -> list[str]:
-    """Return how much of the text the tokenizer loses, where it does: bits a byte do not pay for it."""
+    """How much of the text the tokenizer loses, where it does: bits a byte do not pay for it."""
     extra = result.scenario.extra
     if not extra.get("lost_bytes"):
         return []
@@ -109,18 +101,18 @@ def lost_notes(result: StoredResult) -> list[str]:
 
 
 def _rose(item: MethodResult) -> int | None:
-    """Return the queries whose neighbours' loss rose; None where that was not checked."""
+    """Queries whose neighbours' loss rose; None where that was not checked."""
     return item.stabilized_queries if item.rose_queries is None else item.rose_queries
 
 
 def _is_plain(item: MethodResult) -> bool:
-    """Say whether tokens are the words of the text, so that perplexity a word would say the same again."""
+    """Whether tokens are the words of the text, so that perplexity a word would say the same again."""
     words = item.words_perplexity
     return item.piece_nll is None and (words is None or math.isclose(words, item.perplexity, rel_tol=1e-9))
 
 
 def fast_notes(result: StoredResult) -> tuple[str, ...]:
-    """Return what the fast form of MbPA was measured to cost, the most of any method."""
+    """What the fast form of MbPA was measured to cost, the most of any method."""
     found = [item.extra["fast_error"] for item in result.methods.values() if "fast_error" in item.extra]
     if not found:
         return ()
@@ -132,7 +124,7 @@ def fast_notes(result: StoredResult) -> tuple[str, ...]:
 
 
 def frequency_table(result: StoredResult) -> Table | None:
-    """Return perplexity by method and training count, and over all tokens; None where the counts are not known.
+    """Perplexity by method and training count, and over all tokens; None where the counts are not known.
 
     Tokens a bucket stand in the header. Every method scored the same stream, so the buckets are those of the first one;
     a method evaluated with other buckets is left out and named in a note.
@@ -152,13 +144,7 @@ def frequency_table(result: StoredResult) -> Table | None:
 
 
 def by_bucket(first: str, kind: Kind, shape: Sequence[tuple[str, int]]) -> tuple[Column, ...]:
-    """Return the columns of a table by bucket, all tokens last, the number of tokens in the header.
-
-    Args:
-        first: heads the column of the methods.
-        kind: of the numbers.
-        shape: name and tokens of each bucket.
-    """
+    """Columns of a table by bucket, all tokens last, the number of tokens in the header."""
     buckets = (*shape, (ALL, sum(tokens for _, tokens in shape)))
     return (
         Column(first, subheader="tokens"),
@@ -167,11 +153,7 @@ def by_bucket(first: str, kind: Kind, shape: Sequence[tuple[str, int]]) -> tuple
 
 
 def side_by_side(results: Mapping[str, StoredResult]) -> Table:
-    """Return methods by scenarios: perplexity, and across domains the loss overall and on new words.
-
-    Args:
-        results: by label; the labels head the columns.
-    """
+    """Methods by scenarios: perplexity, and across domains the loss overall and on new words."""
     methods = ordered(method for result in results.values() for method in result.methods)
     shown = [
         (result.methods, Column(header, kind, "min", label), field)
@@ -189,17 +171,16 @@ def side_by_side(results: Mapping[str, StoredResult]) -> Table:
 
 
 def by_loss(result: StoredResult) -> list[str]:
-    """Return the methods, the lowest loss first; those that are equal in the project's order."""
+    """Methods, the lowest loss first; those that are equal in the project's order."""
     return sorted(ordered(result.methods), key=lambda name: result.methods[name].loss)
 
 
 def methods_of(result: StoredResult) -> list[Item]:
-    """Return the methods of a result with their numbers, in the project's order."""
+    """Methods of a result with their numbers, in the project's order."""
     return [(method, result.methods[method]) for method in ordered(result.methods)]
 
 
 def _shape(item: MethodResult) -> list[tuple[str, int]]:
-    """Return the buckets of a method without their losses."""
     return [(bucket.bucket, bucket.tokens) for bucket in item.frequency]
 
 
@@ -213,7 +194,7 @@ LONGEST = 20  # documents that a report shows
 
 
 def occurrence_table(result: StoredResult) -> Table | None:
-    """Return the loss on out-of-vocabulary words by occurrence, nats; None where there are no such words."""
+    """Loss on out-of-vocabulary words by occurrence, nats; None where there are no such words."""
     items = [(name, item) for name, item in methods_of(result) if item.oov_occurrences]
     if not items:
         return None
@@ -227,11 +208,7 @@ def occurrence_table(result: StoredResult) -> Table | None:
 
 
 def occurrences_by_run(results: Mapping[str, StoredResult]) -> Table | None:
-    """Return the loss on new words by occurrence, nats, a block a run; None where fewer than two runs have any.
-
-    Args:
-        results: by name.
-    """
+    """Loss on new words by occurrence, nats, a block a run; None where fewer than two runs have any."""
     rows: list[tuple[Cell, ...]] = []
     headings = []
     for name, result in results.items():
@@ -261,7 +238,7 @@ def occurrences_by_run(results: Mapping[str, StoredResult]) -> Table | None:
 
 
 def gain_table(result: StoredResult) -> Table | None:
-    """Return what every method gains over the base by training count, with intervals; None without the base."""
+    """What every method gains over the base by training count, with intervals; None without the base."""
     items = [(name, item) for name, item in methods_of(result) if item.gains]
     if not items:
         return None
@@ -283,7 +260,7 @@ def gain_table(result: StoredResult) -> Table | None:
 
 
 def gain_rows(result: StoredResult) -> Table:
-    """Return every gain of every part, OOV words by occurrence among them, one a row, as a program reads it."""
+    """Every gain of every part, OOV words by occurrence among them, one a row, as a program reads it."""
     columns = (
         Column("Method"),
         Column("Part"),
@@ -301,12 +278,7 @@ def gain_rows(result: StoredResult) -> Table:
 
 
 def document_table(result: StoredResult, most: int | None = LONGEST) -> Table | None:
-    """Return what each document costs, the worst first; None where the text is a single one.
-
-    Args:
-        result: of the run.
-        most: documents to show, None for all.
-    """
+    """What each document costs, the worst first; None where the text is a single one."""
     documents = result.extra.get("documents")
     if not documents:
         return None
@@ -338,7 +310,7 @@ def document_table(result: StoredResult, most: int | None = LONGEST) -> Table | 
 
 
 def forgetting_table(result: StoredResult) -> Table | None:
-    """Return perplexity on the source domain's text before and after; None where that was not asked for."""
+    """Perplexity on the source domain's text before and after; None where that was not asked for."""
     found = [(name, item.forgetting) for name, item in methods_of(result) if item.forgetting is not None]
     if not found:
         return None
@@ -363,7 +335,6 @@ def forgetting_table(result: StoredResult) -> Table | None:
 
 
 def _forgetting_note(text: Mapping[str, Any]) -> str:
-    """Say what was scored, and what stays of the stream."""
     which = f"{text['tokens']:,} tokens of {corpus_name(text['corpus'])} {text['split']}, " if text else ""
     return (
         f"{which}read without learning from them. After: the base as the stream left it, with a memory emptied of the "
@@ -372,12 +343,7 @@ def _forgetting_note(text: Mapping[str, Any]) -> str:
 
 
 def interval_text(gain: Gain, mark: str = "") -> str:
-    """Return a gain with half the width of its interval.
-
-    Args:
-        gain: of any part.
-        mark: written behind an interval that leaves out 0.
-    """
+    """A gain with half the width of its interval."""
     if gain.gain is None:
         return MISSING
     text = f"{gain.gain:+.3f}"
@@ -398,7 +364,6 @@ def _interval_note(result: StoredResult) -> str:
 
 
 def _learned_note(result: StoredResult) -> str:
-    """Say from when on an occurrence can help."""
     every = result.scenario.extra.get("update_every")
     learned = "at the next update" if every is None else "at once" if every == 1 else f"every {every} tokens"
     return f"Occurrences so far are counted before a token is scored; what was scored is learned {learned}."

@@ -31,31 +31,18 @@ _TOLERANCE = 1e-5  # losses may be stored in single precision
 
 @dataclass(frozen=True, slots=True)
 class TokenLosses:
-    """The loss of every token of a stream under every method.
+    """The loss of every token of a stream under every method."""
 
-    Args:
-        words: (T,) str, as objects: text of a fixed width would be as wide as the longest word, for each of them.
-        train_counts: (T,) int64, how often each word occurred in training, None where that is not known.
-        oov: (T,) bool, outside the source vocabulary.
-        nll: by method, (T,) float64 in nats.
-    """
-
+    # (T,) str, as objects: text of a fixed width would be as wide as the longest word, for each of them
     words: NDArray[np.object_]
+    # (T,) int64, how often each word occurred in training, None where that is not known
     train_counts: NDArray[np.int64] | None
-    oov: NDArray[np.bool_]
-    nll: Mapping[str, NDArray[np.float64]]
+    oov: NDArray[np.bool_]  # (T,) bool, outside the source vocabulary
+    nll: Mapping[str, NDArray[np.float64]]  # by method, (T,) float64 in nats
 
     @classmethod
     def load(cls, path: Path, result: Result | None = None) -> TokenLosses:
-        """Read the file that ``hebblm-eval --log-samples`` wrote.
-
-        Args:
-            path: of the file.
-            result: of the same run, whose hash of the file is compared.
-
-        Raises:
-            UserError: the file is missing, truncated or changed, lacks a column, or holds a nan.
-        """
+        """Read the file that ``hebblm-eval --log-samples`` wrote."""
         table = read_table(path, _COLUMNS, result)
         methods = [name.removeprefix(_PREFIX) for name in table.column_names if name.startswith(_PREFIX)]
         nll = {method: table.column(_PREFIX + method).to_numpy().astype(np.float64) for method in methods}
@@ -72,11 +59,7 @@ class TokenLosses:
 
 
 def with_edges(result: Result, tokens: TokenLosses, edges: Sequence[int]) -> Result:
-    """Return the result with its frequency report made anew over other ranges of training count.
-
-    Raises:
-        UserError: bad edges, token losses of another run, or a run without a text to count words in.
-    """
+    """Result with its frequency report made anew over other ranges of training count."""
     check_same_run(result, tokens)
     edges, counts = validate_edges(edges), tokens.train_counts
     if counts is None:
@@ -94,12 +77,7 @@ def with_edges(result: Result, tokens: TokenLosses, edges: Sequence[int]) -> Res
 
 
 def running_curve(nll: NDArray[np.floating], points: int = _POINTS) -> tuple[tuple[int, float], ...]:
-    """Return at most ``points`` evenly spaced pairs (tokens so far, mean loss so far in nats).
-
-    Args:
-        nll: (T,) floating point, losses in nats in the order of the stream.
-        points: upper bound on the number of pairs; the last one is the end of the stream.
-    """
+    """At most ``points`` evenly spaced pairs (tokens so far, mean loss so far in nats)."""
     if nll.size == 0:
         return ()
     positions = np.unique(np.linspace(0, nll.size, min(points, nll.size) + 1).astype(np.int64)[1:])  # (P,)
@@ -108,12 +86,9 @@ def running_curve(nll: NDArray[np.floating], points: int = _POINTS) -> tuple[tup
 
 
 def word_table(result: Result, tokens: TokenLosses, top: int = 15) -> Table | None:
-    """Return the words on which the best method gains and loses most against the unadapted model.
+    """Words on which the best method gains and loses most against the unadapted model.
 
     The gain of a word is summed over its occurrences, in nats. Words with an infinite loss are left out.
-
-    Returns:
-        None where only one method was evaluated or the unadapted model is not among them.
     """
     others = [method for method in ordered(result.methods) if method != BASE]
     if BASE not in result.methods or not others:
@@ -150,7 +125,7 @@ def word_table(result: Result, tokens: TokenLosses, top: int = 15) -> Table | No
 
 
 def _gains(result: Result, tokens: TokenLosses, edges: Sequence[int]) -> dict[str, tuple[Gain, ...]]:
-    """Return the gains of the result's methods, with the intervals that it was made with."""
+    """Gains of the result's methods, with the intervals that it was made with."""
     parts = stream_parts(tokens.train_counts, occurrences_so_far(tokens.words), tokens.oov, edges)
     return bootstrap_gains({name: tokens.nll[name] for name in result.methods}, parts, result.bootstrap)
 
@@ -184,17 +159,7 @@ _KINDS: dict[str, Callable[[Any], bool]] = {
 
 
 def read_table(path: Path, kinds: Mapping[str, str], result: Result | None) -> pa.Table:
-    """Read a parquet file.
-
-    Args:
-        path: the file.
-        kinds: by column, ``whole numbers``, ``numbers``, ``text`` or ``true or false``; a name that ends in ``_``
-            stands for the columns that begin so, of which there has to be one.
-        result: what was written with it; None where there is none.
-
-    Raises:
-        UserError: missing, unreadable, not the file of the result, or a column is missing or of another kind.
-    """
+    """Read a parquet file."""
     try:
         if not path.is_file():
             raise UserError(f"{path} {lack(path)}; {_REMEDY} to get it")
@@ -219,7 +184,7 @@ def read_table(path: Path, kinds: Mapping[str, str], result: Result | None) -> p
 
 
 def recorded(path: Path, result: Result) -> str | None:
-    """Return the sha256 that a result has of a file beside it, None where it has none."""
+    """Sha256 that a result has of a file beside it, None where it has none."""
     files = result.extra.get(FILES, {})
     return files.get(path.name) if isinstance(files, Mapping) else None
 
@@ -234,7 +199,6 @@ def _compare(path: Path, result: Result) -> None:
 
 
 def _check(path: Path, schema: pa.Schema, kinds: Mapping[str, str]) -> None:
-    """Refuse missing columns and columns of another kind."""
     for wanted, kind in kinds.items():
         names = [name for name in schema.names if name == wanted or (wanted[-1] == "_" and name.startswith(wanted))]
         if not names:
