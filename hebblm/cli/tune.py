@@ -14,9 +14,9 @@ from hebblm.adapt.methods import TUNABLE, named
 from hebblm.cli.common import command, tell
 from hebblm.evaluation.hyperparameters import parse_settings, plain_name
 from hebblm.evaluation.scenario_config import ScenarioConfig
-from hebblm.front import tune
 from hebblm.interrupts import GOES_ON, interrupted
 from hebblm.models.allocator import keep_freed_memory
+from hebblm.models.device import check_device
 from hebblm.provenance import command_line
 from hebblm.ranks import opened
 from hebblm.report.methods import name_of
@@ -62,8 +62,11 @@ def main(config: TuneConfig, argv: list[str]) -> int:
 
     A base that stays as trained reads the text once for all values that are tried; a base that learns, once for each.
     """
+    check_device(config.device)
     settings = parse_settings(config.set)
     methods = TUNABLE if config.methods is None else named(config.methods)
+    from hebblm.front import tune
+
     keep_freed_memory()
     with opened(config.device):
         found = tune(
