@@ -9,13 +9,9 @@ from typing import Any
 
 
 def lazily(package: str, *modules: str) -> Callable[[str], Any]:
-    """Return a package's ``__getattr__`` (PEP 562), which finds the names of its ``__all__`` in some of its modules.
+    """A package's ``__getattr__`` (PEP 562), which finds the names of its ``__all__`` in some of its modules.
 
     Its ``__dir__`` then lists these names as well.
-
-    Args:
-        package: its ``__name__``.
-        modules: of the package, searched in this order; those that load little come first.
     """
 
     def get(name: str) -> Any:

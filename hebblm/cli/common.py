@@ -75,16 +75,6 @@ def parse(config: type[C], argv: list[str] | None, *, prog: str, description: st
     class's docstring, or ``help`` of its metadata. A field whose metadata says ``positional`` is an argument.
     ``GROUPS`` of the class are headings of the help: of each its title, what is said below it, and its fields. Keys
     that the dataclass does not have are refused, on the command line and in the file.
-
-    Args:
-        config: the dataclass; nested dataclasses become dotted options.
-        argv: arguments without the program's name; ``None`` for those of the process.
-        prog: name of the command.
-        description: one line about it.
-        example: a command that can be pasted into a shell.
-
-    Raises:
-        UserError: an unknown option, or a value of the wrong type or out of range.
     """
     parser = _Parser(
         prog=prog,
@@ -149,7 +139,7 @@ def parse(config: type[C], argv: list[str] | None, *, prog: str, description: st
 
 
 def _arguments_last(parser: ArgumentParser, words: list[str]) -> list[str]:
-    """Return a command line with its arguments behind its options, where the parser finds all of several."""
+    """A command line with its arguments behind its options, where the parser finds all of several."""
     if not any(action.nargs in ("*", "+") and not action.option_strings for action in parser._actions):
         return words
     options: list[str] = []
@@ -193,7 +183,7 @@ def command(prog: str, config: type[C], example: str) -> Callable[[Body[C]], Mai
 
 
 def choosing(prog: str, subcommands: Mapping[str, Main]) -> Main:
-    """Return the command whose first argument names one of some others."""
+    """Command whose first argument names one of some others."""
 
     def main(argv: list[str] | None = None) -> int:
         name, *rest = (sys.argv[1:] if argv is None else argv) or [""]
@@ -294,14 +284,14 @@ def _close_if_unwritable(stream: TextIO) -> None:
 
 
 def _field_docs(config: type) -> dict[str, str]:
-    """Return the text of each field under ``Args:`` in the docstrings of a class and its bases."""
+    """Text of each field under ``Args:`` in the docstrings of a class and its bases."""
     texts = (inspect.cleandoc(owner.__doc__ or "").partition("\nArgs:\n")[2] for owner in reversed(config.__mro__))
     found = (field for text in texts for field in re.findall(r"^ {4}(\w+): (.*(?:\n {5,}.*)*)", text, re.MULTILINE))
     return {name: " ".join(words.split()).replace("``", "") for name, words in found}
 
 
 def _misfit(message: str, hints: Mapping[str, Any]) -> UserError | None:
-    """Return the error for a value that is none of an option's choices; None for another mistake of the parser."""
+    """Error for a value that is none of an option's choices; None for another mistake of the parser."""
     found = re.search(r'Parser key "(\w+)".*(?:Given|Got) value: (.*)', message, re.DOTALL)
     if found is None or found[1] not in hints:
         return None
@@ -311,7 +301,6 @@ def _misfit(message: str, hints: Mapping[str, Any]) -> UserError | None:
 
 
 def _kinds(hint: Any) -> list[Any]:
-    """Return the types that a value, or each item of a list, may have."""
     if get_origin(hint) in (Union, UnionType, list):
         return [kind for part in get_args(hint) for kind in _kinds(part)]
     return [hint]
@@ -322,7 +311,7 @@ KINDS = {"int": "a whole number", "float": "a number", "str": "text", "dict": "n
 
 
 def _innermost(error: BaseException) -> str:
-    """Return the most telling line of a parser's nested message, as a sentence where it says what an option takes."""
+    """Most telling line of a parser's nested message, as a sentence where it says what an option takes."""
     key = re.search(r'Parser key "([^"]+)"', str(error))
     kind = re.search(rf"Expected a <class '({'|'.join(KINDS)})'>", str(error))
     given = re.search(r"(?:Given|Got) value: (.*)\Z", str(error))

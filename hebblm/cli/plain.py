@@ -20,12 +20,7 @@ _LOAD = get_loader("yaml")
 
 
 def load(text: str, **options: Any) -> Any:
-    """Return what a text says: plain values, of which none stands for another.
-
-    Raises:
-        yaml.YAMLError: not YAML, too long, too deep, or it has tags, anchors or aliases, by which few bytes say much.
-        ValueError: a number of too many digits.
-    """
+    """What a text says: plain values, of which none stands for another."""
     if len(text) > LONGEST:
         raise yaml.YAMLError(f"more than {LONGEST:,} characters")
     depth = 0
@@ -62,11 +57,7 @@ class ConfigFile(ActionConfigFile):
     """The option that names a file of options; what the file holds is never shown."""
 
     def __call__(self, parser: Any, cfg: Any, values: Any, option_string: str | None = None) -> None:
-        """Check the file, or the JSON object in its place, before the parser reads it.
-
-        Raises:
-            UserError: missing, no plain file, too long, or no YAML of plain values.
-        """
+        """Check the file, or the JSON object in its place, before the parser reads it."""
         inline = values.lstrip().startswith("{")
         place = "the text of --config" if inline else values
         try:
@@ -103,12 +94,7 @@ def _keys(value: Any) -> Iterator[Any]:
 
 
 def check_values(name: str, value: Any) -> None:
-    """Refuse values that no option can mean, within lists and mappings too.
-
-    Raises:
-        UserError: a NUL character, nan or infinity, a whole number below 0 where it counts or seeds, or of more than 53
-            bits.
-    """
+    """Refuse values that no option can mean, within lists and mappings too."""
     if "\0" in name or (isinstance(value, (str, Path)) and "\0" in str(value)):
         raise UserError(f"{name} holds a NUL character; leave it out".replace("\0", "?"))
     if isinstance(value, Mapping):

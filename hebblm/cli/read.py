@@ -192,7 +192,6 @@ def _read(reader: Reader, file: TextFile, text: Iterator[str], config: ReadConfi
 
 
 def _shown(word: str, reader: Reader) -> str:
-    """Return a suggested word as a cell of a table shows it."""
     if reader.vocabulary.unknown is not None and word == reader.vocabulary[reader.vocabulary.start]:
         word = "\n"  # the end of line that a model of words has
     if "\n" in word and not word.strip():
@@ -201,7 +200,7 @@ def _shown(word: str, reader: Reader) -> str:
 
 
 def _has_text(file: TextFile) -> bool:
-    """Say whether there is text in a file, all of which can be read; one that is read once is taken to have some."""
+    """Whether there is text in a file, all of which can be read; one that is read once is taken to have some."""
     return not file.path.is_file() or sum(len(piece) for piece in pieces(file, PIECE)) > 0
 
 

@@ -105,7 +105,7 @@ def _report(config: ReportConfig, argv: list[str]) -> None:
 
 
 def unique_labels(results: list[Result], paths: list[Path]) -> list[str]:
-    """Return a label for each result: its scenario; where that is shared, also its folder, then a number."""
+    """A label for each result: its scenario; where that is shared, also its folder, then a number."""
     labels = [result.scenario.label for result in results]
     named = [
         f"{label} ({_folder(path).resolve().name})" if labels.count(label) > 1 else label
@@ -118,7 +118,7 @@ def unique_labels(results: list[Result], paths: list[Path]) -> list[str]:
 
 
 def _load(path: Path, edges: tuple[int, ...] | None) -> tuple[Result, TokenLosses | None]:
-    """Return a result and, where they were logged, its losses token by token."""
+    """A result and, where they were logged, its losses token by token."""
     from hebblm.report import Result, TokenLosses, tokens
 
     result = Result.load(path)
@@ -134,7 +134,7 @@ def _folder(path: Path) -> Path:
 
 
 def _file_names(labels: list[str]) -> list[str]:
-    """Return labels as names of folders; where letters and digits are the same, later ones get a number."""
+    """Labels as names of folders; where letters and digits are the same, later ones get a number."""
     names: list[str] = []
     for label in labels:
         plain = "-".join("".join(character if character.isalnum() else " " for character in label).split())

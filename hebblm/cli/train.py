@@ -103,7 +103,7 @@ def main(config: TrainConfig, argv: list[str]) -> int:
 
 
 def _initial(config: TrainConfig) -> Path | None:
-    """Return the folder of the model to begin with, None for random weights."""
+    """Folder of the model to begin with, None for random weights."""
     if config.finetune_from_model is None:
         return None
     if config.output_path is None:

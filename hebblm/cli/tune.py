@@ -85,7 +85,7 @@ def main(config: TuneConfig, argv: list[str]) -> int:
 
 
 def evaluation(config: TuneConfig, found: Search) -> str:
-    """Return the command that evaluates the tuned scenario with the values found, and those set that were not tuned."""
+    """Command that evaluates the tuned scenario with the values found, and those set that were not tuned."""
     methods = [] if config.methods is None else ["--methods", ",".join(dict.fromkeys(("lstm", *named(config.methods))))]
     given = parse_settings(config.set).items()
     kept = [f"{name}={value}" for name, value in given if plain_name(name) not in found.values]
@@ -97,7 +97,7 @@ def evaluation(config: TuneConfig, found: Search) -> str:
 
 
 def tuned_table(found: Search) -> Table:
-    """Return one line a method: its loss at the best point, at the default one, and the values of the best."""
+    """One line a method: its loss at the best point, at the default one, and the values of the best."""
     bits = found.bits_per_byte
     unit = "" if bits is None else "piece"
     columns = (
@@ -125,7 +125,6 @@ def tuned_table(found: Search) -> Table:
 
 
 def _short(value: float | str) -> str:
-    """Return a value in few digits; those in the files are exact."""
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 

@@ -18,29 +18,20 @@ from hebblm.evaluation.scenario import Scenario
 from hebblm.models.base import StreamBase
 from hebblm.progress import bar
 from hebblm.ranks import current
-from hebblm.tuning.best import Losses, divided
+from hebblm.tuning.points import Losses, divided
 from hebblm.tuning.sweep import Sweep, prepare_sweep, sweep_plan
 
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """A scenario's stream and what reads it.
+    """A scenario's stream and what reads it."""
 
-    Args:
-        scenario: opened.
-        base: reads the stream.
-        context: head, memory and counts.
-        every: tokens between two updates.
-        write: whether what was observed goes to the memory.
-        sweep: what the base and the memory give, None for a base that learns.
-    """
-
-    scenario: Scenario
+    scenario: Scenario  # opened
     base: StreamBase
-    context: Context
-    every: int
-    write: bool
-    sweep: Sweep | None = None
+    context: Context  # head, memory and counts
+    every: int  # tokens between two updates
+    write: bool  # whether what was observed goes to the memory
+    sweep: Sweep | None = None  # what the base and the memory give, None for a base that learns
 
     @classmethod
     def of(cls, scenario: Scenario, settings: Hyperparameters) -> Replay:
@@ -65,15 +56,9 @@ class Replay:
         observers: Sequence[KeptObserver] = (),
         watched: Sequence[Rule] = (),
     ) -> dict[str, Losses]:
-        """Return the losses (T,) of some rules, from the beginning of the stream; nats.
+        """Losses (T,) of some rules, from the beginning of the stream; nats.
 
         Several ranks divide the rules; every rank shows the observers all mini-batches.
-
-        Args:
-            rules: by name.
-            title: of the bar.
-            observers: are shown every mini-batch.
-            watched: rules that the observers ask a mini-batch for, whose shares may be learned.
         """
         names = list(rules)
 
@@ -92,7 +77,7 @@ class Replay:
         observers: Sequence[KeptObserver] = (),
         watched: Sequence[Rule] = (),
     ) -> dict[str, Losses]:
-        """Return the losses (T,) of some rules as this rank alone reads them; see :meth:`score`."""
+        """Losses (T,) of some rules as this rank alone reads them; see :meth:`score`."""
         saved = self.scenario.saved
         position = None if saved is None else saved.position(title, self.base, observers)
         self.base.reset()
@@ -120,7 +105,7 @@ class Replay:
 
 
 def describe(scenario: Scenario) -> dict[str, Any]:
-    """Return what is recorded of the scenario of a tuning, as JSON."""
+    """What is recorded of the scenario of a tuning, as JSON."""
     config = scenario.config
     return {
         "source": scenario.source,

@@ -21,8 +21,7 @@ from hebblm.files import write_json
 from hebblm.locks import held
 from hebblm.models.update import MEASURED
 from hebblm.report.record import encode
-from hebblm.tuning.best import BestPoint, Losses
-from hebblm.tuning.grid import Point
+from hebblm.tuning.points import BestPoint, Losses, Point
 from hebblm.tuning.replay import describe
 
 TUNED_FILE = "tuned.json"
@@ -30,24 +29,15 @@ TUNED_FILE = "tuned.json"
 
 @dataclass(slots=True)
 class Search:
-    """The best points found so far.
+    """The best points found so far."""
 
-    Args:
-        start: what is not tuned.
-        grid: values that are tried.
-        wanted: the methods that are tuned.
-        fixed: values by dotted name that are taken as they are.
-        best: by method, its best point.
-        usual: the default values of this model.
-        bits_per_byte: bits a byte from the mean loss in nats a piece; None where tokens are words.
-    """
-
-    start: Hyperparameters
-    grid: Grid
-    wanted: set[str]
-    fixed: Mapping[str, float | str]
-    best: dict[str, BestPoint] = field(default_factory=dict)
-    usual: dict[str, Any] = field(default_factory=defaults)
+    start: Hyperparameters  # what is not tuned
+    grid: Grid  # values that are tried
+    wanted: set[str]  # the methods that are tuned
+    fixed: Mapping[str, float | str]  # values by dotted name that are taken as they are
+    best: dict[str, BestPoint] = field(default_factory=dict)  # by method, its best point
+    usual: dict[str, Any] = field(default_factory=defaults)  # the default values of this model
+    # bits a byte from the mean loss in nats a piece; None where tokens are words
     bits_per_byte: Callable[[float], float] | None = None
 
     def note_rate(self, lr: float) -> None:
@@ -58,7 +48,6 @@ class Search:
 
     @property
     def values(self) -> Point:
-        """The best values by dotted name."""
         return {name: value for found in self.best.values() for name, value in found.values.items()}
 
     @property
@@ -78,7 +67,7 @@ class Search:
         return sorted(found)
 
     def default_loss(self, method: str) -> float | None:
-        """Return what a method's default values cost on the same text, nats a token; None where they were not tried.
+        """What a method's default values cost on the same text, nats a token; None where they were not tried.
 
         The points of a combination are tried over the best values of its parts, so these must be the default ones too.
         Values that the method does not read may be any.
@@ -99,22 +88,14 @@ class Search:
         return None
 
     def take(self, method: str, tried: Iterable[tuple[Point, Losses]]) -> None:
-        """Note the best of some points of a method, given with their losses (T,), nats.
-
-        Raises:
-            UserError: a fixed value that no point has, or no finite loss.
-        """
+        """Note the best of some points of a method, given with their losses (T,), nats."""
         self.best[method] = best = BestPoint(fixed=self.fixed)
         for values, losses in tried:
             best.offer(values, losses)
         self.check(method)
 
     def check(self, method: str) -> None:
-        """Refuse fixed values that no point of a method has, and losses none of which is finite.
-
-        Raises:
-            UserError: naming the values, or the rates that are too large.
-        """
+        """Refuse fixed values that no point of a method has, and losses none of which is finite."""
         found = self.best[method]
         if not found.values:
             for point in found.tried:
@@ -128,11 +109,7 @@ class Search:
             raise UserError(f"{wanted} is not among the values that are tried for {method}; fix one that is")
 
     def check_fixed(self) -> None:
-        """Refuse fixed values that no point of a method will have, before anything is read.
-
-        Raises:
-            UserError: naming one, and those that are tried.
-        """
+        """Refuse fixed values that no point of a method will have, before anything is read."""
         grid = self.grid
         beside: dict[str, Axes] = {
             "hebb": {"closeness": grid.closeness, "beta": grid.beta, "eta": grid.eta},
@@ -150,7 +127,7 @@ class Search:
                     )
 
     def rules(self, method: str, tried: Iterable[Point], **whole: float) -> dict[str, Rule]:
-        """Return a rule a point, named by method and the point's number; ``whole``: values of all of them.
+        """A rule a point, named by method and the point's number; ``whole``: values of all of them.
 
         Of a point whose sharpness is online they are those of its memories, numbered as well.
         """
@@ -163,7 +140,7 @@ class Search:
 
 
 def named(name: str, point: Point) -> dict[str, Point]:
-    """Return a point by its name; where its sharpness is online, those of the memories that are mixed then."""
+    """A point by its name; where its sharpness is online, those of the memories that are mixed then."""
     for setting, value in point.items():
         values = ONLINE_VALUES.get(setting.rpartition(".")[2], ())
         if value == ONLINE and values:

@@ -43,19 +43,12 @@ LIMIT_BYTES = 4 << 30  # of all sweeps in the cache
 
 @dataclass(frozen=True, slots=True)
 class SweepPlan:
-    """Plan of a sweep: which one, and how it is made.
+    """Plan of a sweep: which one, and how it is made."""
 
-    Args:
-        identity: everything that the numbers depend on beside the pace, as JSON.
-        pace: how the stream is cut.
-        write: whether what was observed is written to the memory.
-        k: neighbours a token.
-    """
-
-    identity: dict[str, Any]
-    pace: Pace
-    write: bool
-    k: int
+    identity: dict[str, Any]  # everything that the numbers depend on beside the pace, as JSON
+    pace: Pace  # how the stream is cut
+    write: bool  # whether what was observed is written to the memory
+    k: int  # neighbours a token
 
     @property
     def part(self) -> int:
@@ -63,7 +56,7 @@ class SweepPlan:
         return max(1, PART // self.pace.ahead) * self.pace.ahead
 
     def folder(self) -> Path:
-        """Return where the sweep is kept."""
+        """Where the sweep is kept."""
         plan = [SCHEMA, torch.__version__, self.part, asdict(self.pace), self.write, self.k, self.identity]
         return cache_dir() / "sweeps" / hash_of(plan)
 
@@ -84,11 +77,11 @@ class Sweep:
         self._tensors: dict[str, Tensor] = {}
 
     def states(self, begin: int, end: int) -> Tensor:
-        """Return the hidden states (n, D) of a run of tokens within one part."""
+        """Hidden states (n, D) of a run of tokens within one part."""
         return self._rows("states", begin, end)
 
     def ranked(self, begin: int, end: int) -> Ranked:
-        """Return distances and positions (n, K) of the neighbours of a run of tokens within one part."""
+        """Distances and positions (n, K) of the neighbours of a run of tokens within one part."""
         return Ranked(self._rows("distances", begin, end), self._rows("ids", begin, end).long())
 
     def _rows(self, name: str, begin: int, end: int) -> Tensor:
@@ -101,7 +94,7 @@ class Sweep:
 
 
 def sweep_plan(scenario: Scenario, settings: Hyperparameters) -> SweepPlan:
-    """Return the plan of a scenario's sweep under some hyper-parameters."""
+    """Plan of a scenario's sweep under some hyper-parameters."""
     config, stream = scenario.config, scenario.stream
     identity = {
         "model": scenario.model.sha256,
@@ -125,7 +118,7 @@ def sweep_plan(scenario: Scenario, settings: Hyperparameters) -> SweepPlan:
 
 
 def _remembered(scenario: Scenario) -> str | None:
-    """Return the hash of the training ids that the memory holds, None where it holds none."""
+    """Hash of the training ids that the memory holds, None where it holds none."""
     config = scenario.config
     if config.memory_content == "test":
         return None
@@ -136,20 +129,9 @@ def _remembered(scenario: Scenario) -> str | None:
 def prepare_sweep(
     base: StreamBase, memory: AnyMemory, stream: EvaluationStream, plan: SweepPlan, progress: Progress
 ) -> Sweep | None:
-    """Return the sweep of a stream, from the cache as far as it is there; base and memory are reset afterwards.
+    """Sweep of a stream, from the cache as far as it is there; base and memory are reset afterwards.
 
-    Args:
-        base: reads the stream; it must not learn.
-        memory: is searched and, if planned so, written to.
-        stream: the tokens, every one of which has a row.
-        plan: which sweep.
-        progress: called with the number of tokens done since the last call.
-
-    Returns:
-        None if the base learns, or if the sweep would not fit the cache's limit.
-
-    Raises:
-        UserError: a part in the cache was changed, or none can be written.
+    None if the base learns, or if the sweep would not fit the cache's limit.
     """
     total, weight = len(stream), base.head.weight
     size = total * (weight.shape[1] * weight.element_size() + plan.k * (weight.element_size() + 4))
@@ -253,7 +235,7 @@ def _make_room(folder: Path, needed: int) -> None:
 
 
 def _size(file: Path) -> int:
-    """Return the bytes of a file, 0 for one that got its final name meanwhile."""
+    """Bytes of a file, 0 for one that got its final name meanwhile."""
     with contextlib.suppress(FileNotFoundError):
         return file.stat().st_size
     return 0

@@ -20,9 +20,8 @@ from hebblm.evaluation.scenario import Scenario
 from hebblm.models.base import StreamBase
 from hebblm.models.dynamic import with_rate
 from hebblm.models.update import TRANSFORMERS
-from hebblm.tuning.best import BestPoint, Losses, divided, with_shares
-from hebblm.tuning.grid import Point, next_to, points
 from hebblm.tuning.hebbian import HebbGrid, HebbLosses
+from hebblm.tuning.points import BestPoint, Losses, Point, divided, next_to, points, with_shares
 from hebblm.tuning.replay import Replay
 from hebblm.tuning.search import Search, named
 

@@ -8,7 +8,7 @@ from hebblm.adapt.grid import Grid
 from hebblm.cli.tune import TuneConfig, evaluation, tuned_table
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.report.render import print_table
-from hebblm.tuning.best import BestPoint
+from hebblm.tuning.points import BestPoint
 from hebblm.tuning.search import Search
 
 

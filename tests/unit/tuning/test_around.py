@@ -8,7 +8,7 @@ from hebblm.adapt.grid import Grid, near
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.memory import MemoryConfig
 from hebblm.models.dynamic import DynamicConfig
-from hebblm.tuning.best import BestPoint
+from hebblm.tuning.points import BestPoint
 from hebblm.tuning.search import Search
 from hebblm.tuning.tune import tune, tune_dynamic
 

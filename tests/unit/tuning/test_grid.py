@@ -22,8 +22,8 @@ from hebblm.evaluation.loop import evaluate
 from hebblm.memory import FlatMemory, MemoryConfig
 from hebblm.models.dynamic import DynamicConfig
 from hebblm.models.update import TRANSFORMERS
-from hebblm.tuning.best import BestPoint, mixed
 from hebblm.tuning.hebbian import HebbGrid, HebbLosses
+from hebblm.tuning.points import BestPoint, mixed
 from hebblm.tuning.replay import Replay
 from hebblm.tuning.search import Search
 from hebblm.tuning.tune import tune
