@@ -14,17 +14,6 @@ tokens = st.lists(st.tuples(st.floats(0, 60), st.integers(0, 2000)), min_size=1,
 edge_lists = st.lists(st.integers(1, 3000), min_size=1, max_size=6, unique=True).map(sorted)
 
 
-@settings(deadline=None)
-@given(tokens, edge_lists)
-def test_buckets_recombine_to_the_mean(pairs: list[tuple[float, int]], edges: list[int]) -> None:
-    nll = np.asarray([pair[0] for pair in pairs])
-    counts = np.asarray([pair[1] for pair in pairs])
-    buckets = frequency_report(nll, counts, edges)
-    total = recombine(buckets)
-    assert sum(bucket.tokens for bucket in buckets) == len(pairs)
-    assert total == pytest.approx(float(nll.mean()), rel=1e-13, abs=1e-12)
-
-
 def test_a_large_float32_stream_recombines_to_its_float64_mean() -> None:
     rng = np.random.default_rng(0)
     nll = rng.gamma(2.0, 2.5, 250_000).astype(np.float32)
@@ -38,7 +27,9 @@ def test_a_large_float32_stream_recombines_to_its_float64_mean() -> None:
 @given(tokens, edge_lists)
 def test_against_a_plain_loop(pairs: list[tuple[float, int]], edges: list[int]) -> None:
     buckets = frequency_report(np.asarray([pair[0] for pair in pairs]), np.asarray([pair[1] for pair in pairs]), edges)
-    bounds = [0, *edges, math.inf]
+    total = math.fsum(nll for nll, _ in pairs) / len(pairs)
+    assert recombine(buckets) == pytest.approx(total, rel=1e-13, abs=1e-12)
+    bounds = [0, *edges, math.inf]  # an edge belongs to the range above it
     for bucket, low, high in zip(buckets, bounds, bounds[1:], strict=False):
         losses = [nll for nll, count in pairs if low <= count < high]
         assert bucket.tokens == len(losses)
@@ -48,17 +39,6 @@ def test_against_a_plain_loop(pairs: list[tuple[float, int]], edges: list[int]) 
         else:
             assert bucket.nll is None
             assert bucket.perplexity is None
-
-
-def test_edges_belong_to_the_range_above() -> None:
-    counts = np.asarray([0, 49, 50, 99, 100, 499, 500, 10_000])
-    buckets = frequency_report(np.ones(8), counts)
-    assert [(bucket.bucket, bucket.tokens) for bucket in buckets] == [
-        ("<50", 2),
-        ("50-100", 2),
-        ("100-500", 2),
-        (">500", 2),
-    ]
 
 
 def test_labels_of_other_edges() -> None:
@@ -71,13 +51,10 @@ def test_an_infinite_loss_stays_in_its_bucket() -> None:
     assert buckets[0].perplexity == math.inf
     assert buckets[-1].nll == 2.0
     assert recombine(buckets) == math.inf
-
-
-def test_no_token_has_no_mean() -> None:
     assert recombine(frequency_report(np.zeros(0), np.zeros(0, dtype=np.int64))) is None
 
 
-@pytest.mark.parametrize("edges", [[], [0, 50], [-1], [50, 50], [100, 50], [1.5], [True, 50]])
+@pytest.mark.parametrize("edges", [[], [0, 50], [50, 50], [100, 50], [1.5], [True, 50]])
 def test_bad_edges_are_refused(edges: list[int]) -> None:
     with pytest.raises(UserError, match="edges"):
         frequency_report(np.ones(2), np.ones(2, dtype=np.int64), edges)

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -117,12 +117,6 @@ def test_the_parts_of_a_stream_cover_it_twice_over() -> None:
     found = bootstrap_gains(losses(500), parts, CONFIG)["hebb"]
     total = sum(gain.tokens * (gain.gain or 0) for gain in found if gain.part in ("<50", "50-100", ">100"))
     assert total / 500 == pytest.approx(found[0].gain)
-
-
-def test_settings_are_read_back() -> None:
-    config = Bootstrap(block=7, resamples=11, level=0.9, seed=5)
-    assert Bootstrap.of(asdict(config)) == config
-    assert Bootstrap.of({}) == Bootstrap()
 
 
 def test_any_two_methods_are_compared_on_the_same_draws_and_either_way() -> None:

@@ -34,14 +34,6 @@ def test_occurrences_are_those_of_a_counter_that_reads_in_order(ids: list[int]) 
 
 
 @settings(deadline=None)
-@given(st.lists(st.integers(0, 9), min_size=2, max_size=60), st.data())
-def test_later_tokens_change_no_earlier_count(ids: list[int], data: st.DataObject) -> None:
-    cut = data.draw(st.integers(0, len(ids)))
-    whole, part = (occurrences_so_far(np.asarray(some, dtype=np.int64)) for some in (ids, ids[:cut]))
-    assert whole[:cut].tolist() == part.tolist()
-
-
-@settings(deadline=None)
 @given(st.integers(0, 1000), st.integers(1, 200))
 def test_occurrences_recombine_to_the_loss_on_new_words(seed: int, count: int) -> None:
     rng = np.random.default_rng(seed)

@@ -6,22 +6,14 @@ import math
 from dataclasses import replace
 
 import pytest
-from rich.console import Console
 
 from hebblm.report.buckets import recombine
 from hebblm.report.methods import looks, name_of, ordered
-from hebblm.report.render import to_csv, to_html, to_markdown, to_rich
+from hebblm.report.render import to_csv, to_html, to_markdown
 from hebblm.report.table import Column, Table
 from hebblm.report.tables import comparison_table, frequency_table, side_by_side
 
 from .samples import sample_result
-
-
-def _console_text(table: Table, width: int = 140) -> str:
-    console = Console(width=width, file=io.StringIO(), color_system=None)
-    console.print(to_rich(table))
-    assert isinstance(console.file, io.StringIO)
-    return console.file.getvalue()
 
 
 def _contest(*values: float | None, **options: object) -> Table:
@@ -30,21 +22,8 @@ def _contest(*values: float | None, **options: object) -> Table:
 
 
 def test_methods_come_in_one_order() -> None:
-    shuffled = [
-        "hebb-v1",
-        "mixture+hebb",
-        "hebb",
-        "cache",
-        "lstm",
-        "mixture",
-        "knn",
-        "dynamic",
-        "mbpa",
-        "mixture+mbpa",
-    ]
-    assert ordered(shuffled) == [
-        "lstm", "dynamic", "cache", "knn", "mixture", "mbpa", "hebb", "mixture+mbpa", "mixture+hebb",
-        "hebb-v1",
+    assert ordered(["hebb-v1", "mixture+hebb", "hebb", "cache", "lstm", "knn", "dynamic"]) == [
+        "lstm", "dynamic", "cache", "knn", "hebb", "mixture+hebb", "hebb-v1",
     ]  # fmt: skip
 
 
@@ -62,33 +41,13 @@ def test_comparison_within_one_domain_has_no_column_of_new_words() -> None:
     assert {"OOV nats", "Known nats"} <= {item.header for item in comparison_table(sample_result(500)).columns}
 
 
-def test_no_digit_is_lost_in_a_narrow_terminal() -> None:
-    result = sample_result(500)
-    table = comparison_table(result)
-    text = _console_text(table, width=80)
-    assert all(cell in text for row in table.text() for cell in row)
-    assert max(map(len, text.splitlines())) <= 80
-
-
 def test_comparison_holds_the_numbers_of_the_result() -> None:
     result = sample_result(500)
     rows = {row[0]: row for row in comparison_table(result).rows}
     hebb = result.methods["hebb"]
-    assert rows["Hebb"] == (
-        "Hebb",
-        hebb.perplexity,
-        hebb.nll,
-        hebb.oov_nll,
-        hebb.in_vocabulary_nll,
-        hebb.tokens_per_second,
-        3,
-    )
-
-
-def test_the_best_method_comes_first() -> None:
-    losses = [row[2] for row in comparison_table(sample_result(3000)).rows]
-    assert losses == sorted(losses)
-    assert losses[0] < losses[-1]
+    assert rows["Hebb"][1:] == (
+        hebb.perplexity, hebb.nll, hebb.oov_nll, hebb.in_vocabulary_nll, hebb.tokens_per_second, 3,
+    )  # fmt: skip
 
 
 def test_queries_whose_loss_rose_are_counted_where_there_are_any() -> None:
@@ -112,14 +71,8 @@ def test_subword_columns_appear_only_with_values() -> None:
 def test_frequency_table_has_counts_in_its_header_and_all_last() -> None:
     result = sample_result(500)
     table = frequency_table(result)
-    assert [column.header for column in table.columns] == [
-        "Training count",
-        "<50",
-        "50-100",
-        "100-500",
-        ">500",
-        "All",
-    ]
+    headers = [column.header for column in table.columns]
+    assert headers == ["Training count", "<50", "50-100", "100-500", ">500", "All"]
     counts = [column.subheader for column in table.columns[1:]]
     assert sum(int(count) for count in counts[:-1]) == counts[-1] == 500
     assert table.rows[0][-1] == result.methods["lstm"].perplexity
@@ -142,13 +95,8 @@ def test_best_is_shared_by_cells_that_read_the_same() -> None:
     assert _contest(2.00001, 2.00002, 3.0).best_cells() == {(0, 1), (1, 1)}
     assert _contest(2.0, None, math.inf).best_cells() == {(0, 1)}
     assert _contest(1.0, 2.0, best="max").best_cells() == {(1, 1)}
-
-
-def test_nothing_is_best_without_a_contest() -> None:
-    assert _contest(2.0, None).best_cells() == frozenset()
-    assert _contest(2.0, 2.0).best_cells() == frozenset()
-    assert _contest(None, None).best_cells() == frozenset()
-    assert _contest(1.0, 2.0, best=None).best_cells() == frozenset()
+    for none in (_contest(2.0, None), _contest(2.0, 2.0), _contest(None, None), _contest(1.0, 2.0, best=None)):
+        assert none.best_cells() == frozenset()
 
 
 def test_the_best_is_sought_in_each_block_and_blocks_are_set_apart() -> None:
@@ -188,7 +136,6 @@ def test_infinity_reads_the_same_everywhere() -> None:
     table = _contest(1.0, math.inf)
     assert "| m1 | inf |" in to_markdown(table)
     assert "m1,inf\n" in to_csv(table)
-    assert "inf" in _console_text(table)
 
 
 def test_csv_reads_back_exactly() -> None:
@@ -198,12 +145,6 @@ def test_csv_reads_back_exactly() -> None:
     assert rows["Base"]["Loss rose"] == ""
     frequency = list(csv.DictReader(io.StringIO(to_csv(frequency_table(result)))))
     assert frequency[0]["All"] == "300"
-
-
-def test_csv_headers_are_unique() -> None:
-    table = side_by_side({"a": sample_result(99), "b": sample_result(98)})
-    headers = next(csv.reader(io.StringIO(to_csv(table))))
-    assert len(headers) == len(set(headers))
 
 
 def test_side_by_side_fills_gaps_with_dashes() -> None:
