@@ -20,8 +20,8 @@ def models_path() -> Path:
 
 def _find(name: str, title: str) -> Path:
     beside, share = Path(__file__).resolve().parents[1], Path("share", "hebblm")
-    places = beside / "data", beside / share, Path(sys.prefix) / share  # the second: pip install --target
-    for place in places:
-        if (place / name).exists():
-            return place / name
-    raise UserError(f"{title} is missing ({places[0] / name}); install hebblm again")
+    folders = beside / "data", beside / share, Path(sys.prefix) / share  # the second: pip install --target
+    for folder in folders:
+        if (folder / name).exists():
+            return folder / name
+    raise UserError(f"{title} is missing ({folders[0] / name}); install hebblm again")

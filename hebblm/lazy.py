@@ -18,9 +18,9 @@ def lazily(package: str, *modules: str) -> Callable[[str], Any]:
         namespace = vars(sys.modules[package])
         if name in namespace["__all__"]:
             for module in modules:
-                found = vars(import_module(f"{package}.{module}"))
-                if name in found:
-                    return namespace.setdefault(name, found[name])
+                names = vars(import_module(f"{package}.{module}"))
+                if name in names:
+                    return namespace.setdefault(name, names[name])
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
     vars(sys.modules[package])["__dir__"] = lambda: sorted({*(names := vars(sys.modules[package])), *names["__all__"]})

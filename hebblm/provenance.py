@@ -45,13 +45,13 @@ def provenance(command: str, *, device: str, seed: int) -> dict[str, Any]:
 
 def versions() -> dict[str, str]:
     """Versions of Python, hebblm and the packages that decide about numbers."""
-    found = {"python": platform.python_version()}
+    installed = {"python": platform.python_version()}
     for package in PACKAGES:
         try:
-            found[package] = version(package)
+            installed[package] = version(package)
         except PackageNotFoundError:
             continue
-    return found
+    return installed
 
 
 def commit() -> str | None:

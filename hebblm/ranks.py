@@ -126,10 +126,10 @@ class Ranks:
             raw = self._raw(rows)  # (N, bytes)
             padded = raw.new_zeros(max(lengths), raw.shape[1])
             padded[: len(raw)] = raw
-            found = [torch.empty_like(padded) for _ in range(self.size)]
-            torch.distributed.all_gather(found, padded)
+            gathered = [torch.empty_like(padded) for _ in range(self.size)]
+            torch.distributed.all_gather(gathered, padded)
             self.traffic.sent += (padded.numel() + 8) * (self.size - 1)
-        return [_whole(each[:length], rows) for each, length in zip(found, lengths, strict=True)]
+        return [_whole(each[:length], rows) for each, length in zip(gathered, lengths, strict=True)]
 
     def gather(self, rows: Tensor) -> Tensor:
         """On the first rank the rows of all (N, ...), its own first; on others none."""
@@ -137,12 +137,12 @@ class Ranks:
 
     def all_gather(self, rows: Tensor) -> Tensor:
         """Rows of all ranks (N, ...), those of the first one first."""
-        found = self.all_gather_rows(rows)
-        if len(found) == 1:
-            return found[0]
+        gathered = self.all_gather_rows(rows)
+        if len(gathered) == 1:
+            return gathered[0]
         import torch
 
-        return torch.cat(found)
+        return torch.cat(gathered)
 
     def all_gather_object(self, value: T) -> list[T]:
         """What every rank has to say, by rank: values as JSON has them."""
@@ -236,8 +236,8 @@ def opened(device: str = "cpu") -> Iterator[Ranks]:
     try:
         store, *_ = next(rendezvous("env://", rank(), size()))
         # Processes that torchrun starts again find what those before them have left in its store.
-        own = PrefixStore(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"), store)
-        distributed.init_process_group(backend, store=own, rank=rank(), world_size=size(), timeout=PATIENCE)
+        prefixed = PrefixStore(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"), store)
+        distributed.init_process_group(backend, store=prefixed, rank=rank(), world_size=size(), timeout=PATIENCE)
     except RuntimeError as error:
         raise LostRankError(_lost()) from error
     _current = Ranks(rank(), size(), backend)

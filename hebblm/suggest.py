@@ -11,8 +11,8 @@ from hebblm.errors import UserError
 def closest(name: str, known: Iterable[str]) -> str | None:
     """Known name nearest to one that is not known, None where none is near."""
     names = {candidate.lower(): candidate for candidate in known}
-    found = get_close_matches(name.lower(), names, n=1)
-    return names[found[0]] if found else None
+    near = get_close_matches(name.lower(), names, n=1)
+    return names[near[0]] if near else None
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

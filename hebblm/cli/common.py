@@ -286,18 +286,18 @@ def _close_if_unwritable(stream: TextIO) -> None:
 def _field_docs(config: type) -> dict[str, str]:
     """Text of each field under ``Args:`` in the docstrings of a class and its bases."""
     texts = (inspect.cleandoc(owner.__doc__ or "").partition("\nArgs:\n")[2] for owner in reversed(config.__mro__))
-    found = (field for text in texts for field in re.findall(r"^ {4}(\w+): (.*(?:\n {5,}.*)*)", text, re.MULTILINE))
-    return {name: " ".join(words.split()).replace("``", "") for name, words in found}
+    fields = (field for text in texts for field in re.findall(r"^ {4}(\w+): (.*(?:\n {5,}.*)*)", text, re.MULTILINE))
+    return {name: " ".join(words.split()).replace("``", "") for name, words in fields}
 
 
 def _misfit(message: str, hints: Mapping[str, Any]) -> UserError | None:
     """Error for a value that is none of an option's choices; None for another mistake of the parser."""
-    found = re.search(r'Parser key "(\w+)".*(?:Given|Got) value: (.*)', message, re.DOTALL)
-    if found is None or found[1] not in hints:
+    match = re.search(r'Parser key "(\w+)".*(?:Given|Got) value: (.*)', message, re.DOTALL)
+    if match is None or match[1] not in hints:
         return None
-    kinds = _kinds(hints[found[1]])
+    kinds = _kinds(hints[match[1]])
     choices = [str(choice) for kind in kinds if get_origin(kind) is Literal for choice in get_args(kind)]
-    return unknown(found[1].replace("_", " "), found[2], choices, f"choose {', '.join(choices)}") if choices else None
+    return unknown(match[1].replace("_", " "), match[2], choices, f"choose {', '.join(choices)}") if choices else None
 
 
 def _kinds(hint: Any) -> list[Any]:

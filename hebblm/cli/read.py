@@ -133,8 +133,8 @@ def main(config: ReadConfig, argv: list[str]) -> None:
     def ask(when: str) -> None:
         if config.suggest is not None:
             columns = (Column("Next word"), Column("Adapted, %", "amount"), Column("Unadapted, %", "amount"))
-            found = reader.suggest(config.suggest, config.words)
-            rows = tuple((_shown(word, reader), 100 * adapted, 100 * base) for word, adapted, base in found)
+            suggested = reader.suggest(config.suggest, config.words)
+            rows = tuple((_shown(word, reader), 100 * adapted, 100 * base) for word, adapted, base in suggested)
             print_table(Table("suggested", f"{when}: {config.suggest} ...", columns, rows), Console())
         if config.generate is not None:
             drawn = reader.generate(

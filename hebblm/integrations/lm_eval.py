@@ -129,24 +129,24 @@ class AdaptedLM(TemplateLM):  # type: ignore[misc]
 
     def loglikelihood_rolling(self, requests: Sequence[Instance], disable_tqdm: bool = False) -> list[float]:
         """Log-probability of whole documents, nats; they are learned from as they are read if asked for."""
-        found = []
+        totals = []
         for request in track(requests, "documents", len(requests), "documents"):
             begun, rest = self._document(request.args[0])
             self.reader.begin()
             scores = self.reader.read(begun, learn=False), self.reader.read(rest, learn=self.learn)
-            found.append(-sum(float(part.nll.double().sum()) for part in scores))
-            self.cache_hook.add_partial("loglikelihood_rolling", request.args, found[-1])
+            totals.append(-sum(float(part.nll.double().sum()) for part in scores))
+            self.cache_hook.add_partial("loglikelihood_rolling", request.args, totals[-1])
         self.reader.begin()  # a long document's keys and values would be copied with each request that follows
-        return found
+        return totals
 
     def generate_until(self, requests: Sequence[Instance], disable_tqdm: bool = False) -> list[str]:
         """What follows each prompt, up to the strings that end an answer; learns nothing."""
-        found = []
+        answers = []
         for request in track(requests, "answers", len(requests), "answers"):
             prompt, options = request.args
             until = options.get("until") or []
             temperature = options.get("temperature", 1.0) if options.get("do_sample") else 0.0
-            found.append(
+            answers.append(
                 self._answer(
                     self.tok_encode(prompt) or [self.prefix_token_id],
                     most=options.get("max_gen_toks", GENERATED),
@@ -154,8 +154,8 @@ class AdaptedLM(TemplateLM):  # type: ignore[misc]
                     until=[*([until] if isinstance(until, str) else until), *self._ends()],
                 )
             )
-            self.cache_hook.add_partial("generate_until", request.args, found[-1])
-        return found
+            self.cache_hook.add_partial("generate_until", request.args, answers[-1])
+        return answers
 
     def _document(self, text: str) -> tuple[Tensor, Text]:
         """A special id before a document (at most 1,), which ``hf`` scores and none learns from, and the rest.
@@ -196,13 +196,13 @@ class AdaptedLM(TemplateLM):  # type: ignore[misc]
         **_: Any,
     ) -> list[tuple[float, bool]]:
         """Log-probability of each continuation, nats, and whether all its tokens are the most probable."""
-        found = []
+        answers = []
         for words, context, continuation in track(requests, "continuations", len(requests), "continuations"):
             ids = torch.tensor([*context, *continuation])
             scores = self.reader.log_probs(ids[:-1], last=len(continuation)).cpu()  # (N, V)
-            found.append(scored(scores, ids[len(context) :]))
-            self.cache_hook.add_partial("loglikelihood", words, found[-1])
-        return found
+            answers.append(scored(scores, ids[len(context) :]))
+            self.cache_hook.add_partial("loglikelihood", words, answers[-1])
+        return answers
 
 
 def widened(lm: LanguageModel, stride: int | None) -> LanguageModel:

@@ -108,14 +108,14 @@ def paired_gains(
     interval.
     """
     names = [name for name in nll if name != BASE]
-    found: dict[str, dict[str, dict[str, list[float | None]]]] = {}
+    paired: dict[str, dict[str, dict[str, list[float | None]]]] = {}
     for at, first in enumerate(names[:-1]):
         gains = bootstrap_gains({BASE: nll[first], **{n: nll[n] for n in names[at + 1 :]}}, parts, config)
-        found[first] = {
-            second: {gain.part: [gain.tokens, gain.gain, gain.low, gain.high] for gain in each}
-            for second, each in gains.items()
+        paired[first] = {
+            second: {gain.part: [gain.tokens, gain.gain, gain.low, gain.high] for gain in theirs}
+            for second, theirs in gains.items()
         }
-    return found
+    return paired
 
 
 def lead(nll: Mapping[str, Losses], config: Bootstrap) -> dict[str, Any] | None:
@@ -143,17 +143,17 @@ def _intervals(
     blocks, methods, parts = sums.shape
     generator = np.random.default_rng(config.seed)
     share = np.full(blocks, 1 / blocks)
-    found = np.full((config.resamples, methods, parts), np.nan)
+    resampled = np.full((config.resamples, methods, parts), np.nan)
     step = max(1, _CELLS // blocks)
     for start in range(0, config.resamples, step):
         stop = min(start + step, config.resamples)
         draws = generator.multinomial(blocks, share, stop - start).astype(np.float64)  # (R, B)
         tokens = draws @ counts  # (R, P)
         drawn = (draws @ sums.reshape(blocks, -1)).reshape(-1, methods, parts)  # (R, M, P)
-        np.divide(drawn, tokens[:, None], out=found[start:stop], where=tokens[:, None] > 0)
+        np.divide(drawn, tokens[:, None], out=resampled[start:stop], where=tokens[:, None] > 0)
     tail = (1 - config.level) / 2
-    held = counts.any(0)  # (P,)
+    nonempty = counts.any(0)  # (P,)
     ends = np.full((2, methods, parts), np.nan)
-    if held.any():
-        ends[:, :, held] = np.nanquantile(found[:, :, held], (tail, 1 - tail), axis=0)
+    if nonempty.any():
+        ends[:, :, nonempty] = np.nanquantile(resampled[:, :, nonempty], (tail, 1 - tail), axis=0)
     return ends[0], ends[1]

@@ -66,8 +66,8 @@ class Inspection:
         """Methods that can be held against the base."""
         others = [method for method in ordered(self.result.methods) if method != BASE]
         if BASE not in self.result.methods or not others:
-            found = ",".join(self.result.methods)
-            raise UserError(f"the run has {found}; evaluate {BASE} and a method to hold against it")
+            evaluated = ",".join(self.result.methods)
+            raise UserError(f"the run has {evaluated}; evaluate {BASE} and a method to hold against it")
         return others
 
     def choose(self, method: str | None) -> str:
@@ -91,13 +91,13 @@ def load_neighbors(path: Path, total: int, result: Result | None = None) -> dict
     if not path.exists() and not path.is_symlink() and (result is None or recorded(path, result) is None):
         return {}
     table = read_table(path, _KINDS, result)
-    found: dict[int, list[Neighbor]] = {}
+    neighbors: dict[int, list[Neighbor]] = {}
     order = table.sort_by([("position", "ascending"), ("rank", "ascending")])
     for row in order.select([name for name in _KINDS if name != "rank"]).to_pylist():
-        found.setdefault(row.pop("position"), []).append(Neighbor(**row))
-    if found and not 0 <= min(found) <= max(found) < total:
-        raise UserError(f"{path} has position {max(found)}, the stream {total} tokens; they must be of one run")
-    return {position: tuple(near) for position, near in found.items()}
+        neighbors.setdefault(row.pop("position"), []).append(Neighbor(**row))
+    if neighbors and not 0 <= min(neighbors) <= max(neighbors) < total:
+        raise UserError(f"{path} has position {max(neighbors)}, the stream {total} tokens; they must be of one run")
+    return {position: tuple(near) for position, near in neighbors.items()}
 
 
 LEVELS = (0.05, 0.25, 1.0, 2.5)  # nats; a token's shade is the number of bounds that its gain or loss reaches

@@ -16,9 +16,9 @@ SOURCE: str = _PRINTED["source"]
 
 def image(*keys: str | None) -> Any:
     """What the paper prints under nested keys, such as ``online``, ``ResnetV1``, ``new``, ``hebb``."""
-    found: Any = _PRINTED["images"]
+    value: Any = _PRINTED["images"]
     for key in keys:
-        if key not in found:
+        if key not in value:
             return None
-        found = found[key]
-    return found
+        value = value[key]
+    return value

@@ -106,13 +106,13 @@ def occurrence_figure(result: Result) -> Figure | None:
         return None
     styles = looks(losses)
     buckets = [bucket for bucket in losses[next(iter(styles))] if bucket.tokens]
-    place = {bucket.bucket: at for at, bucket in enumerate(buckets)}
+    positions = {bucket.bucket: at for at, bucket in enumerate(buckets)}
     with rc_context(STYLE):
         figure = Figure(figsize=(8.4, 4.4), layout="constrained")
         axis = figure.subplots()
         for method, look in styles.items():
             points = [
-                (place[bucket.bucket], bucket.nll)
+                (positions[bucket.bucket], bucket.nll)
                 for bucket in losses[method]
                 if bucket.nll is not None and bucket.nll <= math.log(TALLEST)
             ]

@@ -51,12 +51,12 @@ def read(kind: type[T], value: Any, where: str) -> T:
 
 def plain(record: Any) -> dict[str, Any]:
     """A record as plain data: what is at its default is left out, what ``extra`` holds comes last."""
-    own = {
+    values = {
         field.name: value
         for field in fields(record)
         if field.name != _EXTRA and (value := getattr(record, field.name)) != field.default
     }
-    return {**msgspec.to_builtins(own), **getattr(record, _EXTRA, {})}
+    return {**msgspec.to_builtins(values), **getattr(record, _EXTRA, {})}
 
 
 def encode(value: Any, where: str) -> Any:

@@ -212,13 +212,13 @@ class StoredResult:
         Raises:
             UserError: a number is nan.
         """
-        own = {
+        document = {
             "schema": SCHEMA,
             **plain(self),
             "scenario": plain(self.scenario),
             "methods": {name: plain(item) for name, item in self.methods.items()},
         }
-        encoded: dict[str, Any] = encode(own, "result")
+        encoded: dict[str, Any] = encode(document, "result")
         return encoded
 
     def save(self, directory: Path | str) -> Path:

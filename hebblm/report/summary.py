@@ -35,8 +35,8 @@ def gain_of(result: StoredResult, method: str) -> Gain | None:
     if method == BASE or BASE not in result.methods:
         return None
     part = PIECES if result.of_pieces else ALL
-    if (found := result.gain(method, part=part)) is not None and found.gain is not None:
-        return found
+    if (known := result.gain(method, part=part)) is not None and known.gain is not None:
+        return known
     difference = result.methods[BASE].loss - result.methods[method].loss
     return Gain(part, result.scenario.tokens, difference, None, None) if math.isfinite(difference) else None
 
@@ -142,9 +142,9 @@ def _undecided(result: StoredResult, others: list[str], gain: Gain, measured: st
         return f"{tokens} are too few to tell who is best ({why}). So far {known}: {measured}."
     text = f"{tokens} cannot tell whether {name} is better than the base: {measured}."
     for other in others[1:]:
-        found = gain_of(result, other)
-        if found is not None and found.certain and _value(found) > 0:
-            return f"{text} Better for certain: {_name(other)}, {_nats(result, found)}."
+        better = gain_of(result, other)
+        if better is not None and better.certain and _value(better) > 0:
+            return f"{text} Better for certain: {_name(other)}, {_nats(result, better)}."
     return text
 
 

@@ -113,10 +113,10 @@ def _is_plain(item: MethodResult) -> bool:
 
 def fast_notes(result: StoredResult) -> tuple[str, ...]:
     """What the fast form of MbPA was measured to cost, the most of any method."""
-    found = [item.extra["fast_error"] for item in result.methods.values() if "fast_error" in item.extra]
-    if not found:
+    errors = [item.extra["fast_error"] for item in result.methods.values() if "fast_error" in item.extra]
+    if not errors:
         return ()
-    worst = max(found, key=lambda error: float(error["mean"]))
+    worst = max(errors, key=lambda error: float(error["mean"]))
     return (
         f"MbPA's fast form against its exact one on {worst['queries']:,} queries, one in a thousand: "
         f"{worst['mean']:.5f} nats a token on average, {worst['max']:.4f} at most.",
@@ -163,7 +163,7 @@ def side_by_side(results: Mapping[str, StoredResult]) -> Table:
     rows = tuple(
         (name_of(method), *(getattr(items.get(method), field, None) for items, _, field in shown)) for method in methods
     )
-    texts = {(each.scenario.target, each.scenario.split, each.scenario.tokens) for each in results.values()}
+    texts = {(result.scenario.target, result.scenario.split, result.scenario.tokens) for result in results.values()}
     notes = (
         () if len(texts) == 1 else ("The runs are of different texts or lengths: losses compare within a run alone.",)
     )
@@ -252,8 +252,8 @@ def gain_table(result: StoredResult) -> Table | None:
     )
     rows = []
     for name, item in items:
-        found = {gain.part: interval_text(gain, mark="*") for gain in item.gains}
-        rows.append((name_of(name), *(found.get(gain.part) for gain in shown)))
+        texts = {gain.part: interval_text(gain, mark="*") for gain in item.gains}
+        rows.append((name_of(name), *(texts.get(gain.part) for gain in shown)))
     by = " by training count" if counted else ""
     title = f"Gain over the base{by} on {result.scenario.label}, nats per token"
     return Table("gains", title, columns, tuple(rows), (_interval_note(result),))
@@ -311,14 +311,14 @@ def document_table(result: StoredResult, most: int | None = LONGEST) -> Table | 
 
 def forgetting_table(result: StoredResult) -> Table | None:
     """Perplexity on the source domain's text before and after; None where that was not asked for."""
-    found = [(name, item.forgetting) for name, item in methods_of(result) if item.forgetting is not None]
-    if not found:
+    measured = [(name, item.forgetting) for name, item in methods_of(result) if item.forgetting is not None]
+    if not measured:
         return None
     columns = [Column("Method"), Column("Before", "perplexity", "min")]
     for header, gap in (("After", "Forgotten (nats)"), ("Memory kept", "Forgotten (nats), memory kept")):
         columns += [Column(header, "perplexity", "min"), Column(gap, "signed", "min", decimals=3)]
     rows = []
-    for name, losses in found:
+    for name, losses in measured:
         row: list[Cell] = [name_of(name), perplexity(losses.before)]
         for loss in (losses.after, losses.memory_kept):
             row += [None, None] if loss is None else [perplexity(loss), difference(loss, losses.before)]

@@ -55,8 +55,8 @@ class LabelTerms(NamedTuple):
         """Losses (N,) of the targets at weights (N, K) of the Hebbian term and its strength, nats."""
         new = self.base + (1 - weights) * self.delta + eta * weights * self.summed
         gained = torch.where(self.mine, new, -torch.inf).logsumexp(1)
-        own = torch.where(self.hit, new, 0).sum(1)
-        logit = torch.where(self.hit.any(1), own, self.target)
+        hit = torch.where(self.hit, new, 0).sum(1)
+        logit = torch.where(self.hit.any(1), hit, self.target)
         return torch.logaddexp(self.rest, gained) - logit
 
 

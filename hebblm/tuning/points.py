@@ -27,23 +27,23 @@ def points(section: str, **axes: Iterable[float | str]) -> list[Point]:
 
 def next_to(tried: Sequence[Point], point: Point) -> list[Point]:
     """Those of some points, all combinations of some values, that are next to a point along every axis."""
-    axes = {name: near([each[name] for each in tried], [value]) for name, value in point.items()}
-    return [each for each in tried if all(each[name] in kept for name, kept in axes.items())]
+    axes = {name: near([other[name] for other in tried], [value]) for name, value in point.items()}
+    return [other for other in tried if all(other[name] in kept for name, kept in axes.items())]
 
 
 def divided(count: int, compute: Callable[[Sequence[int]], Mapping[int, Losses]]) -> list[Losses]:
     """Losses (T,) of some points, each computed by one of the ranks; every rank gets all."""
     ranks = current()
-    own = ranks.tasks(count)
-    losses = compute(own)
+    indices = ranks.tasks(count)
+    losses = compute(indices)
     if ranks.size == 1 or not count:
-        return [losses[index] for index in own]
-    if len(own) < count:  # the bar is the first process's own, and a reading of the others may cost more
-        say(f"{len(own)} of {count} points are done here; the other processes finish theirs")
-    tokens = max(ranks.all_gather_object(max((len(each) for each in losses.values()), default=0)))
-    rows = np.stack([losses[index] for index in own]) if len(own) else np.zeros((0, tokens))
-    found = [part.numpy() for part in ranks.all_gather_rows(torch.from_numpy(rows))]  # by rank (n, T)
-    return [found[index % ranks.size][index // ranks.size] for index in range(count)]
+        return [losses[index] for index in indices]
+    if len(indices) < count:  # the bar is the first process's own, and a reading of the others may cost more
+        say(f"{len(indices)} of {count} points are done here; the other processes finish theirs")
+    tokens = max(ranks.all_gather_object(max((len(values) for values in losses.values()), default=0)))
+    rows = np.stack([losses[index] for index in indices]) if len(indices) else np.zeros((0, tokens))
+    by_rank = [part.numpy() for part in ranks.all_gather_rows(torch.from_numpy(rows))]  # by rank (n, T)
+    return [by_rank[index % ranks.size][index // ranks.size] for index in range(count)]
 
 
 @dataclass(slots=True)
@@ -97,9 +97,9 @@ def mixed(memory: Losses, base: Losses, weight: float | str, every: int) -> Loss
 
 
 def with_shares(
-    found: Iterable[tuple[Point, Losses]], base: Losses, name: str, shares: Iterable[float | str], every: int
+    tried: Iterable[tuple[Point, Losses]], base: Losses, name: str, shares: Iterable[float | str], every: int
 ) -> Iterator[tuple[Point, Losses]]:
     """Yield each point once a share ``name`` of its memories, with the losses (T,) where the base has the rest."""
-    for point, losses in found:
+    for point, losses in tried:
         for share in shares:
             yield {**point, name: share}, mixed(losses, base, share, every)

@@ -62,11 +62,11 @@ class Replay:
         """
         names = list(rules)
 
-        def compute(own: Sequence[int]) -> dict[int, Losses]:
-            if not (own or observers):
+        def compute(indices: Sequence[int]) -> dict[int, Losses]:
+            if not (indices or observers):
                 return {}
-            found = self.read({names[index]: rules[names[index]] for index in own}, title, observers, watched)
-            return {index: found[names[index]] for index in own}
+            losses = self.read({names[index]: rules[names[index]] for index in indices}, title, observers, watched)
+            return {index: losses[names[index]] for index in indices}
 
         return dict(zip(names, divided(len(names), compute), strict=True))
 

@@ -48,7 +48,7 @@ class Search:
 
     @property
     def values(self) -> Point:
-        return {name: value for found in self.best.values() for name, value in found.values.items()}
+        return {name: value for best in self.best.values() for name, value in best.values.items()}
 
     @property
     def settings(self) -> Hyperparameters:
@@ -58,13 +58,13 @@ class Search:
     @property
     def at_end(self) -> list[str]:
         """The best values, by dotted name, that are the least or the largest tried: better ones may lie beyond."""
-        found = []
+        names = []
         for best in self.best.values():
             for name in best.values.keys() - self.fixed.keys():
                 tried = {value for point in best.tried if isinstance(value := point[name], int | float)}
                 if len(tried) > 1 and best.values[name] in (min(tried), max(tried)):
-                    found.append(name)
-        return sorted(found)
+                    names.append(name)
+        return sorted(names)
 
     def default_loss(self, method: str) -> float | None:
         """What a method's default values cost on the same text, nats a token; None where they were not tried.
@@ -77,8 +77,8 @@ class Search:
         if record.rule(self.start.methods).needs.retrieval:
             read.add("memory")
         parts = [self.best[name] for name in with_parts([method]) - {method} if name in self.best]
-        found = {name: value for part in parts for name, value in part.values.items()}
-        if any(usual[name] != value for name, value in found.items()):
+        values = {name: value for part in parts for name, value in part.values.items()}
+        if any(usual[name] != value for name, value in values.items()):
             return None
         if any(self.start.of(name) != value for name, value in usual.items() if name.partition(".")[0] in read):
             return None
@@ -96,16 +96,16 @@ class Search:
 
     def check(self, method: str) -> None:
         """Refuse fixed values that no point of a method has, and losses none of which is finite."""
-        found = self.best[method]
-        if not found.values:
-            for point in found.tried:
+        best = self.best[method]
+        if not best.values:
+            for point in best.tried:
                 if all(point.get(name, value) == value for name, value in self.fixed.items()):
                     rates = METHODS[method].rates(self.start.methods) if method in METHODS else f"{method}.lr"
                     raise UserError(
                         f"{method}: no point that was tried has a finite loss; lower {rates} (--set), or leave the "
                         "method out (--methods)"
                     )
-            wanted = ", ".join(f"{key}={value}" for key, value in self.fixed.items() if key in found.tried[0])
+            wanted = ", ".join(f"{key}={value}" for key, value in self.fixed.items() if key in best.tried[0])
             raise UserError(f"{wanted} is not among the values that are tried for {method}; fix one that is")
 
     def check_fixed(self) -> None:
@@ -118,8 +118,8 @@ class Search:
         for method in self.wanted:
             tried = METHODS[method].tried
             axes = beside.get(method, {"weight": grid.weight}) if tried is None else tried(self.settings.methods, grid)
-            for name, some in axes.items():
-                values, key = list(some), f"{dotted(method)}.{name}"
+            for name, axis in axes.items():
+                values, key = list(axis), f"{dotted(method)}.{name}"
                 if self.fixed.get(key, values[0]) not in values:
                     raise UserError(
                         f"{key}={self.fixed[key]} is not among the values that are tried for {method}; fix one of "
@@ -148,19 +148,19 @@ def named(name: str, point: Point) -> dict[str, Point]:
     return {name: point}
 
 
-def write_tuned(found: Search, scenario: Scenario, provenance: Mapping[str, Any], folder: Path) -> None:
+def write_tuned(search: Search, scenario: Scenario, provenance: Mapping[str, Any], folder: Path) -> None:
     """Write ``tuned.json``, with every point tried, and ``config.json`` for ``hebblm-eval --config``."""
     # The window is not tuned, but theta and gamma were found for it.
-    values = {"cache.window": found.start.methods[CacheConfig].window, **found.values}
+    values = {"cache.window": search.start.methods[CacheConfig].window, **search.values}
     document = {
         "schema": TUNED_SCHEMA,
         "values": values,
         "scenario": describe(scenario),
         "model": scenario.model.describe(),
         "provenance": {**provenance, "data_sha256": scenario.data_sha256},
-        "at_end": found.at_end,
-        "nll": {name: best.loss for name, best in found.best.items()},
-        "tried": {name: encode(best.tried, f"tried.{name}") for name, best in found.best.items() if best.tried},
+        "at_end": search.at_end,
+        "nll": {name: best.loss for name, best in search.best.items()},
+        "tried": {name: encode(best.tried, f"tried.{name}") for name, best in search.best.items() if best.tried},
     }
     with held(folder / TUNED_FILE, "tuned values"):
         write_json(folder / TUNED_FILE, document)

@@ -171,20 +171,20 @@ def _fill(
     inputs = torch.from_numpy(stream.inputs).to(device)
     for index in range(done, -(-total // plan.part)):
         states: list[Tensor] = []
-        found: list[Ranked] = []
+        neighbors: list[Ranked] = []
         stop = min((index + 1) * plan.part, total)
         for begin in range(index * plan.part, stop, pace.ahead):
             states.append(base.read(inputs[begin : min(begin + pace.ahead, stop)]))
             for rows, block in _blocks(states[-1], begin, memory, stream, plan):
                 beside = WrittenBlock(memory, rows, block.labels, block.in_memory)
-                found.append(beside.nearest(plan.k))
+                neighbors.append(beside.nearest(plan.k))
                 if plan.write:
                     memory.add(rows, block.labels)
                 progress(len(rows))
         tensors = {
             "states": torch.cat(states),
-            "distances": torch.cat([ranked.distances for ranked in found]),
-            "ids": torch.cat([ranked.ids for ranked in found]).int(),
+            "distances": torch.cat([ranked.distances for ranked in neighbors]),
+            "ids": torch.cat([ranked.ids for ranked in neighbors]).int(),
             **prefixed(STATE, base.stream_state()),
         }
         parts.save(index, tensors)
@@ -208,8 +208,8 @@ def _resume(
         tensors = parts.load(index)
         states = placed(tensors["states"], device)
         for offset in range(0, len(states) if plan.write else 0, plan.pace.ahead):
-            some = states[offset : offset + plan.pace.ahead]
-            for rows, block in _blocks(some, index * plan.part + offset, memory, stream, plan):
+            run = states[offset : offset + plan.pace.ahead]
+            for rows, block in _blocks(run, index * plan.part + offset, memory, stream, plan):
                 memory.refresh()  # trained when it would have been searched
                 memory.add(rows, block.labels)
         base.load_stream_state(unpacked_state(tensors, device))
@@ -221,16 +221,16 @@ def _make_room(folder: Path, needed: int) -> None:
     Those that another process fills stay. One that is being read has no lock, since several may read it at once.
     """
     others: list[tuple[float, Path, int]] = []  # when it was used, where, bytes
-    for place in folder.parent.glob("*"):
-        if place.is_dir() and place != folder:
+    for sweep in folder.parent.glob("*"):
+        if sweep.is_dir() and sweep != folder:
             with contextlib.suppress(FileNotFoundError):  # another process makes room as well
-                others.append((place.stat().st_mtime, place, sum(map(_size, place.iterdir()))))
+                others.append((sweep.stat().st_mtime, sweep, sum(map(_size, sweep.iterdir()))))
     total = needed + sum(size for *_, size in others)
-    for _, place, size in sorted(others):
+    for _, sweep, size in sorted(others):
         if total <= LIMIT_BYTES:
             return
-        with contextlib.suppress(UserError), held(place, "states and neighbours", wait=False):
-            shutil.rmtree(place, ignore_errors=True)
+        with contextlib.suppress(UserError), held(sweep, "states and neighbours", wait=False):
+            shutil.rmtree(sweep, ignore_errors=True)
             total -= size
 
 
