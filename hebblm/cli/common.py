@@ -32,24 +32,18 @@ from hebblm.ranks import LostRankError, end_rank, leads, size
 from hebblm.suggest import unknown
 
 C = TypeVar("C")
-FORMER = {"--destdir": "--output-path"}
-"""Options of an earlier release, and what they are called now."""
-GONE = {
+FORMER = {"--destdir": "--output-path"}  # options of an earlier release, and what they are called now
+GONE = {  # options of the last release that no command has, and what to do in their place
     "--readings": "a checkout of hebblm compares them: python -m recipes.study readings",
     "--processes": "start P of them by torchrun --nproc-per-node P -m {module} ...",
 }
-"""Options of the last release that no command has, and what to do in their place; ``module`` runs the command."""
-
+# Seconds that a rank waits with an error that another one may have told, or surely has told, before it speaks: whoever
+# started the ranks ends this one meanwhile.
 GRACE, LOST = 5.0, 30.0
-"""Seconds that a rank waits with an error that another one may have told, or surely has told, before it speaks: whoever
-started the ranks ends this one meanwhile."""
-
-
+# A command takes its arguments as a list, or those of the process, and returns the exit status.
 Main = Callable[..., int]
-"""A command: takes its arguments as a list, or those of the process; returns the exit status."""
-
+# Its body takes its options and the words that it was given, and returns the exit status, None for 0.
 Body = Callable[[C, list[str]], int | None]
-"""Body of a command: takes its options and the words that it was given; returns the exit status, None for 0."""
 
 
 class _Formatter(RawDescriptionHelpFormatter, DefaultHelpFormatter):
@@ -76,20 +70,33 @@ def parse(config: type[C], argv: list[str] | None, *, prog: str, description: st
     ``GROUPS`` of the class are headings of the help: of each its title, what is said below it, and its fields. Keys
     that the dataclass does not have are refused, on the command line and in the file.
     """
-    parser = _Parser(
-        prog=prog,
-        description=description,
-        epilog=f"example:\n  {example}\n",
-        formatter_class=_Formatter,
-        exit_on_error=False,
-    )
+    epilog, hints = f"example:\n  {example}\n", get_type_hints(config)
+    parser = _Parser(prog=prog, description=description, epilog=epilog, formatter_class=_Formatter, exit_on_error=False)
+    _add_options(parser, config, hints)
+    arguments = sys.argv[1:] if argv is None else argv
+    for option, word in pairwise(["", *arguments]):  # of a shell's variable that is not set; an empty path is "."
+        name, given, value = word.partition("=")
+        name, value = (name, value) if given else (option, word)
+        if not value and name.startswith("--") and Path in _kinds(hints.get(name[2:].replace("-", "_"))):
+            raise UserError(f"{name} is empty; name a path")
+    try:
+        namespace = parser.instantiate(parser.parse_args(_arguments_last(parser, arguments)))
+        values = {field.name: namespace[field.name] for field in dataclasses.fields(config)}  # type: ignore[arg-type]
+        for name, value in values.items():
+            check_values(f"--{name.replace('_', '-')}", value)
+        return config(**values)
+    except (ArgumentError, TypeError, ValueError, OSError, RecursionError) as error:
+        raise _explained(error, parser, arguments, hints) from error
+
+
+def _add_options(parser: ArgumentParser, config: type, hints: Mapping[str, Any]) -> None:
+    """Give a parser an option, or an argument, for each field of a dataclass."""
     parser.add_argument("--config", action=ConfigFile, help="file with any of the options below (YAML or JSON)")
-    hints, docs = get_type_hints(config), _field_docs(config)
-    fields = sorted(dataclasses.fields(config), key=attrgetter("kw_only"))  # type: ignore[arg-type]  # shared ones last
+    docs = _field_docs(config)
     headed: dict[str, Any] = {}
     for title, said, names in getattr(config, "GROUPS", ()):
         headed |= dict.fromkeys(names.split(), parser.add_argument_group(title, said))
-    for field in fields:
+    for field in sorted(dataclasses.fields(config), key=attrgetter("kw_only")):  # those that commands share last
         positional = bool(field.metadata.get("positional"))
         name = field.name if positional else f"--{field.name.replace('_', '-')}"
         words = field.metadata.get("help", docs.get(field.name, ""))
@@ -107,35 +114,26 @@ def parse(config: type[C], argv: list[str] | None, *, prog: str, description: st
         elif not positional:
             options["required"] = True
         headed.get(field.name, parser).add_argument(name, **options)
-    arguments = sys.argv[1:] if argv is None else argv
-    for option, word in pairwise(["", *arguments]):  # of a shell's variable that is not set; an empty path is "."
-        name, given, value = word.partition("=")
-        name, value = (name, value) if given else (option, word)
-        if not value and name.startswith("--") and Path in _kinds(hints.get(name[2:].replace("-", "_"))):
-            raise UserError(f"{name} is empty; name a path")
-    try:
-        namespace = parser.instantiate(parser.parse_args(_arguments_last(parser, arguments)))
-        values = {field.name: namespace[field.name] for field in fields}
-        for name, value in values.items():
-            check_values(f"--{name.replace('_', '-')}", value)
-        return config(**values)
-    except (ArgumentError, TypeError, ValueError, OSError, RecursionError) as error:
-        cause: BaseException | None = error
-        while cause is not None:
-            if isinstance(cause, UserError):
-                raise cause from error
-            cause = cause.__cause__ or cause.__context__
-        known = parser._option_string_actions
-        for option in (item.partition("=")[0] for item in arguments if item.startswith("--")):
-            if option.partition(".")[0] not in known:
-                remedy = f"see {prog} --help"
-                if FORMER.get(option) in known:
-                    raise UserError(f"unknown option {option!r}; did you mean {FORMER[option]}? {remedy}") from error
-                if option in GONE:
-                    module = f"hebblm.cli.{prog.removeprefix('hebblm-')}"
-                    raise UserError(f"unknown option {option!r}; {GONE[option].format(module=module)}") from error
-                raise unknown("option", option, known, remedy) from error
-        raise _misfit(str(error), hints) or UserError(f"{_innermost(error)} (see {prog} --help)") from error
+
+
+def _explained(error: Exception, parser: ArgumentParser, arguments: list[str], hints: Mapping[str, Any]) -> UserError:
+    """The error of a parser as one line: what a value's own check says, an option that is unknown, or a bad value."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, UserError):
+            return cause
+        cause = cause.__cause__ or cause.__context__
+    known, remedy = parser._option_string_actions, f"see {parser.prog} --help"
+    for option in (item.partition("=")[0] for item in arguments if item.startswith("--")):
+        if option.partition(".")[0] in known:
+            continue
+        if FORMER.get(option) in known:
+            return UserError(f"unknown option {option!r}; did you mean {FORMER[option]}? {remedy}")
+        if option in GONE:
+            module = f"hebblm.cli.{parser.prog.removeprefix('hebblm-')}"
+            return UserError(f"unknown option {option!r}; {GONE[option].format(module=module)}")
+        return unknown("option", option, known, remedy)
+    return _misfit(str(error), hints) or UserError(f"{_innermost(error)} ({remedy})")
 
 
 def _arguments_last(parser: ArgumentParser, words: list[str]) -> list[str]:
@@ -306,8 +304,8 @@ def _kinds(hint: Any) -> list[Any]:
     return [hint]
 
 
+# Words for the value of an option, by the name of its type.
 KINDS = {"int": "a whole number", "float": "a number", "str": "text", "dict": "names with values"}
-"""Words for the value of an option, by the name of its type."""
 
 
 def _innermost(error: BaseException) -> str:
