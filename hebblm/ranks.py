@@ -25,10 +25,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 T = TypeVar("T")
-LOOK = 1.0
-"""Seconds between two looks at whether whoever started this rank is there."""
-PATIENCE = timedelta(days=30)
-"""How long a rank waits for others at work: a rank that dies breaks its connections, and is not waited for."""
+LOOK = 1.0  # seconds between two looks at whether whoever started this rank is there
+PATIENCE = timedelta(days=30)  # for others at work: a rank that dies breaks its connections, and is not waited for
 
 
 class LostRankError(RuntimeError):
@@ -122,14 +120,14 @@ class Ranks:
             count = torch.tensor([len(rows)], device=self._place())
             counts = [torch.empty_like(count) for _ in range(self.size)]
             torch.distributed.all_gather(counts, count)
-            lengths = [int(each) for each in counts]
+            lengths = [int(length) for length in counts]
             raw = self._raw(rows)  # (N, bytes)
             padded = raw.new_zeros(max(lengths), raw.shape[1])
             padded[: len(raw)] = raw
             gathered = [torch.empty_like(padded) for _ in range(self.size)]
             torch.distributed.all_gather(gathered, padded)
             self.traffic.sent += (padded.numel() + 8) * (self.size - 1)
-        return [_whole(each[:length], rows) for each, length in zip(gathered, lengths, strict=True)]
+        return [_whole(raw[:length], rows) for raw, length in zip(gathered, lengths, strict=True)]
 
     def gather(self, rows: Tensor) -> Tensor:
         """On the first rank the rows of all (N, ...), its own first; on others none."""
@@ -151,7 +149,7 @@ class Ranks:
         import torch
 
         words = torch.frombuffer(bytearray(json.dumps(value).encode()), dtype=torch.uint8)
-        return [json.loads(each.numpy().tobytes()) for each in self.all_gather_rows(words)]
+        return [json.loads(encoded.numpy().tobytes()) for encoded in self.all_gather_rows(words)]
 
     def wait(self) -> None:
         """Wait until every rank is here, however long that takes."""
