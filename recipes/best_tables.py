@@ -11,8 +11,8 @@ from hebblm.adapt.methods.best import BEST_OF_BOTH
 from hebblm.files import read_json
 from hebblm.report import Result
 from hebblm.report.methods import BASE, name_of
-from hebblm.report.part_tables import interval_text
 from hebblm.report.table import Column, Table
+from hebblm.report.tables import interval_text
 from recipes.markdown import ROOT, body, origin_of
 
 FOLDER = ROOT / "recipes" / "best"

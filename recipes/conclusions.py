@@ -20,8 +20,8 @@ from hebblm.files import read_json, write_json
 from hebblm.report import Result
 from hebblm.report.gains import Bootstrap, Gain, Losses, bootstrap_gains
 from hebblm.report.methods import BASE, name_of
-from hebblm.report.part_tables import interval_text
 from hebblm.report.table import Cell, Column, Table
+from hebblm.report.tables import interval_text
 from hebblm.report.tokens import TokenLosses
 from recipes.markdown import body
 

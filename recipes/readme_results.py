@@ -20,12 +20,11 @@ from hebblm.adapt.methods import DEFAULT_METHODS
 from hebblm.files import read_json
 from hebblm.report import Result
 from hebblm.report.methods import BASE, name_of, ordered
-from hebblm.report.part_tables import gain_table, interval_text, occurrence_table
 from hebblm.report.plots import occurrence_figure, save
 from hebblm.report.render import to_markdown
 from hebblm.report.sections import scenario_line
 from hebblm.report.table import Cell, Column, Table, present
-from hebblm.report.tables import frequency_table, side_by_side
+from hebblm.report.tables import frequency_table, gain_table, interval_text, occurrence_table, side_by_side
 from hebblm.vision.tables import tables
 from recipes import best_tables, conclusions, scale_tables
 from recipes import causal_tables as causal

@@ -103,7 +103,7 @@ def main(config: ReadConfig, argv: list[str]) -> None:
             raise UserError(f"{file} is empty; put text into it")
     from hebblm.language_model import load
     from hebblm.reader_state import READER, check_free
-    from hebblm.report.console import print_table
+    from hebblm.report.render import print_table
     from hebblm.report.table import Column, Table
     from hebblm.scores import Totals
 
@@ -132,8 +132,8 @@ def main(config: ReadConfig, argv: list[str]) -> None:
     def ask(when: str) -> None:
         if config.suggest is not None:
             columns = (Column("Next word"), Column("Adapted, %", "amount"), Column("Unadapted, %", "amount"))
-            found = reader.suggest(config.suggest, config.words)
-            rows = tuple((_shown(word, reader), 100 * adapted, 100 * base) for word, adapted, base in found)
+            suggested = reader.suggest(config.suggest, config.words)
+            rows = tuple((_shown(word, reader), 100 * adapted, 100 * base) for word, adapted, base in suggested)
             print_table(Table("suggested", f"{when}: {config.suggest} ...", columns, rows), Console())
         if config.generate is not None:
             drawn = reader.generate(
@@ -191,7 +191,6 @@ def _read(reader: Reader, file: TextFile, text: Iterator[str], config: ReadConfi
 
 
 def _shown(word: str, reader: Reader) -> str:
-    """Return a suggested word as a cell of a table shows it."""
     if reader.vocabulary.unknown is not None and word == reader.vocabulary[reader.vocabulary.start]:
         word = "\n"  # the end of line that a model of words has
     if "\n" in word and not word.strip():
@@ -200,7 +199,7 @@ def _shown(word: str, reader: Reader) -> str:
 
 
 def _has_text(file: TextFile) -> bool:
-    """Say whether there is text in a file, all of which can be read; one that is read once is taken to have some."""
+    """Whether there is text in a file, all of which can be read; one that is read once is taken to have some."""
     return not file.path.is_file() or sum(len(piece) for piece in pieces(file, PIECE)) > 0
 
 

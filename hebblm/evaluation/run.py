@@ -29,15 +29,14 @@ from hebblm.files import atomic_path, sha256
 from hebblm.locks import held
 from hebblm.ranks import ALONE, Ranks
 from hebblm.report import MethodResult, Result, ScenarioRecord, frequency_report
+from hebblm.report.buckets import OOV_BY_OCCURRENCE, PIECES, occurrence_report, occurrences_so_far, stream_parts
 from hebblm.report.gains import Bootstrap, bootstrap_gains, lead, paired_gains
-from hebblm.report.inspect_data import NEIGHBORS_FILE
-from hebblm.report.logged import FILES
+from hebblm.report.inspection import NEIGHBORS_FILE
 from hebblm.report.numbers import perplexity
-from hebblm.report.parts import OOV_BY_OCCURRENCE, PIECES, occurrence_report, occurrences_so_far, stream_parts
 from hebblm.report.result import FILE_NAME as RESULT_FILE
-from hebblm.report.seconds import METHOD, RUN, SHARED, Part, Seconds
+from hebblm.report.stored import METHOD, RUN, SHARED, Part, Seconds
 from hebblm.report.tokens import FILE_NAME as TOKENS_FILE
-from hebblm.report.tokens import running_curve
+from hebblm.report.tokens import FILES, running_curve
 from hebblm.text import EvaluationStream
 from hebblm.text.dictionary import UNK
 

@@ -19,31 +19,21 @@ from hebblm.evaluation.scenario import Scenario
 from hebblm.models.base import StreamBase
 from hebblm.progress import bar
 from hebblm.ranks import current
-from hebblm.tuning.best import Losses, divided
+from hebblm.tuning.points import Losses, divided
 from hebblm.tuning.sweep import Sweep, prepare_sweep, sweep_plan
 
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """A scenario's stream and what reads it.
+    """A scenario's stream and what reads it."""
 
-    Args:
-        scenario: opened.
-        base: reads the stream.
-        context: head, memory and counts.
-        every: tokens between two updates.
-        write: whether what was observed goes to the memory.
-        sweep: what the base and the memory give, None for a base that learns.
-        checkpoint: of the run, None where that is not kept.
-    """
-
-    scenario: Scenario
+    scenario: Scenario  # opened
     base: StreamBase
-    context: Context
-    every: int
-    write: bool
-    sweep: Sweep | None = None
-    checkpoint: RunCheckpoint | None = None
+    context: Context  # head, memory and counts
+    every: int  # tokens between two updates
+    write: bool  # whether what was observed goes to the memory
+    sweep: Sweep | None = None  # what the base and the memory give, None for a base that learns
+    checkpoint: RunCheckpoint | None = None  # of the run, None where that is not kept
 
     @classmethod
     def of(cls, scenario: Scenario, settings: Hyperparameters, checkpoint: RunCheckpoint | None = None) -> Replay:
@@ -68,23 +58,17 @@ class Replay:
         observers: Sequence[KeptObserver] = (),
         watched: Sequence[Rule] = (),
     ) -> dict[str, Losses]:
-        """Return the losses (T,) of some rules, from the beginning of the stream; nats.
+        """Losses (T,) of some rules, from the beginning of the stream; nats.
 
         Several ranks divide the rules; every rank shows the observers all mini-batches.
-
-        Args:
-            rules: by name.
-            title: of the bar.
-            observers: are shown every mini-batch.
-            watched: rules that the observers ask a mini-batch for, whose shares may be learned.
         """
         names = list(rules)
 
-        def compute(own: Sequence[int]) -> dict[int, Losses]:
-            if not (own or observers):
+        def compute(indices: Sequence[int]) -> dict[int, Losses]:
+            if not (indices or observers):
                 return {}
-            found = self.read({names[index]: rules[names[index]] for index in own}, title, observers, watched)
-            return {index: found[names[index]] for index in own}
+            losses = self.read({names[index]: rules[names[index]] for index in indices}, title, observers, watched)
+            return {index: losses[names[index]] for index in indices}
 
         return dict(zip(names, divided(len(names), compute), strict=True))
 
@@ -95,7 +79,7 @@ class Replay:
         observers: Sequence[KeptObserver] = (),
         watched: Sequence[Rule] = (),
     ) -> dict[str, Losses]:
-        """Return the losses (T,) of some rules as this rank alone reads them; see :meth:`score`."""
+        """Losses (T,) of some rules as this rank alone reads them; see :meth:`score`."""
         checkpoint = None if self.checkpoint is None else self.checkpoint.next_pass(title, self.base, observers)
         self.base.reset()
         self.context.learners = ()  # what an earlier reading learned would be solved for in vain
@@ -117,7 +101,7 @@ class Replay:
 
 
 def describe(scenario: Scenario) -> dict[str, Any]:
-    """Return what is recorded of the scenario of a tuning, as JSON."""
+    """What is recorded of the scenario of a tuning, as JSON."""
     config = scenario.config
     return {
         "source": scenario.source,

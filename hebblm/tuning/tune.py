@@ -21,9 +21,8 @@ from hebblm.evaluation.scenario import Scenario
 from hebblm.models.base import StreamBase
 from hebblm.models.dynamic import with_rate
 from hebblm.models.update import TRANSFORMERS
-from hebblm.tuning.best import BestPoint, Losses, divided, with_shares
-from hebblm.tuning.grid import Point, next_to, points
 from hebblm.tuning.hebbian import HebbGrid, HebbLosses
+from hebblm.tuning.points import BestPoint, Losses, Point, divided, next_to, points, with_shares
 from hebblm.tuning.replay import Replay
 from hebblm.tuning.search import Search, named
 
@@ -88,29 +87,29 @@ def tune_static(search: Search, replay: Replay) -> None:
     wanted, best = search.wanted, search.best
     alone = {name: _space(search, name) for name, method in METHODS.items() if method.search_space and not method.parts}
     rules: dict[str, Rule] = {"lstm": Unadapted()}
-    for method, (some, shares) in alone.items():
+    for method, (tried, shares) in alone.items():
         if method in wanted:
-            rules |= search.rules(method, some, **({"gamma": 1.0} if shares else {}))
+            rules |= search.rules(method, tried, **({"gamma": 1.0} if shares else {}))
     losses = replay.score(rules, f"tune {len(rules)} points")
     base = losses["lstm"]
     best["lstm"] = BestPoint(float(base.mean()), {}, base)
-    for method, (some, shares) in alone.items():
+    for method, (tried, shares) in alone.items():
         if method in wanted:
-            found = _found(losses, method, some)
+            outcomes = _found(losses, method, tried)
             name = f"{dotted(method)}.gamma"
-            search.take(method, with_shares(found, base, name, shares, replay.every) if shares else found)
+            search.take(method, with_shares(outcomes, base, name, shares, replay.every) if shares else outcomes)
     if "hebb" in wanted:
         _tune_hebb(search, replay)
     for part in ("mbpa", "hebb"):
         if f"mixture+{part}" in wanted:
-            found = with_shares(
+            outcomes = with_shares(
                 [({}, best["mixture"].losses)],
                 best[part].losses,
                 f"mixture_{part}.weight",
                 search.grid.weight,
                 replay.every,
             )
-            search.take(f"mixture+{part}", found)
+            search.take(f"mixture+{part}", outcomes)
 
 
 def _tune_hebb(search: Search, replay: Replay) -> None:
@@ -162,8 +161,8 @@ def _alone(
     start = {name: search.fixed.get(name, around[name]) for name in tried[0] if name in around}
     left, seen, least = (next_to(tried, start) if start else list(tried)), [], np.inf
 
-    def compute(own: Sequence[int]) -> dict[int, Losses]:
-        return {index: losses_of(left[index]) for index in own}
+    def compute(indices: Sequence[int]) -> dict[int, Losses]:
+        return {index: losses_of(left[index]) for index in indices}
 
     def losses_of(point: Point) -> Losses:
         settings = search.start.changed(point)

@@ -18,7 +18,7 @@ from hebblm.files import check_writable
 from hebblm.models.device import check_device, pick_device
 from hebblm.progress import bar
 from hebblm.provenance import provenance
-from hebblm.report.console import print_table
+from hebblm.report.render import print_table
 from recipes.bench.configs import AdaptConfig, EvalBenchConfig, RetrieveConfig, TrainBenchConfig
 from recipes.bench.machine import cpu_name, use_threads
 from recipes.bench.record import BenchResult, Case, Rounds

@@ -15,8 +15,7 @@ from hebblm.files import write_text
 from hebblm.interrupts import GOES_ON, interrupted
 from hebblm.provenance import command_line
 from hebblm.report import Result
-from hebblm.report.console import print_table
-from hebblm.report.render import to_markdown
+from hebblm.report.render import print_table, to_markdown
 from recipes.bench.record import BenchResult
 from recipes.study.book import contents, load_sources, write_book
 from recipes.study.book.contents import TITLE

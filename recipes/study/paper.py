@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from hebblm.report.buckets import ALL
 from hebblm.report.methods import BASE, name_of, ordered
 from hebblm.report.numbers import Kind, difference
 from hebblm.report.paper import SOURCE
-from hebblm.report.parts import ALL
 from hebblm.report.result import Result, ScenarioRecord
 from hebblm.report.table import Cell, Column, Table
 

@@ -23,8 +23,7 @@ from hebblm.evaluation.neighbors import KEPT
 from hebblm.evaluation.opening import open_scenario
 from hebblm.evaluation.scenario_config import ScenarioConfig
 from hebblm.models.update import TRANSFORMERS
-from hebblm.report.inspect_data import Inspection
-from hebblm.report.inspect_page import inspect_page
+from hebblm.report.inspection import Inspection, inspect_page
 from hebblm.report.tokens import with_edges
 from hebblm.tuning.tune import tune as tuned
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hebblm.errors import UserError
-from hebblm.report.inspect_data import Inspection
+from hebblm.report.inspection import Inspection
 
 from .sandbox import FOREVER, WRITERS, Case, Clock, Group, Writer, make_world, run, tree
 

@@ -23,7 +23,7 @@ import torch
 MOST_TOLD = 20  # defects of a case that are kept
 PATIENCE = 300  # seconds for a command
 LOADED = (
-    "hebblm.evaluation.run", "hebblm.models.training", "hebblm.tuning.tune", "hebblm.report.inspect_page",
+    "hebblm.evaluation.run", "hebblm.models.training", "hebblm.tuning.tune", "hebblm.report.inspection",
     "hebblm.reader", "hebblm.corpus_memory", "hebblm.language_model", "hebblm.vision.experiments", "sklearn.datasets",
     "faiss",
 )  # fmt: skip

@@ -9,8 +9,8 @@ from functools import partial
 from itertools import chain
 from typing import Literal, get_args
 
+from hebblm.report.buckets import ALL, OOV
 from hebblm.report.methods import BASE, name_of
-from hebblm.report.parts import ALL, OOV
 from hebblm.report.result import MethodResult, Result
 from hebblm.report.table import Column, Table
 from recipes.study import paper

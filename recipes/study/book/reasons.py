@@ -8,9 +8,9 @@ from typing import Any
 
 from hebblm.adapt.grid import Grid
 from hebblm.evaluation.defaults import paper_values
+from hebblm.report.buckets import ALL, recombine
 from hebblm.report.methods import BASE, name_of
 from hebblm.report.numbers import display
-from hebblm.report.parts import ALL, recombine
 from hebblm.report.result import FrequencyBucket, Result
 from recipes.study import paper
 from recipes.study.book.claims import Claim

@@ -20,12 +20,11 @@ from hebblm.evaluation.resume import resumable
 from hebblm.evaluation.scenario import Scenario
 from hebblm.evaluation.scenario_config import Content
 from hebblm.files import write_json
+from hebblm.report.buckets import ALL
 from hebblm.report.gains import Bootstrap, bootstrap_gains
 from hebblm.report.methods import BASE
-from hebblm.report.parts import ALL
 from hebblm.request import Request
-from hebblm.tuning.best import Losses
-from hebblm.tuning.grid import Point, points
+from hebblm.tuning.points import Losses, Point, points
 from hebblm.tuning.replay import Replay, describe
 from recipes.study.readings.record import DEFAULT, FILE_NAME, Effect, Readings, tuned
 

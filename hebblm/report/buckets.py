@@ -1,9 +1,10 @@
-"""The parts of a stream, by training count and by occurrence of new words, and their losses."""
+"""Buckets of a stream's tokens, by training count and by occurrence of new words, and their losses."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -11,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hebblm.errors import UserError
-from hebblm.report.result import FrequencyBucket
+from hebblm.files import Count
+from hebblm.report.numbers import perplexity
 
 DEFAULT_EDGES = (50, 100, 500)
 OCCURRENCES = ("1st", "2nd", "3rd", "4th-7th", "8th+")
@@ -21,12 +23,23 @@ ALL, OOV, KNOWN, PIECES = "All", "OOV", "Known", "Pieces"
 OOV_BY_OCCURRENCE = tuple(f"{OOV} {name}" for name in OCCURRENCES)
 
 
-def validate_edges(edges: Sequence[int | str]) -> tuple[int, ...]:
-    """Return ``edges`` as a tuple.
+@dataclass(frozen=True, slots=True)
+class FrequencyBucket:
+    """The tokens whose training count falls into one range."""
 
-    Raises:
-        UserError: they are not strictly increasing positive whole numbers, or there are none.
-    """
+    bucket: str  # the range as text, such as ``"50-100"``
+    tokens: Count  # how many tokens of the stream fall into it
+    nll: float | None  # their mean loss in nats per token; None for an empty bucket
+    perplexity: float | None  # exp(nll); None for an empty bucket
+
+    @classmethod
+    def from_nll(cls, bucket: str, tokens: int, nll: float | None) -> FrequencyBucket:
+        """Build a bucket whose perplexity follows from its loss."""
+        return cls(bucket, tokens, nll, None if nll is None else perplexity(nll))
+
+
+def validate_edges(edges: Sequence[int | str]) -> tuple[int, ...]:
+    """The edges as they are; UserError unless they are strictly increasing positive whole numbers."""
     numbers = [int(edge) for edge in edges if isinstance(edge, int | np.integer) and not isinstance(edge, bool)]
     rising = all(low < high for low, high in pairwise(numbers))
     if not numbers or len(numbers) < len(edges) or numbers[0] <= 0 or not rising:
@@ -35,17 +48,13 @@ def validate_edges(edges: Sequence[int | str]) -> tuple[int, ...]:
 
 
 def parse_edges(words: Iterable[int | str]) -> tuple[int, ...]:
-    """Return edges that are written with commas or apart.
-
-    Raises:
-        UserError: as of :func:`validate_edges`.
-    """
+    """Edges that are written with commas or apart."""
     parts = ",".join(map(str, words)).split(",")
     return validate_edges([int(part) if part.strip().isdecimal() else part for part in parts])
 
 
 def bucket_labels(edges: Sequence[int]) -> list[str]:
-    """Return the names of the ranges that ``edges`` cut, such as ``<50``, ``50-100``, ``100-500``, ``>500``.
+    """Names of the ranges that ``edges`` cut, such as ``<50``, ``50-100``, ``100-500``, ``>500``.
 
     A count equal to an edge belongs to the range above it, so that ``>500`` stands for 500 and more.
     """
@@ -56,21 +65,10 @@ def bucket_labels(edges: Sequence[int]) -> list[str]:
 def frequency_report(
     nll: NDArray[np.floating], train_counts: NDArray[np.integer], edges: Sequence[int] = DEFAULT_EDGES
 ) -> list[FrequencyBucket]:
-    """Average the loss over ranges of training count (the paper's Table "frequency").
+    """Mean losses (T,) in nats by ranges of training count (T,), the paper's Table "frequency".
 
     With edges e_1 < ... < e_m the ranges are c < e_1, e_i <= c < e_{i+1}, and c >= e_m. Sums are taken in
     float64, so that :func:`recombine` gives back the mean over all tokens.
-
-    Args:
-        nll: (T,) floating point, the loss of every token in nats.
-        train_counts: (T,) integer, how often the word of that token occurred in training.
-        edges: where one range ends and the next begins.
-
-    Returns:
-        One bucket a range, in nats per token; an empty bucket has no loss.
-
-    Raises:
-        UserError: bad edges, shapes that differ, a nan loss, a negative count.
     """
     cuts = validate_edges(edges)
     if nll.ndim != 1 or nll.shape != train_counts.shape:
@@ -83,23 +81,14 @@ def frequency_report(
 
 
 def bucket_indices(counts: NDArray[np.integer], edges: Sequence[int]) -> NDArray[np.intp]:
-    """Return (T,) which of the ranges that ``edges`` cut each count (T,) belongs to, from 0."""
+    """(T,) which of the ranges that ``edges`` cut each count (T,) belongs to, from 0."""
     return np.searchsorted(np.asarray(edges), counts, side="right")
 
 
 def bucket_means(
     nll: NDArray[np.floating], indices: NDArray[np.integer], labels: Sequence[str]
 ) -> list[FrequencyBucket]:
-    """Average the loss over buckets.
-
-    Args:
-        nll: (T,) losses in nats.
-        indices: (T,) the bucket of each token, from 0.
-        labels: names of the buckets.
-
-    Returns:
-        One bucket a label, in nats per token; an empty bucket has no loss.
-    """
+    """Mean losses (T,) in nats by the bucket of each token (T,), from 0; an empty bucket has no loss."""
     buckets = []
     for index, label in enumerate(labels):
         chosen = nll[indices == index]
@@ -109,7 +98,7 @@ def bucket_means(
 
 
 def recombine(buckets: Sequence[FrequencyBucket]) -> float | None:
-    """Return sum(tokens * nll) / sum(tokens) in nats per token, or None where there is no token."""
+    """sum(tokens * nll) / sum(tokens) in nats per token, or None where there is no token."""
     tokens = sum(bucket.tokens for bucket in buckets)
     if tokens == 0:
         return None
@@ -118,7 +107,7 @@ def recombine(buckets: Sequence[FrequencyBucket]) -> float | None:
 
 
 def gap_notes(totals: Iterable[tuple[Sequence[FrequencyBucket], float | None]]) -> list[str]:
-    """Return how far buckets miss the loss over all their tokens at most; nothing where they give it back."""
+    """How far buckets miss the loss over all their tokens at most; nothing where they give it back."""
     known = [(recombine(buckets), loss) for buckets, loss in totals]
     pairs = [(total, loss) for total, loss in known if total is not None and loss is not None]
     gaps = [abs(total - loss) for total, loss in pairs if not math.isclose(total, loss, rel_tol=_ROUNDING)]
@@ -126,14 +115,7 @@ def gap_notes(totals: Iterable[tuple[Sequence[FrequencyBucket], float | None]]) 
 
 
 def occurrences_so_far(tokens: NDArray[Any]) -> NDArray[np.int64]:
-    """Return how often each token of a stream occurred before its own place.
-
-    Args:
-        tokens: (T,) ids or words, in the order of the stream.
-
-    Returns:
-        (T,) int64, 0 for a first occurrence; it depends on earlier tokens alone.
-    """
+    """How often each token (T,) of a stream occurred before its own place, (T,): 0 for a first occurrence."""
     order = np.argsort(tokens, kind="stable")  # (T,) equal tokens side by side, each in the order of the stream
     together = tokens[order]
     starts = np.flatnonzero(np.append(True, together[1:] != together[:-1]))
@@ -144,11 +126,9 @@ def occurrences_so_far(tokens: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def occurrence_masks(seen: NDArray[np.integer], oov: NDArray[np.bool_]) -> list[NDArray[np.bool_]]:
-    """Return for each of :data:`OCCURRENCES`, (T,) bool, which tokens are that occurrence of an OOV word.
+    """Which tokens are that occurrence of an OOV word, (T,) bool for each of :data:`OCCURRENCES`.
 
-    Args:
-        seen: (T,) integer, occurrences so far.
-        oov: (T,) bool, outside the source vocabulary.
+    From how often each occurred so far and whether it is outside the source vocabulary, (T,) each.
     """
     index = bucket_indices(seen, _EDGES)  # (T,)
     return [oov & (index == at) for at in range(len(OCCURRENCES))]
@@ -157,16 +137,9 @@ def occurrence_masks(seen: NDArray[np.integer], oov: NDArray[np.bool_]) -> list[
 def occurrence_report(
     nll: NDArray[np.floating], seen: NDArray[np.integer], oov: NDArray[np.bool_]
 ) -> list[FrequencyBucket]:
-    """Average the loss of out-of-vocabulary tokens over which occurrence of their word they are.
+    """Mean loss of out-of-vocabulary tokens by which occurrence of their word they are, all (T,).
 
-    Args:
-        nll: (T,) losses in nats.
-        seen: (T,) integer, occurrences so far.
-        oov: (T,) bool, outside the source vocabulary.
-
-    Returns:
-        One bucket a name of :data:`OCCURRENCES`, in nats per token, which recombine to the loss over all
-        out-of-vocabulary tokens; none without such tokens.
+    The buckets recombine to the loss over all such tokens; none without any.
     """
     if not oov.any():
         return []
@@ -179,13 +152,10 @@ def stream_parts(
     oov: NDArray[np.bool_],
     edges: Sequence[int],
 ) -> dict[str, NDArray[np.bool_]]:
-    """Return the parts by name, (T,) bool each; those of new words only where there are any.
+    """Parts of a stream by name, (T,) bool each; those of new words only where there are any.
 
-    Args:
-        train_counts: (T,) how often each token's word occurred in training, None where that is not known.
-        seen: (T,) how often it occurred in the stream so far.
-        oov: (T,) bool, outside the source vocabulary.
-        edges: bounds of the frequency buckets.
+    From how often each token's word occurred in training (None where that is not known) and in the stream so far, and
+    whether it is outside the source vocabulary, (T,) each.
     """
     parts = {ALL: np.ones(oov.size, dtype=np.bool_)}
     if oov.any():

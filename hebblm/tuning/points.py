@@ -1,58 +1,60 @@
-"""Choice of the best of many points from their losses."""
+"""Points of a grid, and the best of them by their losses."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
 from hebblm.adapt.functional.shares import LearnedShares
+from hebblm.adapt.grid import near
 from hebblm.progress import say
 from hebblm.ranks import current
-from hebblm.tuning.grid import Point
 
 Losses = npt.NDArray[np.float64]
+Point = dict[str, float | str]  # hyper-parameters by dotted name
+
+
+def points(section: str, **axes: Iterable[float | str]) -> list[Point]:
+    """Every combination of some values of a section, the last axis fastest."""
+    names = [f"{section}.{name}" for name in axes]
+    return [dict(zip(names, values, strict=True)) for values in product(*axes.values())]
+
+
+def next_to(tried: Sequence[Point], point: Point) -> list[Point]:
+    """Those of some points, all combinations of some values, that are next to a point along every axis."""
+    axes = {name: near([other[name] for other in tried], [value]) for name, value in point.items()}
+    return [other for other in tried if all(other[name] in kept for name, kept in axes.items())]
 
 
 def divided(count: int, compute: Callable[[Sequence[int]], Mapping[int, Losses]]) -> list[Losses]:
-    """Return the losses (T,) of some points, each computed by one of the ranks; every rank gets all.
-
-    Args:
-        count: of the points.
-        compute: returns the losses of those points whose numbers it is given.
-    """
+    """Losses (T,) of some points, each computed by one of the ranks; every rank gets all."""
     ranks = current()
-    own = ranks.tasks(count)
-    losses = compute(own)
+    indices = ranks.tasks(count)
+    losses = compute(indices)
     if ranks.size == 1 or not count:
-        return [losses[index] for index in own]
-    if len(own) < count:  # the bar is the first process's own, and a reading of the others may cost more
-        say(f"{len(own)} of {count} points are done here; the other processes finish theirs")
-    tokens = max(ranks.all_gather_object(max((len(each) for each in losses.values()), default=0)))
-    rows = np.stack([losses[index] for index in own]) if len(own) else np.zeros((0, tokens))
-    found = [part.numpy() for part in ranks.all_gather_rows(torch.from_numpy(rows))]  # by rank (n, T)
-    return [found[index % ranks.size][index // ranks.size] for index in range(count)]
+        return [losses[index] for index in indices]
+    if len(indices) < count:  # the bar is the first process's own, and a reading of the others may cost more
+        say(f"{len(indices)} of {count} points are done here; the other processes finish theirs")
+    tokens = max(ranks.all_gather_object(max((len(values) for values in losses.values()), default=0)))
+    rows = np.stack([losses[index] for index in indices]) if len(indices) else np.zeros((0, tokens))
+    by_rank = [part.numpy() for part in ranks.all_gather_rows(torch.from_numpy(rows))]  # by rank (n, T)
+    return [by_rank[index % ranks.size][index // ranks.size] for index in range(count)]
 
 
 @dataclass(slots=True)
 class BestPoint:
-    """The best point of a grid so far.
+    """The best point of a grid so far."""
 
-    Args:
-        loss: mean loss, nats.
-        values: by dotted name.
-        losses: (T,) of that point.
-        tried: every point's values and mean loss.
-        fixed: values by dotted name that a point must have where it has that name.
-    """
-
-    loss: float = float("inf")
-    values: Point = field(default_factory=dict)
-    losses: Losses = field(default_factory=lambda: np.zeros(0))
-    tried: list[Point] = field(default_factory=list)
+    loss: float = float("inf")  # mean loss, nats
+    values: Point = field(default_factory=dict)  # by dotted name
+    losses: Losses = field(default_factory=lambda: np.zeros(0))  # (T,) of that point
+    tried: list[Point] = field(default_factory=list)  # every point's values and mean loss
+    # values by dotted name that a point must have where it has that name
     fixed: Mapping[str, float | str] = field(default_factory=dict)
 
     def offer(self, values: Point, losses: Losses) -> None:
@@ -76,13 +78,10 @@ class BestPoint:
 
 
 def mixed(memory: Losses, base: Losses, weight: float | str, every: int) -> Losses:
-    """Return the loss (T,) of memories of share ``weight`` and a base that has the rest, from their losses, nats.
+    """Loss (T,) of memories of share ``weight`` and a base that has the rest, from their losses, nats.
 
-    Args:
-        memory: (C, T) of memories whose shares among each other are learned, or (T,) of one.
-        base: (T,) of what they lie over.
-        weight: a number, or learned online as a context learns it.
-        every: tokens between two updates.
+    Of the memories' losses (C, T) the shares among each other are learned; ``weight`` is a number, or learned online as
+    a context learns it, every so many tokens.
     """
     parts = np.stack([*np.atleast_2d(memory), base], 1)  # (T, C + 1)
     learned = LearnedShares((0.0,) * (parts.shape[1] - 1), total=None if isinstance(weight, str) else weight)
@@ -98,9 +97,9 @@ def mixed(memory: Losses, base: Losses, weight: float | str, every: int) -> Loss
 
 
 def with_shares(
-    found: Iterable[tuple[Point, Losses]], base: Losses, name: str, shares: Iterable[float | str], every: int
+    tried: Iterable[tuple[Point, Losses]], base: Losses, name: str, shares: Iterable[float | str], every: int
 ) -> Iterator[tuple[Point, Losses]]:
     """Yield each point once a share ``name`` of its memories, with the losses (T,) where the base has the rest."""
-    for point, losses in found:
+    for point, losses in tried:
         for share in shares:
             yield {**point, name: share}, mixed(losses, base, share, every)
