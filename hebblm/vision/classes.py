@@ -43,13 +43,12 @@ class FineTuning:
         self._batch_size, self._start, self._seed = setup.settings.increment.batch_size, start, seed
 
     def learn(self, epoch: int, title: str) -> None:
-        """Train for an epoch, counted from 0."""
         order = generator(self._seed, f"epoch {epoch} of the increment")
         with stage(f"{title}, epoch {epoch + 1}: learn", len(self.samples)) as progress:
             self.training.epoch(self.samples, batch_size=self._batch_size, generator=order, progress=progress)
 
     def snapshot(self, part: str, order: Tensor) -> Snapshot:
-        """Return what the network makes of the pictures to predict, and of those it remembers."""
+        """What the network makes of the pictures to predict, and of those it remembers."""
         network, train = self.training.classifier, self.training.pictures
         tested, device, parts = self._start.pictures(part), self._start.device, self._start.parts
         head, hidden = network.frozen_head(), features_of(network, tested, order)
@@ -79,7 +78,7 @@ def stream(
 
 @lru_cache(maxsize=1)  # read once for all rates of a tuning
 def old_memory(start: Pretrained) -> Remembered:
-    """Return the pairs of pre-training, keys as the pre-trained network gives them."""
+    """The pairs of pre-training, keys as the pre-trained network gives them."""
     samples, pictures = start.parts.train, start.pictures("train")
     with stage("keys of the pre-training pictures", len(samples)) as progress:
         keys = features_of(start.copy(), pictures, samples, progress)
@@ -89,11 +88,6 @@ def old_memory(start: Pretrained) -> Remembered:
 
 
 def run_incremental(setup: ClassSetup) -> Outcome:
-    """Run all methods with each seed and each ratio of imbalance.
-
-    Raises:
-        UserError: more asked for than the data set has, a run's state is damaged, or training diverged.
-    """
     settings, seed, classes = setup.settings.increment, setup.seeds[0], setup.settings.old_classes
     _check(setup, settings.tested, classes)
     wanted = Pretraining.of(setup.dataset, setup.settings, classes, seed)
@@ -115,7 +109,6 @@ def run_incremental(setup: ClassSetup) -> Outcome:
 
 
 def _increment_seed(setup: ClassSetup, seed: int, ratio: int, values: dict[str, Point]) -> SeedRun:
-    """Return what one seed gives at one ratio, going on after the last epoch that the state has."""
     settings = setup.settings.increment
     start = start_of(setup, seed, setup.settings.old_classes)
     order = predicted_order(setup.dataset, settings.tested, seed)
@@ -146,9 +139,6 @@ def run_online(
     """Run methods over the stream, with each seed and each number of old classes, by default that of the settings.
 
     ``points`` are values of further methods by name, beside those that are tuned.
-
-    Raises:
-        UserError: more asked for than the data set has, a run's state is damaged, or training diverged.
     """
     counts = tuple(old_classes) or (setup.settings.old_classes,)
     _check(setup, setup.settings.online.streamed, *counts)
@@ -178,7 +168,6 @@ def run_sensitivity(setup: ClassSetup) -> Outcome:
 
 
 def grid_points(grid: SensitivitySettings) -> dict[str, Point]:
-    """Return the points of the grid by name."""
     return {
         f"hebb beta={beta:g} eta={eta:g}": {"beta": beta, "eta": eta}
         for beta, eta in itertools.product(grid.beta, grid.eta)
@@ -195,7 +184,6 @@ def _online_values(setup: ClassSetup, old_classes: int) -> tuple[dict[str, Point
 def _stream_seed(
     setup: ClassSetup, seed: int, old_classes: int, values: dict[str, Point], names: Sequence[str]
 ) -> SeedRun:
-    """Return what one seed gives, from the state of an interrupted run where that has it."""
     start = start_of(setup, seed, old_classes)
     order = predicted_order(setup.dataset, setup.settings.online.streamed, seed)
     title = f"seed {seed}, {old_classes} old classes"
@@ -214,7 +202,6 @@ def _stream_seed(
 
 
 def _follow(setup: ClassSetup, start: Pretrained, part: str, order: Tensor, lr: float, title: str) -> Snapshot:
-    """Let a copy of the network learn from a stream."""
     blocks = []
     with stage(f"{title}: learn", len(order)) as progress:
         for block in stream(start.copy(), start.pictures(part), order, interval=setup.settings.online.interval, lr=lr):
@@ -224,13 +211,10 @@ def _follow(setup: ClassSetup, start: Pretrained, part: str, order: Tensor, lr: 
 
 
 def run_timing(setup: ClassSetup) -> dict[str, Any]:
-    """Return what a result says of the time of each method, as a ratio to that of the network alone.
+    """What a result says of the time of each method, as a ratio to that of the network alone.
 
     Every method runs by itself over the same stream, in turn, so that a change of the machine's pace hits all alike.
     Learning, retrieval, adaptation and writing to the memory are timed; computing the old pictures' keys is not.
-
-    Raises:
-        UserError: as :func:`run_online`.
     """
     settings, seed, classes = setup.settings, setup.seeds[0], setup.settings.old_classes
     _check(setup, settings.timing.samples, classes)
@@ -243,7 +227,6 @@ def run_timing(setup: ClassSetup) -> dict[str, Any]:
     run = run_of(setup, start, seed, values=values, samples=settings.timing.samples, machine=machine)
 
     def timed(name: str, samples: int) -> float:
-        """Return the seconds of one run of one method."""
         order = predicted_order(setup.dataset, min(samples, len(setup.dataset.test)), seed)
         network, pictures, lr = start.copy(), start.pictures("test"), values["parametric"]["lr"]
         methods = methods_of((name,), values, settings.adaptation)
@@ -254,7 +237,6 @@ def run_timing(setup: ClassSetup) -> dict[str, Any]:
         return clock() - begin
 
     def in_turn(turn: int) -> Step:
-        """Time every method once, another one first in each turn."""
         shift = turn % len(METHODS)
         return {}, {
             name: {"seconds": timed(name, settings.timing.samples)} for name in METHODS[shift:] + METHODS[:shift]

@@ -36,7 +36,6 @@ Curve = Sequence[tuple[float, Mapping[str, Any]]]
 
 
 def print_summary(document: Mapping[str, Any], console: Console) -> None:
-    """Print the verdict and the tables."""
     console.print(Text(f"{verdict(document)}\n", style="bold"))
     for table in tables(document):
         print_table(table, console)
@@ -56,7 +55,7 @@ def write_report(document: Mapping[str, Any], folder: Path, *, plotted: int = PL
 
 
 def paired_interval(first: Sequence[float], second: Sequence[float]) -> tuple[float, float, float]:
-    """Return the mean difference of two methods over the same seeds, and both ends of its 95 % interval by Student's t.
+    """The mean difference of two methods over the same seeds, and both ends of its 95 % interval by Student's t.
 
     The ends are infinite for a single seed.
     """
@@ -71,7 +70,7 @@ def paired_interval(first: Sequence[float], second: Sequence[float]) -> tuple[fl
 
 
 def verdict(document: Mapping[str, Any]) -> str:
-    """Return one sentence a condition, of timing how many times as long each method takes.
+    """One sentence a condition, of timing how many times as long each method takes.
 
     Of sensitivity it says what Hebb reaches over the grid: the best of it on test pictures is no method to compare.
     """
@@ -96,12 +95,10 @@ def _conditions(document: Mapping[str, Any]) -> list[str]:
 
 
 def _shares(methods: Mapping[str, Any], key: str) -> dict[str, list[float]]:
-    """Return by method the share of right answers of each seed."""
     return {name: [seed[key] for seed in item["seeds"]] for name, item in methods.items()}
 
 
 def _range(grid: Mapping[str, Any], shares: Mapping[str, list[float]]) -> str:
-    """Return what Hebb reaches over a grid, beside MbPA."""
     right = {name: 100 * statistics.fmean(each) for name, each in shares.items()}
     reached = [right[name] for name in grid]
     over = "one seed" if len(shares["mbpa"]) == 1 else f"means of {len(shares['mbpa'])} seeds"
@@ -112,7 +109,6 @@ def _range(grid: Mapping[str, Any], shares: Mapping[str, list[float]]) -> str:
 
 
 def _best(shares: Mapping[str, list[float]]) -> str:
-    """Return who is best under one condition; every seed's pictures are the same for all methods."""
     best, following = sorted(shares, key=lambda name: -statistics.fmean(shares[name]))[:2]
     lead, low, high = (100 * end for end in paired_interval(shares[best], shares[following]))
     count = len(shares[best])
@@ -126,7 +122,7 @@ def _best(shares: Mapping[str, list[float]]) -> str:
 
 
 def figures(document: Mapping[str, Any], *, most: int = PLOTTED) -> dict[str, tuple[str, Figure]]:
-    """Return the plots of a result: by file name, what each shows and the figure, of ``most`` lines (0 for all)."""
+    """The plots of a result: by file name, what each shows and the figure, of ``most`` lines (0 for all)."""
     experiment = document["experiment"]
     if experiment == "timing":
         return {}
@@ -146,7 +142,7 @@ def figures(document: Mapping[str, Any], *, most: int = PLOTTED) -> dict[str, tu
 
 
 def _task_curves(document: Mapping[str, Any], most: int) -> Figure:
-    """Return the mean accuracy over the tasks learnt so far (Fig. mnist)."""
+    """The mean accuracy over the tasks learnt so far (Fig. mnist)."""
     figure = Figure(figsize=(8.4, 4.4), layout="constrained")
     axis = figure.subplots()
     sizes = sorted(document["settings"]["stored"], reverse=True)
@@ -166,7 +162,7 @@ def _task_curves(document: Mapping[str, Any], most: int) -> Figure:
 
 
 def _class_curves(document: Mapping[str, Any], along: str, most: int) -> Figure:
-    """Return accuracies on new classes and on all, a row each, a column a condition (Fig. cifar-incre)."""
+    """Accuracies on new classes and on all, a row each, a column a condition (Fig. cifar-incre)."""
     methods, conditions, shown = document["methods"], _conditions(document), ("new", "overall")
     figure = Figure(figsize=(1.2 + 4.6 * len(conditions), 3.4 * len(shown)), layout="constrained")
     axes = figure.subplots(len(shown), len(conditions), squeeze=False)
@@ -219,7 +215,7 @@ def draw(axis: Axes, curves: Mapping[Look, Curve], *, unit: float = 1, decimals:
 
 
 def _heat_map(document: Mapping[str, Any]) -> Figure:
-    """Return overall, new and old accuracy by beta and eta; cells better than MbPA are framed (Fig. hyper)."""
+    """Overall, new and old accuracy by beta and eta; cells better than MbPA are framed (Fig. hyper)."""
     methods, grid = summaries(document), document["grid"]
     betas, etas = (sorted({point[name] for point in grid.values()}) for name in ("beta", "eta"))
     by_point = {(point["beta"], point["eta"]): methods[name] for name, point in grid.items()}

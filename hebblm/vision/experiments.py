@@ -64,9 +64,6 @@ def run_experiment(
 
     Returns:
         What ``result.json`` holds; None in others than the first of several ranks, which divide the seeds.
-
-    Raises:
-        UserError: an unknown experiment, more asked for than the data set has, a damaged state, or diverged training.
     """
     if experiment not in RUNS:
         raise unknown("experiment", experiment, RUNS, f"choose from {', '.join(RUNS)}")
@@ -120,7 +117,7 @@ def _summary(
     curve: Sequence[Any],
     details: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """Return what the result says of a method under one condition: over the seeds, and seed by seed."""
+    """What the result says of a method under one condition: over the seeds, and seed by seed."""
     each = zip(runs, scores, details, strict=True)
     return {
         "hyperparameters": hyperparameters,
@@ -150,7 +147,7 @@ def _class_curve(run: SeedRun, name: str, interval: int | None) -> list[dict[str
 
 
 def along(classes: Tensor, labels: Tensor, new: Tensor, interval: int) -> list[dict[str, Any]]:
-    """Return the accuracies over the first ``at`` pictures, at no more than a hundred ends of intervals."""
+    """The accuracies over the first ``at`` pictures, at no more than a hundred ends of intervals."""
     ends = list(range(interval, len(labels) + 1, interval))
     ends = ends[:: -(-len(ends) // POINTS)] if ends else []
     if not ends or ends[-1] != len(labels):
@@ -193,7 +190,7 @@ def _permuted_values(values: Values, name: str, settings: PermutedSettings) -> d
 
 
 def accuracies_of(predictions: Tensor, labels: Tensor) -> Accuracies:
-    """Return the accuracies of predictions.
+    """The accuracies of predictions.
 
     Args:
         predictions: (T, T, n) uint8; [t, i] are those on task i after task t, ``MISSING`` where none was made.
@@ -205,7 +202,7 @@ def accuracies_of(predictions: Tensor, labels: Tensor) -> Accuracies:
 
 
 def continual_scores(accuracies: Accuracies, alike: Accuracies) -> dict[str, float | None]:
-    """Return the numbers after the last task; the latter two are None for a single one.
+    """The numbers after the last task; the latter two are None for a single one.
 
     ``average_accuracy`` is the mean over all tasks; ``forgetting`` how far each task but the last fell from its best so
     far, on average (Chaudhry et al. 2018); ``backward_transfer`` how far each of them rose since it was learnt, on

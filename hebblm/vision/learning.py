@@ -31,15 +31,14 @@ class Pictures:
 
     @classmethod
     def of(cls, images: Images, mean: Tensor, deviation: Tensor, device: torch.device) -> Pictures:
-        """Return pictures on a device."""
         return cls(images.pixels.to(device), images.labels.to(device), mean.to(device), deviation.to(device))
 
     def batch(self, index: Tensor) -> Tensor:
-        """Return the pictures at ``index`` (n,) as (n, 3, H, W) float32, channels last."""
+        """The pictures at ``index`` (n,) as (n, 3, H, W) float32, channels last."""
         return self._scaled(self.pixels[index.to(self.pixels.device)])
 
     def varied(self, index: Tensor, generator: torch.Generator, *, padding: int, flip: bool) -> Tensor:
-        """Return the same, each cropped at random out of a black frame, and for ``flip`` half of them mirrored.
+        """The same, each cropped at random out of a black frame, and for ``flip`` half of them mirrored.
 
         The generator is on the CPU, so that every device sees the same pictures.
         """
@@ -63,7 +62,7 @@ class Pictures:
 
 
 def statistics(images: Images, index: Tensor) -> tuple[Tensor, Tensor]:
-    """Return mean and standard deviation (3,) of the brightness of each plane over the pictures at ``index``."""
+    """Mean and standard deviation (3,) of the brightness of each plane over the pictures at ``index``."""
     pixels = images.pixels[index].to(torch.float32).transpose(0, 1).flatten(1)  # (C, n H W)
     mean, deviation = pixels.mean(1, dtype=torch.float64), pixels.std(1)
     return mean.to(torch.float32).expand(PLANES).clone(), deviation.clamp_min(1.0).expand(PLANES).clone()
@@ -112,9 +111,6 @@ class Training:
         """Pass once over the pictures at ``samples`` (n,) in a new order, each cropped and mirrored anew.
 
         ``lr`` is the learning rate at a step of this epoch; None leaves it as it is.
-
-        Raises:
-            DivergedError: the loss ceased to be finite.
         """
         labels, crops = self.pictures.labels, self.settings
         order = samples[torch.randperm(len(samples), generator=generator)]
@@ -130,7 +126,7 @@ class Training:
             raise DivergedError(f"training diverged with lr = {self.optimizer.param_groups[0]['lr']:g}; lower it")
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return weights, statistics of the norms, and what the optimizer remembers."""
+        """Weights, statistics of the norms, and what the optimizer remembers."""
         tensors = {f"{MODEL}{name}": value for name, value in self.classifier.state_dict().items()}
         for name, parameter in self.classifier.named_parameters():
             for kind, value in self.optimizer.state.get(parameter, {}).items():
@@ -139,7 +135,6 @@ class Training:
         return tensors
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Undo :meth:`tensors`."""
         weights = {name.removeprefix(MODEL): value for name, value in tensors.items() if name.startswith(MODEL)}
         self.classifier.load_state_dict(weights)
         parameters = dict(self.classifier.named_parameters())
@@ -154,7 +149,7 @@ class Training:
 
 @torch.no_grad()
 def features(classifier: Classifier, pictures: Tensor) -> Tensor:
-    """Return what the head multiplies (n, D) float32 for pictures (n, 3, H, W)."""
+    """What the head multiplies (n, D) float32 for pictures (n, 3, H, W)."""
     classifier.eval()
     return classifier.features(pictures)
 
@@ -162,7 +157,7 @@ def features(classifier: Classifier, pictures: Tensor) -> Tensor:
 def features_of(
     classifier: Classifier, pictures: Pictures, samples: Tensor, progress: Progress = lambda pictures: None
 ) -> Tensor:
-    """Return the features (n, D) float32 of the pictures at ``samples`` (n,)."""
+    """The features (n, D) float32 of the pictures at ``samples`` (n,)."""
     parts = []
     for index in torch.split(samples, READ):
         parts.append(features(classifier, pictures.batch(index)))
@@ -171,5 +166,5 @@ def features_of(
 
 
 def rmsprop(classifier: Classifier, lr: float) -> torch.optim.Optimizer:
-    """Return RMSprop over both backbone and head, with torch's defaults."""
+    """RMSprop over both backbone and head, with torch's defaults."""
     return torch.optim.RMSprop(classifier.parameters(), lr=lr)

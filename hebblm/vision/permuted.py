@@ -59,11 +59,7 @@ class Draw:
 
 
 def draw(dataset: ImageDataset, settings: PermutedSettings, seed: int) -> Draw:
-    """Draw the tasks of a seed; the first tasks are the same whatever their number.
-
-    Raises:
-        UserError: more samples asked for than there are.
-    """
+    """Draw the tasks of a seed; the first tasks are the same whatever their number."""
     if settings.train_samples > len(dataset.train) - settings.held_out:
         raise UserError(
             f"train_samples = {settings.train_samples} and held_out = {settings.held_out} are more than the "
@@ -96,26 +92,26 @@ class TaskStream:
         self.drawn = draw(dataset, settings, seed)
 
     def train(self, task: int) -> tuple[Tensor, Tensor]:
-        """Return the training samples of a task; the first of them are those that go to the memory."""
+        """The training samples of a task; the first of them are those that go to the memory."""
         return self._take(self.dataset.train, self.drawn.train[task], task)
 
     def held_out(self, size: int) -> tuple[list[Tensor], Tensor]:
-        """Return the first ``size`` held-out samples as each task of tuning shows them, and the labels of all."""
+        """The first ``size`` held-out samples as each task of tuning shows them, and the labels of all."""
         some, tasks = self.drawn.held_out[:size], range(self.settings.tune_tasks)
         found = [self._take(self.dataset.train, some, task) for task in tasks]
         return [pixels for pixels, _ in found], torch.cat([labels for _, labels in found])
 
     def test(self, task: int, size: int) -> tuple[Tensor, Tensor]:
-        """Return the first ``size`` test samples as the task shows them."""
+        """The first ``size`` test samples as the task shows them."""
         return self._take(self.dataset.test, self.drawn.test[:size], task)
 
     def counts(self, tasks: int) -> Tensor:
-        """Return how many training samples of each class the first ``tasks`` tasks have (C,) int64."""
+        """How many training samples of each class the first ``tasks`` tasks have (C,) int64."""
         labels = self.dataset.train.labels[self.drawn.train[:tasks].flatten()]
         return torch.bincount(labels, minlength=self.dataset.classes).to(self.device)
 
     def under(self, model: MLP, tasks: int, size: int) -> Stored:
-        """Return a network's memory after some tasks: ``size`` samples of each, pixels as keys."""
+        """A network's memory after some tasks: ``size`` samples of each, pixels as keys."""
         memory = FlatMemory(self.dataset.train.width, device=self.device)
         for task in range(tasks):
             memory.add(*self._take(self.dataset.train, self.drawn.train[task, :size], task))
@@ -142,7 +138,6 @@ class Chain:
         self._stream, self._strength = stream, strength or 0.0
 
     def learn(self, task: int) -> None:
-        """Learn a task, counted from 0."""
         settings, (pixels, labels) = self._stream.settings, self._stream.train(task)
         order = generator(self._stream.seed, f"order of task {task}")
         self.model = train_task(
@@ -153,7 +148,6 @@ class Chain:
             self._penalty = self._penalty.fold(self.model.parameters(), fisher, settings.ewc_anchor)
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return the network and the penalty by name."""
         groups: dict[str, Parameters] = {"model": self.model.parameters()}
         if self._penalty is not None:
             groups |= {"precision": self._penalty.precisions, "centre": self._penalty.centres}
@@ -164,8 +158,6 @@ class Chain:
         }
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Undo :meth:`tensors`."""
-
         def group(prefix: str) -> Parameters:
             return tuple(placed(tensors[f"{prefix}.{name}"], self._stream.device) for name in PARAMETERS)
 
@@ -200,12 +192,6 @@ class Chain:
 
 
 def run_permuted(setup: Setup[PermutedSettings]) -> Outcome:
-    """Run to the end, or finish what was interrupted after its last finished task.
-
-    Raises:
-        UserError: more samples asked for than there are, the folder holds the state of another run, or training
-            diverged.
-    """
     settings = setup.settings
     streams = [TaskStream(setup.dataset, settings, seed, setup.device) for seed in setup.seeds]
     decisive = {
@@ -226,7 +212,6 @@ def run_permuted(setup: Setup[PermutedSettings]) -> Outcome:
 
 
 def _tune(stream: TaskStream, folder: Path, run: str) -> Tried:
-    """Return what was tried on held-out samples of the first tasks of a seed."""
     settings = stream.settings
     path = folder / f"tuning-{run}.json"
     if path.exists():
@@ -278,7 +263,7 @@ def _tune_adaptation(stream: TaskStream, model: MLP, size: int) -> Tried:
 
 
 def _scores(logits: Tensor, labels: Tensor) -> dict[str, float]:
-    """Return the share of right answers and the mean loss in nats of logits (N, C)."""
+    """The share of right answers and the mean loss in nats of logits (N, C)."""
     accuracy = (logits.argmax(1) == labels).double().mean()
     return {"accuracy": float(accuracy), "loss": float(cross_entropy(logits.double(), labels))}
 
@@ -304,7 +289,7 @@ def _run_seed(stream: TaskStream, values: Values, folder: Path, run: str) -> See
 
 
 def _measure(stream: TaskStream, values: Values, name: str, sizes: tuple[int, ...], model: MLP, task: int) -> Step:
-    """Return what a network itself predicts on all tasks so far, and MbPA and Hebb over it with each of some memories.
+    """What a network itself predicts on all tasks so far, and MbPA and Hebb over it with each of some memories.
 
     MbPA and Hebb share one adaptation pass.
     """

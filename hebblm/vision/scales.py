@@ -99,17 +99,14 @@ _OPTIMA = {
 
 
 def family_of(backbone: str) -> str | None:
-    """Return the paper's name of the network that a backbone is, or is a narrow variant of; None for others."""
+    """The paper's name of the network that a backbone is, or is a narrow variant of; None for others."""
     return next((name for stem, name in _FAMILIES.items() if backbone.startswith(stem)), None)
 
 
 def paper_values(backbone: str, experiment: str) -> dict[str, str]:
-    """Return the paper's optimum (its Table "cifar_parameter") by the names of the settings.
+    """The paper's optimum (its Table "cifar_parameter") by the names of the settings.
 
     It has one for the incremental experiment and one for all others.
-
-    Raises:
-        UserError: a backbone that the paper does not have.
     """
     family = family_of(backbone)
     if family is None:
@@ -124,11 +121,7 @@ def paper_values(backbone: str, experiment: str) -> dict[str, str]:
 def settings_of(
     experiment: str, scale: Scale, backbone: str | None, changes: Mapping[str, str], *, paper: bool
 ) -> PermutedSettings | ClassSettings:
-    """Return the settings of an experiment: those of a scale, with a backbone, the paper's values and own changes.
-
-    Raises:
-        UserError: an unknown name, a value that is out of range or of the optimizer that MbPA does not go by.
-    """
+    """The settings of an experiment: those of a scale, with a backbone, the paper's values and own changes."""
     if experiment == PERMUTED_MNIST:
         if backbone is not None:
             raise UserError(f"{experiment} has one network and takes no --backbone, not {backbone!r}")

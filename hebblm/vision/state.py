@@ -59,23 +59,21 @@ class Setup(Generic[S]):
 
     @property
     def state(self) -> Path:
-        """Where an interrupted run keeps what it has."""
         return self.folder / STATE
 
     def clear(self) -> None:
-        """Remove the state of a run whose result is written."""
         shutil.rmtree(self.state, ignore_errors=True)
 
 
 def generator(seed: int, purpose: str) -> torch.Generator:
-    """Return a stream of random numbers of its own for each purpose of a seed."""
+    """A stream of random numbers of its own for each purpose of a seed."""
     digest = hashlib.sha256(f"{seed}/{purpose}".encode()).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
 
 
 @cache
 def program(*parts: str) -> str:
-    """Return torch's version and a hash of parts of this package, by their paths: what they gave may be kept."""
+    """Torch's version and a hash of parts of this package, by their paths: what they gave may be kept."""
     return f"{torch.__version__} {hash_of_code(*(PACKAGE / part for part in parts))}"
 
 
@@ -88,7 +86,7 @@ def stage(description: str, total: int, unit: str = "pictures") -> Iterator[Call
 
 
 def divided(runs: Sequence[Callable[[], R]]) -> list[R]:
-    """Return what runs give, in their order: several ranks divide them, and read the others' from what these kept.
+    """What runs give, in their order: several ranks divide them, and read the others' from what these kept.
 
     Each run keeps what it has on disk and, called again, gives the same from there.
     """
@@ -127,9 +125,6 @@ def take_steps(
 
     Returns:
         By method, the predictions of all steps (count, ...) uint8; the numbers of each step.
-
-    Raises:
-        UserError: the state is of another run or damaged.
     """
     predictions: dict[str, Tensor] = {}
     taken: list[Numbers] = []
@@ -156,7 +151,7 @@ def take_steps(
 
 
 def summed(taken: Sequence[Numbers]) -> dict[str, dict[str, float]]:
-    """Return the sums of the numbers over steps, each of which has the same."""
+    """The sums of the numbers over steps, each of which has the same."""
     return {
         name: {key: sum(step[name][key] for step in taken) for key in numbers} for name, numbers in taken[0].items()
     }
@@ -174,9 +169,6 @@ def load_state(
 
     ``run`` is a hash of everything that decides about the numbers. In the ``remedy`` for a file that cannot be used,
     ``{folder}`` and ``{path}`` are filled in.
-
-    Raises:
-        UserError: truncated, another format, or the state of another run.
     """
     if not path.exists() and not path.is_symlink():
         return None

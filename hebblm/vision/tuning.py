@@ -34,12 +34,11 @@ REACHED = "harmonic_mean_reached"
 
 
 def start_of(setup: ClassSetup, seed: int, old_classes: int) -> Pretrained:
-    """Return the network that a seed starts from, trained first where the cache does not have it."""
     return pretrained(Pretraining.of(setup.dataset, setup.settings, old_classes, seed), setup.cache, setup.device)
 
 
 def run_of(setup: ClassSetup, start: Pretrained, seed: int, **further: Any) -> str:
-    """Return a hash of everything that decides about the numbers of a stage."""
+    """A hash of everything that decides about the numbers of a stage."""
     settings = asdict(setup.settings)
     return hash_of(
         {
@@ -58,11 +57,7 @@ def run_of(setup: ClassSetup, start: Pretrained, seed: int, **further: Any) -> s
 def predict(
     setup: ClassSetup, snapshot: Snapshot, methods: Mapping[str, ImageMethod], title: str, *, observes: bool
 ) -> dict[str, Predicted]:
-    """Let methods predict the pictures of a snapshot; see :func:`hebblm.vision.reading.read`.
-
-    Raises:
-        DivergedError: the network's own predictions are no numbers.
-    """
+    """Let methods predict the pictures of a snapshot; see :func:`hebblm.vision.reading.read`."""
     if not all(bool(block.head.logits(block.hidden).isfinite().all()) for block in snapshot.blocks):
         raise DivergedError(f"{title}: training diverged; lower the learning rate")
     with stage(f"{title}: adapt", len(snapshot.labels)) as progress:
@@ -70,20 +65,19 @@ def predict(
 
 
 def as_step(predicted: Mapping[str, Predicted]) -> Step:
-    """Return predictions, and how many queries had to be adapted at a smaller rate, as the state of a run has them."""
+    """Predictions, and how many queries had to be adapted at a smaller rate, as the state of a run has them."""
     made = {name: each.classes for name, each in predicted.items()}
     return made, {name: {"stabilized": each.stabilized} for name, each in predicted.items()}
 
 
 def left_to_choose(lr: tuple[float, ...], settings: ClassSettings) -> bool:
-    """Say whether any grid has more than one value."""
     return any(len(values) > 1 for grid in grids(lr, settings.adaptation).values() for values in grid.values())
 
 
 def tuned(
     setup: ClassSetup, name: str, lr: tuple[float, ...], old_classes: int, learn: Learn, *, observes: bool
 ) -> tuple[dict[str, Point], Tried | None]:
-    """Return the hyper-parameters of an experiment, from the cache where the same was tuned before.
+    """The hyper-parameters of an experiment, from the cache where the same was tuned before.
 
     The first seed tunes; ``learn`` lets a network learn at one of the rates ``lr``.
 

@@ -3,7 +3,6 @@ from __future__ import annotations
 import pytest
 import torch
 
-from hebblm.errors import UserError
 from hebblm.vision.backbones import MADE, _Bottleneck, build_classifier
 
 # The three large ones: the published networks for ImageNet less what differs here, the stem's 7x7 convolution
@@ -121,8 +120,3 @@ def test_residual_blocks_begin_as_their_shortcuts() -> None:
     with torch.no_grad():
         assert torch.equal(blocks[1](maps), maps.relu())
     assert blocks[1].residual[1].weight.min() == 1
-
-
-def test_refuses_an_unknown_backbone() -> None:
-    with pytest.raises(UserError, match=r"unknown backbone 'vgg'; choose from resnet50, densenet121"):
-        build_classifier("vgg", 100, 1)

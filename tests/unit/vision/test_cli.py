@@ -214,7 +214,7 @@ def damaged_cifar() -> None:
         (["online", "--scale", "smoke", "--hyperparameters", "paper"], None, "backbone 'cnn2-w16'"),
         (["online", "--scale", "large"], None, "large"),
         (["online", "--scale", "smoke", "--set", "epochs=1"], None, "unknown setting 'epochs'; known are"),
-        (["ablation", "--scale", "smoke", "--seeds", "2", "2"], None, "each once"),
+        (["ablation", "--scale", "smoke", "--seeds", "2", "-2"], None, "each once"),
         (["online", "--scale", "smoke", "--set", "old_classes=10"], None, "10 pre-training classes leave no"),
         (["pretrain-classes", "--scale", "smoke", "--set", "varied=3,11"], None, "11 pre-training classes"),
         (["incremental", "--scale", "small"], None, "cannot download cifar-100-binary.tar.gz"),

@@ -14,7 +14,7 @@ from hebblm.vision.experiments import _permuted_method, accuracies_of, continual
 from hebblm.vision.mlp import MLP, Penalty, fisher_diagonal
 from hebblm.vision.permuted import MISSING, TRAINED, Chain, TaskStream, draw, run_permuted, train_task
 from hebblm.vision.result import Outcome, SeedRun, at_end, spread
-from hebblm.vision.settings import PermutedSettings, check_seeds
+from hebblm.vision.settings import PermutedSettings
 from hebblm.vision.state import Setup, Step, generator, load_state
 
 from .samples import TINY, after, patterns
@@ -329,12 +329,6 @@ def test_another_program_does_not_go_on_with_a_state(tmp_path: Path, monkeypatch
     monkeypatch.setattr(permuted, "program", lambda *_: "other")
     with pytest.raises(UserError, match="belongs to a run with other settings, data, seeds or program"):
         run_tiny(tmp_path)
-
-
-@pytest.mark.parametrize("seeds", [(), (1, 2, 1), (1, -1)])
-def test_refuses_seeds(seeds: tuple[int, ...]) -> None:
-    with pytest.raises(UserError, match="at least one, each once"):
-        check_seeds(seeds)
 
 
 def test_accuracies_by_hand() -> None:
