@@ -42,18 +42,16 @@ class Pictures:
 
         The generator is on the CPU, so that every device sees the same pictures.
         """
-        n, (height, width) = len(index), self.pixels.shape[2:]
+        n, (height, width), device = len(index), self.pixels.shape[2:], self.pixels.device
         rows = torch.randint(2 * padding + 1, (n, 1), generator=generator) + torch.arange(height)  # (n, H)
         columns = torch.randint(2 * padding + 1, (n, 1), generator=generator) + torch.arange(width)  # (n, W)
         if flip:
-            mirrored = torch.rand(n, 1, generator=generator) < 0.5
-            columns = torch.where(mirrored, columns.flip(1), columns)
-        device = self.pixels.device
+            columns = torch.where(torch.rand(n, 1, generator=generator) < 0.5, columns.flip(1), columns)
         framed = torch.nn.functional.pad(self.pixels[index.to(device)], (padding,) * 4)
-        each = torch.arange(n, device=device).view(n, 1, 1, 1)
+        samples = torch.arange(n, device=device).view(n, 1, 1, 1)
         planes = torch.arange(framed.shape[1], device=device).view(1, 1, 1, -1)
         # Planes last already in the gathering, so that the scaled copy is in the order that convolutions want.
-        cut = framed[each, planes, rows.to(device).view(n, -1, 1, 1), columns.to(device).view(n, 1, -1, 1)]
+        cut = framed[samples, planes, rows.to(device).view(n, -1, 1, 1), columns.to(device).view(n, 1, -1, 1)]
         return self._scaled(cut.permute(0, 3, 1, 2))
 
     def _scaled(self, pixels: Tensor) -> Tensor:
@@ -125,26 +123,24 @@ class Training:
         if not bool(total.isfinite()):
             raise DivergedError(f"training diverged with lr = {self.optimizer.param_groups[0]['lr']:g}; lower it")
 
-    def tensors(self) -> dict[str, Tensor]:
-        """Weights, statistics of the norms, and what the optimizer remembers."""
+    def state_dict(self) -> dict[str, Tensor]:
+        """Weights, statistics of the norms, and what the optimizer remembers, as a flat file holds them."""
         tensors = {f"{MODEL}{name}": value for name, value in self.classifier.state_dict().items()}
         for name, parameter in self.classifier.named_parameters():
-            for kind, value in self.optimizer.state.get(parameter, {}).items():
-                if isinstance(value, Tensor):
-                    tensors[f"{kind}.{name}"] = value
+            remembered = self.optimizer.state.get(parameter, {}).items()
+            tensors |= {f"{kind}.{name}": value for kind, value in remembered if isinstance(value, Tensor)}
         return tensors
 
-    def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        weights = {name.removeprefix(MODEL): value for name, value in tensors.items() if name.startswith(MODEL)}
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        weights = {name.removeprefix(MODEL): value for name, value in state.items() if name.startswith(MODEL)}
         self.classifier.load_state_dict(weights)
-        parameters = dict(self.classifier.named_parameters())
-        for name, value in tensors.items():
-            kind, _, owner = name.partition(".")
-            if not name.startswith(MODEL):
-                parameter = parameters[owner]
+        for name, parameter in self.classifier.named_parameters():
+            for key in (key for key in state if key.partition(".")[2] == name and not key.startswith(MODEL)):
                 # As the optimizer makes them: in the memory order of the parameter.
-                place = torch.empty_like(parameter) if value.shape == parameter.shape else torch.empty_like(value)
-                self.optimizer.state[parameter][kind] = place.detach().copy_(value)
+                like = parameter if state[key].shape == parameter.shape else state[key]
+                self.optimizer.state[parameter][key.partition(".")[0]] = (
+                    torch.empty_like(like).detach().copy_(state[key])
+                )
 
 
 @torch.no_grad()

@@ -22,7 +22,7 @@ from hebblm.report.record import decode, encode
 from hebblm.tensors import placed
 from hebblm.vision.data import ImageDataset, Images
 from hebblm.vision.mlp import MLP, Parameters, Penalty, fisher_diagonal, train_task
-from hebblm.vision.recall import Adapted, Stored, recall
+from hebblm.vision.mlp_adaptation import Adapted, Stored, adapt_mlp
 from hebblm.vision.result import Outcome, Point, SeedRun, Tried, Values, best
 from hebblm.vision.settings import PermutedSettings
 from hebblm.vision.state import (
@@ -120,7 +120,7 @@ class TaskStream:
     def adapted(self, stored: Stored, pixels: Tensor, lr: float) -> Adapted:
         """Adapt a network to the neighbours of queries (N, D) as the settings have it."""
         own = self.settings
-        return recall(stored, pixels, k=own.k, lr=lr, rate=own.mbpa_rate, steps=own.steps, eps=own.eps)
+        return adapt_mlp(stored, pixels, k=own.k, lr=lr, rate=own.mbpa_rate, steps=own.steps, eps=own.eps)
 
     def _take(self, images: Images, index: Tensor, task: int) -> tuple[Tensor, Tensor]:
         pixels = images.flat(index)[:, self.drawn.permutations[task]]
@@ -147,19 +147,15 @@ class Chain:
             fisher = fisher_diagonal(self.model, pixels, labels, kind=settings.fisher)
             self._penalty = self._penalty.fold(self.model.parameters(), fisher, settings.ewc_anchor)
 
-    def tensors(self) -> dict[str, Tensor]:
+    def state_dict(self) -> dict[str, Tensor]:
         groups: dict[str, Parameters] = {"model": self.model.parameters()}
         if self._penalty is not None:
             groups |= {"precision": self._penalty.precisions, "centre": self._penalty.centres}
-        return {
-            f"{group}.{name}": value
-            for group, values in groups.items()
-            for name, value in zip(PARAMETERS, values, strict=True)
-        }
+        return {f"{group}.{name}": one for group in groups for name, one in zip(PARAMETERS, groups[group], strict=True)}
 
-    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         def group(prefix: str) -> Parameters:
-            return tuple(placed(tensors[f"{prefix}.{name}"], self._stream.device) for name in PARAMETERS)
+            return tuple(placed(state[f"{prefix}.{name}"], self._stream.device) for name in PARAMETERS)
 
         self.model = MLP.of(group("model"))
         if self._penalty is not None:

@@ -172,7 +172,7 @@ def _train(wanted: Pretraining, path: Path, device: torch.device) -> tuple[dict[
     found = load_state(path, wanted.run, remedy="delete {path} to start anew")
     if found is not None:
         tensors, record = found
-        training.restore(tensors)
+        training.load_state_dict(tensors)
         done, seconds = record["epochs"], record["seconds"]
     epochs, steps = sum(settings.epochs), len(list(batches(samples, settings.batch_size)))
     title = f"pre-train {wanted.settings.backbone} on {len(wanted.parts.old_classes)} classes"
@@ -189,7 +189,7 @@ def _train(wanted: Pretraining, path: Path, device: torch.device) -> tuple[dict[
             now = time.perf_counter()
             if now - saved >= SAVE_SECONDS and epoch + 1 < epochs:
                 record = {"run": wanted.run, "epochs": epoch + 1, "seconds": seconds + now - begin}
-                save_state(path, training.tensors(), record)
+                save_state(path, training.state_dict(), record)
                 saved = time.perf_counter()
         seconds += time.perf_counter() - begin
     held_out = wanted.parts.held_out

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.context import Context
 from hebblm.adapt.methods.hebb import Hebb, HebbConfig
 from hebblm.adapt.methods.lstm import Unadapted
@@ -186,7 +187,7 @@ def read(
             if capacity not in contexts:
                 contexts[capacity] = remembered.context(block.head, k, capacity)
             contexts[capacity].set_head(block.head)
-        batches = {capacity: context.batch(block.hidden) for capacity, context in contexts.items()}
+        batches = {capacity: EvalBatch(block.hidden, context) for capacity, context in contexts.items()}
         for name, method in methods.items():
             batch = batches[method.capacity]
             log_probs = method.rule.log_probs(batch)  # (n, C)
@@ -195,6 +196,6 @@ def read(
             stabilized[name] += int(Safeguards.of(method.rule, batch).stabilized.sum())
         if observes:
             for capacity, context in contexts.items():
-                context.observe(block.hidden, block.labels, write=capacity != 0)
+                context.take(batches[capacity].observation(block.labels), write=capacity != 0)
         progress(len(block.labels))
     return {name: Predicted(torch.cat(classes[name]), torch.cat(losses[name]), stabilized[name]) for name in methods}

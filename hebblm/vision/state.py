@@ -32,7 +32,7 @@ PACKAGE = Path(__file__).parents[1]
 TRAINING = tuple(f"vision/{name}.py" for name in ("backbones", "data", "learning", "pretraining", "split"))
 NUMBERS = (
     "adapt", "memory", "types.py", *TRAINING,
-    *(f"vision/{name}.py" for name in ("classes", "mlp", "permuted", "reading", "recall", "state", "tuning")),
+    *(f"vision/{name}.py" for name in ("classes", "mlp", "mlp_adaptation", "permuted", "reading", "state", "tuning")),
 )  # fmt: skip
 """Parts of the program that the numbers of an experiment depend on; those of a pre-training, on ``TRAINING`` alone."""
 
@@ -91,17 +91,17 @@ def divided(runs: Sequence[Callable[[], R]]) -> list[R]:
     Each run keeps what it has on disk and, called again, gives the same from there.
     """
     ranks = current()
-    own = {index: runs[index]() for index in ranks.tasks(len(runs))}
+    done = {index: runs[index]() for index in ranks.tasks(len(runs))}
     ranks.wait()
-    found = [own[index] if index in own else run() for index, run in enumerate(runs)]
+    results = [done[index] if index in done else run() for index, run in enumerate(runs)]
     ranks.wait()  # until all have read what the first may remove
-    return found
+    return results
 
 
 class _Learner(Protocol):
-    def tensors(self) -> dict[str, Tensor]: ...
+    def state_dict(self) -> dict[str, Tensor]: ...
 
-    def restore(self, tensors: Mapping[str, Tensor]) -> None: ...
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None: ...
 
 
 def take_steps(
@@ -113,29 +113,26 @@ def take_steps(
     learner: _Learner | None = None,
     title: str = "",
 ) -> tuple[dict[str, Tensor], list[Numbers]]:
-    """Take steps in turn, or go on after the last one that ``path`` has.
+    """By method, the predictions of all steps (count, ...) uint8; the numbers of each step.
+
+    They go on after the last one that ``path`` has, which is written after each.
 
     Args:
-        path: the state; written after each step.
+        path: the state.
         run: hash of everything that decides about the numbers.
         count: how many steps there are.
         step: takes one, counted from 0, and returns what was predicted after it.
         learner: what the steps change, if they change anything.
         title: of a bar that counts the steps; empty where each shows by itself what it does.
-
-    Returns:
-        By method, the predictions of all steps (count, ...) uint8; the numbers of each step.
     """
     predictions: dict[str, Tensor] = {}
     taken: list[Numbers] = []
-    found = load_state(path, run)
-    if found is not None:
-        tensors, record = found
-        taken = record["taken"]
-        kept = {name: f"{PREDICTIONS}{name}" for name in taken[0]}
-        predictions = {name: tensors.pop(key) for name, key in kept.items() if key in tensors}
+    if (state := load_state(path, run)) is not None:
+        tensors, taken = state[0], state[1]["taken"]
+        keys = {name: f"{PREDICTIONS}{name}" for name in taken[0]}
+        predictions = {name: tensors.pop(key) for name, key in keys.items() if key in tensors}
         if learner is not None:
-            learner.restore(tensors)
+            learner.load_state_dict(tensors)
     with stage(title, count - len(taken), "steps") if title else nullcontext(lambda steps: None) as progress:
         for at in range(len(taken), count):
             made, numbers = step(at)
@@ -143,8 +140,8 @@ def take_steps(
             for name, classes in made.items():
                 before = predictions.get(name, classes.new_empty(0, *classes.shape))
                 predictions[name] = torch.cat([before, classes.unsqueeze(0)])
-            tensors = {} if learner is None else learner.tensors()
-            tensors |= {f"{PREDICTIONS}{name}": each for name, each in predictions.items()}
+            tensors = {} if learner is None else learner.state_dict()
+            tensors |= {f"{PREDICTIONS}{name}": classes for name, classes in predictions.items()}
             save_state(path, tensors, {"run": run, "taken": taken})
             progress(1)
     return predictions, taken

@@ -58,12 +58,12 @@ def test_training_goes_on_bit_for_bit(make: Make) -> None:
     networks = network(), network()
     whole, parted = (training(each, make(each)) for each in networks)
     epoch(whole, 1)
-    kept = {name: value.clone() for name, value in whole.tensors().items()}
+    kept = {name: value.clone() for name, value in whole.state_dict().items()}
     epoch(whole, 2)
-    parted.restore(kept)
+    parted.load_state_dict(kept)
     epoch(parted, 2)
-    again = parted.tensors()
-    for name, value in whole.tensors().items():
+    again = parted.state_dict()
+    for name, value in whole.state_dict().items():
         assert torch.equal(value, again[name]), name
     assert any(name.startswith(("momentum_buffer.", "square_avg.")) for name in again)
 

@@ -196,8 +196,8 @@ def test_a_network_is_placed_as_torch_places_its_own(tmp_path: Path) -> None:
     found = load_state(tmp_path / "state", "a")
     assert found is not None
     chain = Chain(CHAIN_STREAM, 100.0)
-    chain.restore(found[0])
-    assert {value.data_ptr() % 64 for value in chain.tensors().values()} == {0}
+    chain.load_state_dict(found[0])
+    assert {value.data_ptr() % 64 for value in chain.state_dict().values()} == {0}
 
 
 def test_predictions_stand_below_the_diagonal(tmp_path: Path) -> None:

@@ -216,7 +216,7 @@ class Stored:
 
 
 @torch.no_grad()
-def recall(stored: Stored, queries: Tensor, *, k: int, lr: float, rate: Rate, steps: int, eps: float) -> Adapted:
+def adapt_mlp(stored: Stored, queries: Tensor, *, k: int, lr: float, rate: Rate, steps: int, eps: float) -> Adapted:
     """Adapt the network to the neighbours of every query.
 
     Keys are pixels and the whole network is the output network. The Hebbian term changes the output layer: its
