@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -80,17 +80,18 @@ def method_of(name: str, values: Values, settings: AdaptationSettings) -> ImageM
         mixture = values[name]
         config = MixtureConfig(theta=mixture["theta"], gamma=mixture["gamma"], scale="absolute")
         return ImageMethod(memory_mixture(Mixture, config))
-    own: dict[str, Any] = {**values["mbpa"]}
-    mbpa = MbpaConfig(method="exact", eps=settings.eps, scale="absolute", weight=1.0)
+    own = values["mbpa"]
+    solver: dict[str, Any] = {}
     if settings.mbpa_optimizer == "newton":
-        mbpa = replace(mbpa, pull=own["pull"])
+        solver["pull"] = own["pull"]
     else:  # with a fresh state for each query
-        mbpa = replace(mbpa, optimizer="rmsprop", rate="guarded", lr=own["rate"], steps=int(own["steps"]))
+        solver = {"optimizer": "rmsprop", "rate": "guarded", "lr": own["rate"], "steps": int(own["steps"])}
+    mbpa = MbpaConfig(method="exact", eps=settings.eps, scale="absolute", weight=1.0, **solver)
     if name == "mbpa":
         return ImageMethod(Mbpa(mbpa))
-    own = {**values.get(name, values["hebb"])}
     # A value that a variant has no use for keeps its default.
-    hebb = HebbConfig(**own, classes="new", scale="absolute", closeness="raw")
+    strength: dict[str, Any] = {**values.get(name, values["hebb"])}
+    hebb = HebbConfig(**strength, classes="new", scale="absolute", closeness="raw")
     if name in VARIANTS:
         return ImageMethod(Hebb(hebb, mbpa, name.removeprefix("hebb-")))
     return ImageMethod(Hebb(hebb, mbpa), None if name in values else int(name.removeprefix("hebb-")))

@@ -13,20 +13,13 @@ from hebblm.vision import permuted
 from hebblm.vision.experiments import _permuted_method, accuracies_of, continual_scores
 from hebblm.vision.mlp import MLP, Penalty, fisher_diagonal
 from hebblm.vision.permuted import MISSING, TRAINED, Chain, TaskStream, draw, run_permuted, train_task
-from hebblm.vision.result import Outcome, SeedRun, at_end, spread
+from hebblm.vision.result import Outcome, SeedRun, at_end
 from hebblm.vision.settings import PermutedSettings
 from hebblm.vision.state import Setup, Step, generator, load_state
 
 from .samples import TINY, after, patterns
 
 CPU = torch.device("cpu")
-
-
-def test_permutations_are_permutations_and_differ() -> None:
-    drawn = draw(patterns(), TINY, 1)
-    assert drawn.permutations.shape == (3, 16)
-    assert torch.equal(drawn.permutations.sort(1).values, torch.arange(16).expand(3, 16))
-    assert not torch.equal(drawn.permutations[0], drawn.permutations[1])
 
 
 def test_held_out_samples_are_in_no_task() -> None:
@@ -63,12 +56,6 @@ def test_a_task_shows_its_own_order_of_pixels() -> None:
     assert torch.equal(entries.values[14:], labels[:7])
     test, _ = stream.test(0, 20)
     assert test.shape == (20, 16)
-
-
-def test_counts_add_up_over_tasks() -> None:
-    stream = TaskStream(patterns(), TINY, 1, CPU)
-    expected = sum(torch.bincount(stream.train(task)[1], minlength=3) for task in range(2))
-    assert torch.equal(stream.counts(2), torch.as_tensor(expected))
 
 
 @pytest.mark.parametrize(
@@ -209,12 +196,6 @@ def test_predictions_stand_below_the_diagonal(tmp_path: Path) -> None:
         assert (made[task, task + 1 :] == MISSING).all()
 
 
-def test_refuses_the_state_of_another_run(tmp_path: Path) -> None:
-    run(tmp_path / "state", strength=None)
-    with pytest.raises(UserError, match=r"belongs to a run with other settings.*delete"):
-        run(tmp_path / "state", strength=None, name="b")
-
-
 @pytest.mark.parametrize("kept", [0, 500])
 def test_refuses_a_truncated_state(kept: int, tmp_path: Path) -> None:
     path = tmp_path / "state"
@@ -298,14 +279,6 @@ def test_without_a_rate_and_a_scale_adaptation_is_the_network(tmp_path: Path) ->
         assert torch.equal(seed.predictions[name], seed.predictions["mlp"])
 
 
-def test_clears_its_state(tmp_path: Path) -> None:
-    own = setup(tmp_path)
-    run_permuted(own)
-    assert (tmp_path / "state").is_dir()
-    own.clear()
-    assert not list(tmp_path.iterdir())
-
-
 def test_refuses_the_state_of_other_settings(tmp_path: Path) -> None:
     run_tiny(tmp_path)
     with pytest.raises(UserError, match="belongs to a run with other settings"):
@@ -322,13 +295,6 @@ def test_a_strength_that_diverges_is_tried_like_any_other(tmp_path: Path, monkey
     outcome = run_tiny(tmp_path)
     assert outcome.tuning[""]["ewc"][1] == {"lambda": 100.0, "accuracy": 0.0, "loss": math.inf}
     assert outcome.runs[0].values["ewc"] == {"lambda": 10.0}
-
-
-def test_another_program_does_not_go_on_with_a_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run_tiny(tmp_path)
-    monkeypatch.setattr(permuted, "program", lambda *_: "other")
-    with pytest.raises(UserError, match="belongs to a run with other settings, data, seeds or program"):
-        run_tiny(tmp_path)
 
 
 def test_accuracies_by_hand() -> None:
@@ -376,16 +342,3 @@ def test_a_best_value_at_an_end_is_told_with_its_condition() -> None:
     for value, ends in ((0.9, ["mixture.gamma"]), (1.0, [])):  # nothing lies beyond a share of 1
         points = [{"gamma": gamma, "accuracy": gamma, "loss": 1.0} for gamma in (0.5, value)]
         assert at_end({"": {"mixture": points}}) == ends
-
-
-def test_a_single_task_cannot_be_forgotten() -> None:
-    assert continual_scores([[0.8]], [[0.9]]) == {
-        "average_accuracy": 0.8,
-        "forgetting": None,
-        "backward_transfer": None,
-    }
-
-
-def test_spread_is_that_of_a_sample() -> None:
-    assert spread([1.0, 2.0, 3.0]) == {"mean": 2.0, "std": 1.0}
-    assert spread([2.0]) == {"mean": 2.0, "std": None}

@@ -32,13 +32,6 @@ def test_grids_hold_the_papers_values(scale: str) -> None:
     assert settings.tune_tasks == settings.tasks  # EWC's best lambda depends on how many tasks follow
 
 
-def test_changes_by_name() -> None:
-    settings = PermutedSettings().changed({"epochs": "3", "fisher": "predictions", "mbpa_lambda": "0.1,2"})
-    assert settings.epochs == 3
-    assert settings.fisher == "predictions"
-    assert settings.mbpa_lambda == (0.1, 2.0)
-
-
 @pytest.mark.parametrize(
     ("values", "told"),
     [
@@ -47,14 +40,12 @@ def test_changes_by_name() -> None:
         ({"epochs": "many"}, "epochs=many must be a value of type int"),
         ({"lr": "nan"}, "lr = nan is out of range"),
         ({"fisher": "guess"}, "unknown fisher 'guess'"),
-        ({"hebb_beta": "1"}, "hebb_beta = 1 is out of range"),
         ({"mbpa_lambda": "0.1,-1"}, "-1 is out of range"),
         ({"mbpa_lambda": "0.1,0.1"}, "each value once"),
         ({"mbpa_lambda": ""}, "mbpa_lambda= must be a value"),
         ({"stored": "20000"}, "stored = 20000 is more than train_samples"),
         ({"curve_samples": "20000"}, "curve_samples = 20000 is more than test_samples = 10000"),
         ({"tune_tasks": "21"}, "tune_tasks = 21 is more than tasks = 20"),
-        ({"tune_samples": "2000"}, "tune_samples = 2000 is more than held_out"),
     ],
 )
 def test_refuses(values: dict[str, str], told: str) -> None:
@@ -100,22 +91,14 @@ def test_paper_values_of_the_narrow_variant_are_those_of_its_network() -> None:
         ({"backbone": "vgg"}, "unknown backbone 'vgg'; choose from resnet50"),
         ({"old_classes": "0"}, "old_classes = 0 is out of range"),
         ({"varied": "30,30"}, "each value once"),
-        ({"held_out": "0"}, "held_out = 0 is out of range"),
         ({"pretraining.epochs": "1,2"}, "must be as many values"),
         ({"pretraining.schedule": "onecycle"}, "must be one value with schedule=onecycle"),
         ({"pretraining.epochs": "0,1,1"}, "pretraining.epochs = 0"),
         ({"pretraining.momentum": "1"}, "pretraining.momentum = 1 is"),
-        ({"pretraining.batch_size": "1"}, "pretraining.batch_size = 1"),
         ({"increment.reported": "1,11"}, "is beyond increment.epochs = 10"),
         ({"increment.samples": "4"}, "leaves no picture at a ratio of 5:1"),
-        ({"increment.lr": "1e-3,-1"}, "increment.lr = -1"),
-        ({"online.interval": "1"}, "online.interval = 1"),
-        ({"adaptation.k": "0"}, "adaptation.k = 0"),
         ({"adaptation.hebb_beta": "1"}, "adaptation.hebb_beta = 1 is"),
         ({"adaptation.mixture_gamma": "1.5"}, "adaptation.mixture_gamma = 1.5"),
-        ({"adaptation.hebb_constant": "2"}, "adaptation.hebb_constant = 2"),
-        ({"sensitivity.beta": "1"}, "sensitivity.beta = 1 is"),
-        ({"timing.rounds": "0"}, "timing.rounds = 0"),
     ],
 )
 def test_of_classes_refuses(values: dict[str, str], told: str) -> None:
