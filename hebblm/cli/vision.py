@@ -23,8 +23,7 @@ from hebblm.progress import say
 from hebblm.provenance import command_line, provenance
 from hebblm.ranks import current, leads, opened, size
 from hebblm.report.methods import PLOTTED, check_plotted
-from hebblm.vision.scales import settings_of
-from hebblm.vision.settings import PERMUTED_MNIST, ClassSettings, Experiment, PermutedSettings, Scale
+from hebblm.vision.settings import PERMUTED_MNIST, ClassSettings, Experiment, PermutedSettings, Scale, settings_of
 
 if TYPE_CHECKING:  # it loads torch, and is imported once the command line is known to make sense
     from hebblm.vision.data import ImageDataset

@@ -61,9 +61,8 @@ def _check_labels(labels: Tensor, classes: int, source: object) -> None:
     wrong = (labels < 0) | (labels >= classes)
     if bool(wrong.any()):
         at = int(wrong.nonzero()[0])
-        raise UserError(
-            f"{source} has label {int(labels[at])} at {at}, but there are {classes} classes; get the file again"
-        )
+        known = f"but there are {classes} classes"
+        raise UserError(f"{source} has label {int(labels[at])} at {at}, {known}; get the file again")
 
 
 MNIST_FOLDER = "mnist"

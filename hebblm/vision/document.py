@@ -28,7 +28,7 @@ from hebblm.vision.tables import method_name, permuted_methods, summaries, table
 REPORT = "report.md"
 LEVEL = 0.95
 _TITLES = {"new": "New classes", "old": "Old classes", "overall": "All classes"}
-_NETWORKS = {"parametric": "#555555", "mlp": "#555555", "ewc": "#332288"}  # without a memory, and their colours
+_COLORS = {"parametric": "#555555", "mlp": "#555555", "ewc": "#332288"}  # of networks without a memory
 _LINES = ("-", "--", ":", "-.")  # of permuted MNIST, by how much is stored, most first
 _PANEL = 9.5  # size of the title of one of several axes
 Curve = Sequence[tuple[float, Mapping[str, Any]]]
@@ -149,7 +149,7 @@ def _task_curves(document: Mapping[str, Any], most: int) -> Figure:
     curves = {}
     for name in permuted_methods(document):
         kind, _, size = name.partition("-")
-        color = _NETWORKS.get(kind) or looks([kind])[kind].color
+        color = _COLORS.get(kind) or looks([kind])[kind].color
         line = _LINES[sizes.index(int(size)) % len(_LINES)] if size else _LINES[0]
         curves[Look(method_name(name), color, line)] = list(enumerate(document["methods"][name]["curve"], 1))
     draw(axis, curves, most=most)
@@ -166,7 +166,7 @@ def _class_curves(document: Mapping[str, Any], along: str, most: int) -> Figure:
     methods, conditions, shown = document["methods"], _conditions(document), ("new", "overall")
     figure = Figure(figsize=(1.2 + 4.6 * len(conditions), 3.4 * len(shown)), layout="constrained")
     axes = figure.subplots(len(shown), len(conditions), squeeze=False)
-    styles = {name: Look(method_name(name), color) for name, color in _NETWORKS.items() if name in methods}
+    styles = {name: Look(method_name(name), color) for name, color in _COLORS.items() if name in methods}
     styles |= looks(methods.keys() - styles.keys())
     for row, key in enumerate(shown):
         for axis, condition in zip(axes[row], conditions, strict=True):
@@ -186,14 +186,9 @@ def _class_curves(document: Mapping[str, Any], along: str, most: int) -> Figure:
 
 
 def draw(axis: Axes, curves: Mapping[Look, Curve], *, unit: float = 1, decimals: int = 3, most: int = PLOTTED) -> None:
-    """Draw lines, their bands of one standard deviation, and beside each end its name and last value.
+    """Draw lines in this unit, their bands of one standard deviation, and beside each end its name and last value.
 
-    Args:
-        axis: receives them.
-        curves: one a method, by its name, colour and style; one without points is left out.
-        unit: that numbers are multiplied with.
-        decimals: of the last values.
-        most: lines that are drawn, the first one and those that end highest; a note counts the rest. 0 for all.
+    Of more than ``most`` lines (0 for all) the first one and those that end highest are drawn; a note counts the rest.
     """
     shown = [look for look, curve in curves.items() if curve]
     if most and (rest := len(shown) - most) > 0:

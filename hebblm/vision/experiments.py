@@ -174,11 +174,9 @@ def _permuted_method(runs: Sequence[SeedRun], name: str, settings: PermutedSetti
 
 
 def accuracies_of(predictions: Tensor, labels: Tensor) -> Accuracies:
-    """The accuracies of predictions.
+    """Accuracies of predictions (T, T, n) uint8 for labels (n,) that all tasks share.
 
-    Args:
-        predictions: (T, T, n) uint8; [t, i] are those on task i after task t, ``MISSING`` where none was made.
-        labels: (n,) int64, the same for all tasks.
+    [t, i] are those on task i after task t, ``MISSING`` where none was made.
     """
     made = (predictions != MISSING).sum(2)  # (T, T)
     shares = (predictions == labels).sum(2).double() / made
@@ -186,15 +184,12 @@ def accuracies_of(predictions: Tensor, labels: Tensor) -> Accuracies:
 
 
 def continual_scores(accuracies: Accuracies, alike: Accuracies) -> dict[str, float | None]:
-    """The numbers after the last task; the latter two are None for a single one.
+    """Scores after the last task; the latter two are None for a single one.
 
-    ``average_accuracy`` is the mean over all tasks; ``forgetting`` how far each task but the last fell from its best so
-    far, on average (Chaudhry et al. 2018); ``backward_transfer`` how far each of them rose since it was learnt, on
-    average (Lopez-Paz and Ranzato 2017).
-
-    Args:
-        accuracies: on all samples that were tested, which after the last task are more than before.
-        alike: on those samples alone that were tested after every task, which tell what a task changed.
+    ``average_accuracy`` is the mean over all tasks, on all samples that were tested, which after the last task are more
+    than before; the others are on those alone that were tested after every task, ``alike``. ``forgetting`` is how far
+    each task but the last fell from its best so far, on average (Chaudhry et al. 2018); ``backward_transfer`` how far
+    each of them rose since it was learnt, on average (Lopez-Paz and Ranzato 2017).
     """
     *before, last = alike
     drops = [max(row[task] for row in before[task:]) - last[task] for task in range(len(before))]

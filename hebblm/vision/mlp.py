@@ -151,13 +151,7 @@ def train_task(
 ) -> MLP:
     """A copy that minimises the mean cross-entropy, and EWC's penalty, by Adam with a fresh state.
 
-    Args:
-        model: the network to start from, which stays as it is.
-        pixels: (N, D).
-        labels: (N,) int64.
-        settings: epochs, batch size and rate.
-        generator: of the order of each epoch.
-        penalty: on leaving the values that earlier tasks need; its lambda is ``strength``.
+    ``generator`` draws the order of each epoch; ``strength`` is the penalty's lambda.
     """
     parameters = tuple(parameter.clone().requires_grad_() for parameter in model.parameters())
     trained = MLP.of(parameters)

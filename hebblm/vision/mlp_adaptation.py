@@ -144,14 +144,8 @@ def curvature(inputs: Tensor, gram: Tensor, weights: Tensor, output: Tensor) -> 
     its quadratic model (rho <= 3.6 at 0.90 of the true value). Nothing is guaranteed for what is left out: units that
     switch on or off, and the product of both layers' changes. A rise of the loss is looked for after the descent.
 
-    Args:
-        inputs: (n, K, H) ``W x + b`` of the neighbours.
-        gram: (n, K, K) G.
-        weights: (n, K) w, at least 0.
-        output: (C, H) V.
-
-    Returns:
-        The estimate (n,), 0 where no neighbour weighs anything.
+    ``inputs`` (n, K, H) are W x + b of the neighbours, ``gram`` (n, K, K) is G, ``weights`` (n, K) are w >= 0 and
+    ``output`` (C, H) is V. The estimate (n,) is 0 where no neighbour weighs anything.
     """
     tiny = torch.finfo(weights.dtype).tiny
     shared = torch.bmm(weights.unsqueeze(1), gram).squeeze(1)  # G w (n, K)

@@ -166,9 +166,8 @@ class Chain:
     ) -> tuple[dict[str, Tensor], dict[str, dict[str, float]]]:
         """Learn the tasks in turn, and measure after each; see :func:`hebblm.vision.state.take_steps`.
 
-        Returns:
-            By method, predictions (T, T, n) uint8, ``MISSING`` where not made; by method, queries whose neighbours'
-            loss rose, and by ``training`` its seconds.
+        By method, predictions (T, T, n) uint8, ``MISSING`` where not made; by method, queries whose neighbours' loss
+        rose, and by ``training`` its seconds.
         """
         settings = self._stream.settings
 

@@ -57,8 +57,7 @@ def increment(dataset: ImageDataset, parts: Split, *, samples: int, ratio: int, 
     The pictures of old classes are among those of pre-training. For one seed, the pictures and the half are the same
     whatever the ratio: a larger one leaves some of them out.
 
-    Returns:
-        (n,) int64 positions in the training part, class by class; (C,) bool, the new classes that have fewer.
+    Positions (n,) int64 in the training part come class by class; (C,) bool are the new classes that have fewer.
     """
     available = torch.cat([parts.train, parts.spare])
     new = parts.new.nonzero().squeeze(1)

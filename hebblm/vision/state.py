@@ -117,13 +117,8 @@ def take_steps(
 
     They go on after the last one that ``path`` has, which is written after each.
 
-    Args:
-        path: the state.
-        run: hash of everything that decides about the numbers.
-        count: how many steps there are.
-        step: takes one, counted from 0, and returns what was predicted after it.
-        learner: what the steps change, if they change anything.
-        title: of a bar that counts the steps; empty where each shows by itself what it does.
+    ``run`` is a hash of everything that decides about the numbers, ``step`` takes a step counted from 0, ``learner`` is
+    what the steps change. Without a ``title`` there is no bar: each step shows by itself what it does.
     """
     predictions: dict[str, Tensor] = {}
     taken: list[Numbers] = []

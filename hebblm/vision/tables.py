@@ -12,7 +12,7 @@ from hebblm.report.methods import name_of
 from hebblm.report.record import decode
 from hebblm.report.table import Cell, Column, Table
 from hebblm.vision.result import KEYS, at_end
-from hebblm.vision.scales import family_of
+from hebblm.vision.settings import family_of
 
 SOURCE = f"Paper: {paper.SOURCE}."
 PAPER_ORDER = {"hebb": 1, "mbpa": 2, "ewc": 3, "mlp": 4}

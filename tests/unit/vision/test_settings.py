@@ -3,8 +3,15 @@ from __future__ import annotations
 import pytest
 
 from hebblm.errors import UserError
-from hebblm.vision.scales import CLASS_SCALES, PERMUTED_PAPER, PERMUTED_SCALES, family_of, paper_values
-from hebblm.vision.settings import BACKBONES, PermutedSettings
+from hebblm.vision.settings import (
+    BACKBONES,
+    CLASS_SCALES,
+    PERMUTED_PAPER,
+    PERMUTED_SCALES,
+    PermutedSettings,
+    family_of,
+    paper_values,
+)
 from hebblm.vision.tuning import left_to_choose
 
 
