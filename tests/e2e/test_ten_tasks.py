@@ -87,17 +87,7 @@ def test_a_picture_experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     (tmp_path / "data").mkdir()
     mnist_files(tmp_path / "data")
     monkeypatch.setenv("HEBBLM_DATA", str(tmp_path / "data"))
-    command = [
-        "permuted-mnist",
-        "--scale",
-        "smoke",
-        "--seeds",
-        "1",
-        "--set",
-        "epochs=1",
-        "tasks=1",
-        "tune_tasks=1",
-    ]
+    command = ["permuted-mnist", "--scale", "smoke", "--seeds", "1", "--set", "epochs=1", "tasks=1", "tune_tasks=1"]
     assert vision([*command, "--output-path", str(tmp_path / "out")]) == 0
     assert (tmp_path / "out" / "permuted-mnist.png").is_file()
 

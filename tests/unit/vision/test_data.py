@@ -1,14 +1,10 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 import os
 import pickle
-from collections.abc import Callable, Iterator
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import datasets
@@ -32,6 +28,7 @@ from hebblm.vision.data import (
     parse_records,
 )
 
+from ..test_download import server
 from .samples import archive, cifar_record, idx, mnist_files, tiny_cifar
 
 
@@ -358,64 +355,27 @@ def test_pickled_refuses_in_one_line(data: bytes, told: str, tmp_path: Path) -> 
     assert "\n" not in str(caught.value)
 
 
-class Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[str]:
-    (tmp_path / "served").mkdir()
-    served = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(tmp_path / "served")))
-    thread = Thread(target=served.serve_forever, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{served.server_port}"
-    served.shutdown()
-    served.server_close()
-    thread.join()
-
-
-def fetch(data: bytes, folder: Path, *urls: str) -> Path:
-    known = hashlib.sha256(data).hexdigest()
-    return find([], ("set/file.bin",), folder, name="file.bin", urls=urls, known=known)
-
-
-def test_takes_the_first_address_that_answers(server: str, tmp_path: Path) -> None:
-    data = bytes(range(256)) * 1000
-    (tmp_path / "served" / "there.bin").write_bytes(data)
-    urls = (f"{server}/missing.bin", "http://127.0.0.1:9/x", f"{server}/there.bin")
-    path = fetch(data, tmp_path / "cache", *urls)
-    assert path == tmp_path / "cache" / "set" / "file.bin"
-    assert path.read_bytes() == data
-
-
-def test_says_where_to_put_a_file_that_cannot_be_had(server: str, tmp_path: Path) -> None:
-    urls = (f"{server}/missing.bin", "not an address")
-    with pytest.raises(UserError) as caught:
-        fetch(b"wanted", tmp_path / "cache", *urls)
-    for told in (
-        "cannot download file.bin",
-        "404",
-        "not an address",
-        "put it at set/file.bin",
-        "HEBBLM_DATA",
-    ):
+def test_says_where_to_put_a_file_that_cannot_be_had(tmp_path: Path) -> None:
+    with server(tmp_path) as address:
+        urls = (f"{address}/missing.bin", "not an address")
+        with pytest.raises(UserError) as caught:
+            find([], ("set/file.bin",), tmp_path / "cache", name="file.bin", urls=urls, known="0" * 64)
+    for told in ("cannot download file.bin", "404", "not an address", "put it at set/file.bin", "HEBBLM_DATA"):
         assert told in str(caught.value)
     assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
 
 
 def test_both_data_sets_are_downloaded_where_no_folder_has_them(
-    server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HEBBLM_MIRROR", server)
-    files = mnist_files(tmp_path / "served")
-    archive = tiny_cifar(tmp_path / "served")
-    hashes = {path.name.removesuffix(".gz"): hashlib.sha256(path.read_bytes()).hexdigest() for path in files.iterdir()}
+    files, packed = mnist_files(tmp_path), tiny_cifar(tmp_path)
+    hashes = {path.name.removesuffix(".gz"): sha256(path) for path in files.iterdir()}
     monkeypatch.setattr(data, "MNIST_SHA256", hashes)
-    known = hashlib.sha256(archive.read_bytes()).hexdigest()
-    monkeypatch.setitem(data.ARCHIVES, archive.name, (data.BINARY, known))
+    monkeypatch.setitem(data.ARCHIVES, packed.name, (data.BINARY, sha256(packed)))
     cache = tmp_path / "cache"
-    for _ in range(2):  # the second time from the cache
+    with server(tmp_path) as address:
+        monkeypatch.setenv("HEBBLM_MIRROR", address)
         assert len(data.load_mnist([cache], cache).train) == 6
         assert len(data.load_cifar100([cache], cache).train) == 300
-        monkeypatch.setenv("HEBBLM_MIRROR", "http://127.0.0.1:9")
+    assert len(data.load_mnist([cache], cache).train) == 6  # the second time from the cache
+    assert len(data.load_cifar100([cache], cache).train) == 300

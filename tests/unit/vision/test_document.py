@@ -61,8 +61,8 @@ def test_rows_in_order_with_the_papers_places() -> None:
     assert table.best_cells() >= {(3, 1), (3, 3), (3, 5)}
 
 
-@pytest.mark.parametrize("shape", [{"seeds": 1, "tasks": 1}])
-def test_what_is_undefined_is_a_dash(shape: dict[str, int], tmp_path: Path) -> None:
+def test_what_is_undefined_is_a_dash(tmp_path: Path) -> None:
+    shape = {"seeds": 1, "tasks": 1}
     rows = tables(document(**shape))[0].text()
     assert "-" in rows[0]
     assert "nan" not in str(rows)

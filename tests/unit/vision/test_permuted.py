@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +12,12 @@ from hebblm.errors import UserError
 from hebblm.vision import permuted
 from hebblm.vision.experiments import _permuted_method, accuracies_of, continual_scores
 from hebblm.vision.mlp import MLP, Penalty, fisher_diagonal
-from hebblm.vision.permuted import MISSING, TRAINED, Chain, TaskStream, draw, run_permuted, train_task
+from hebblm.vision.permuted import MISSING, Chain, TaskStream, draw, run_permuted, train_task
 from hebblm.vision.result import Outcome, SeedRun, at_end
 from hebblm.vision.settings import PermutedSettings
-from hebblm.vision.state import Setup, Step, generator, load_state
+from hebblm.vision.state import Setup, generator
 
-from .samples import TINY, after, patterns
-
-CPU = torch.device("cpu")
+from .samples import CPU, TINY, after, patterns
 
 
 def test_held_out_samples_are_in_no_task() -> None:
@@ -70,7 +68,7 @@ def test_refuses_more_than_there_is(change: dict[str, int], told: str) -> None:
         draw(patterns(), replace(TINY, **change), 1)
 
 
-STREAM = TaskStream(patterns(), replace(TINY, test_samples=40), 1, torch.device("cpu"))
+STREAM = TaskStream(patterns(), replace(TINY, test_samples=40), 1, CPU)
 RECIPE = replace(TINY, epochs=15, batch_size=16, lr=1e-2)
 
 
@@ -100,14 +98,7 @@ def test_the_penalty_keeps_what_the_first_task_needs() -> None:
     fisher = fisher_diagonal(first, *STREAM.train(0), kind="labels")
     penalty = Penalty.none(first.parameters()).fold(first.parameters(), fisher)
     after = [
-        train_task(
-            first,
-            *STREAM.train(1),
-            RECIPE,
-            generator=generator(1, "order"),
-            penalty=penalty,
-            strength=strength,
-        )
+        train_task(first, *STREAM.train(1), RECIPE, generator=generator(1, "order"), penalty=penalty, strength=strength)
         for strength in (0.0, 1000.0)
     ]
     values = [
@@ -127,90 +118,11 @@ def test_says_that_training_diverged() -> None:
         train_task(start(), pixels * torch.inf, labels, RECIPE, generator=generator(1, "order"))
 
 
-CHAIN_STREAM = TaskStream(patterns(), TINY, 1, torch.device("cpu"))
-
-
-@dataclass
-class Learnt:
-    model: MLP
-    predictions: torch.Tensor
-    numbers: dict[str, dict[str, float]]
-
-
-def measure(model: MLP, task: int) -> Step:
-    tested = (CHAIN_STREAM.test(at, TINY.tested(task))[0] for at in range(task + 1))
-    made = torch.stack([model.logits(pixels).argmax(1) for pixels in tested])
-    return {"net": made.to(torch.uint8)}, {"net": {"rose": 2}}
-
-
-def run(path: Path, *, strength: float | None, name: str = "a") -> Learnt:
-    chain = Chain(CHAIN_STREAM, strength)
-    predictions, numbers = chain.run(measure, "learn", tasks=TINY.tasks, path=path, run=name)
-    return Learnt(chain.model, predictions["net"], numbers)
-
-
-def same(one: Learnt, other: Learnt) -> bool:
-    pairs = zip(one.model.parameters(), other.model.parameters(), strict=True)
-    return all(torch.equal(a, b) for a, b in pairs) and torch.equal(one.predictions, other.predictions)
-
-
-@pytest.mark.parametrize("strength", [None, 100.0])
-@pytest.mark.parametrize("finished", [1])
-def test_goes_on_bit_for_bit(
-    strength: float | None, finished: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole = run(tmp_path / "whole", strength=strength)
-    with monkeypatch.context() as patch:
-        patch.setattr(permuted, "train_task", after(finished, permuted.train_task))
-        with pytest.raises(KeyboardInterrupt):
-            run(tmp_path / "parted", strength=strength)
-    trained: list[int] = []
-
-    def counted(*args: Any, **options: Any) -> MLP:
-        trained.append(1)
-        return train_task(*args, **options)
-
-    monkeypatch.setattr(permuted, "train_task", counted)
-    parted = run(tmp_path / "parted", strength=strength)
-    assert len(trained) == TINY.tasks - finished
-    assert same(whole, parted)
-    assert parted.numbers["net"] == {"rose": 6}
-    assert parted.numbers[TRAINED]["seconds"] > 0
-
-
-def test_a_network_is_placed_as_torch_places_its_own(tmp_path: Path) -> None:
-    run(tmp_path / "state", strength=100.0)
-    found = load_state(tmp_path / "state", "a")
-    assert found is not None
-    chain = Chain(CHAIN_STREAM, 100.0)
-    chain.load_state_dict(found[0])
-    assert {value.data_ptr() % 64 for value in chain.state_dict().values()} == {0}
-
-
-def test_predictions_stand_below_the_diagonal(tmp_path: Path) -> None:
-    made = run(tmp_path / "state", strength=None).predictions
-    assert made.shape == (3, 3, 20)
-    for task, tested in enumerate((8, 8, 20)):
-        assert (made[task, : task + 1, :tested] < 3).all()
-        assert (made[task, : task + 1, tested:] == MISSING).all()
-        assert (made[task, task + 1 :] == MISSING).all()
-
-
-@pytest.mark.parametrize("kept", [0, 500])
-def test_refuses_a_truncated_state(kept: int, tmp_path: Path) -> None:
-    path = tmp_path / "state"
-    run(path, strength=None)
-    path.write_bytes(path.read_bytes()[:kept])
-    with pytest.raises(UserError, match="truncated or unreadable"):
-        run(path, strength=None)
-
-
 METHODS = ["mlp", "mbpa-5", "hebb-5", "mbpa-10", "hebb-10", "ewc"]
 
 
 def setup(folder: Path, settings: PermutedSettings = TINY) -> Setup[PermutedSettings]:
-    cpu = torch.device("cpu")
-    return Setup(patterns(), settings, (1,), device=cpu, cache=folder / "cache", folder=folder)
+    return Setup(patterns(), settings, (1,), device=CPU, cache=folder / "cache", folder=folder)
 
 
 def run_tiny(folder: Path, settings: PermutedSettings = TINY) -> Outcome:
@@ -227,12 +139,49 @@ def same_outcome(one: Outcome, other: Outcome) -> bool:
 
 @pytest.mark.parametrize("calls", [3, 8])  # in EWC's tuning, in the first seed
 def test_interrupted_runs_end_the_same(calls: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trained: list[int] = []
+
+    def counted(*args: Any, **options: Any) -> MLP:
+        trained.append(1)
+        return train_task(*args, **options)
+
+    monkeypatch.setattr(permuted, "train_task", counted)
     whole = run_tiny(tmp_path / "whole")
     with monkeypatch.context() as patch:
         patch.setattr(permuted, "train_task", after(calls, train_task))
         with pytest.raises(KeyboardInterrupt):
             run_tiny(tmp_path / "parted")
+    at_once = len(trained)
     assert same_outcome(whole, run_tiny(tmp_path / "parted"))
+    assert len(trained) == 2 * at_once - calls
+
+
+def test_a_network_is_placed_as_torch_places_its_own() -> None:
+    chain = Chain(STREAM, 100.0)
+    shifted = {
+        name: torch.cat([value.new_zeros(1), value.flatten()])[1:].view_as(value)
+        for name, value in chain.state_dict().items()
+    }
+    chain.load_state_dict(shifted)
+    assert {value.data_ptr() % 64 for value in chain.state_dict().values()} == {0}
+
+
+def test_predictions_stand_below_the_diagonal(tmp_path: Path) -> None:
+    for made in run_tiny(tmp_path).runs[0].predictions.values():
+        assert made.shape == (3, 3, 20)
+        for task, tested in enumerate((8, 8, 20)):
+            assert (made[task, : task + 1, :tested] < 3).all()
+            assert (made[task, : task + 1, tested:] == MISSING).all()
+            assert (made[task, task + 1 :] == MISSING).all()
+
+
+@pytest.mark.parametrize("kept", [0, 500])
+def test_refuses_a_truncated_state(kept: int, tmp_path: Path) -> None:
+    run_tiny(tmp_path)
+    path = tmp_path / "state" / "seed-1-mlp.state.safetensors"
+    path.write_bytes(path.read_bytes()[:kept])
+    with pytest.raises(UserError, match="truncated or unreadable"):
+        run_tiny(tmp_path)
 
 
 def test_test_samples_are_read_after_tuning_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
