@@ -104,8 +104,8 @@ def patterns(seed: int = 0, *, train: int = 200, test: int = 40, side: int = 4) 
 
 
 TINY = PermutedSettings(
-    tasks=3, train_samples=60, test_samples=20, curve_samples=8, held_out=20, hidden=16, epochs=3, batch_size=16, lr=1e-2,
-    stored=(5, 10), k=6, steps=2, ewc_lambda=(10.0, 100.0), mbpa_lambda=(0.05, 0.5), hebb_beta=(0.5,),
+    tasks=3, train_samples=60, test_samples=20, curve_samples=8, held_out=20, hidden=16, epochs=3, batch_size=16,
+    lr=1e-2, stored=(5, 10), k=6, steps=2, ewc_lambda=(10.0, 100.0), mbpa_lambda=(0.05, 0.5), hebb_beta=(0.5,),
     hebb_eta=(0.2, 1.0), tune_tasks=2, tune_samples=10,
 )  # fmt: skip
 
