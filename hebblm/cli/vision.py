@@ -71,7 +71,7 @@ class VisionConfig:
 def main(config: VisionConfig, argv: list[str]) -> int:
     """Learn from images without forgetting: the paper's image experiments."""
     check_device(config.device)
-    if len(set(config.seeds)) < len(config.seeds) or min(config.seeds) < 0:
+    if not config.seeds or len(set(config.seeds)) < len(config.seeds) or min(config.seeds) < 0:
         raise UserError(f"seeds {config.seeds} must be at least one, each once and none below 0")
     check_plotted(config.plotted)
     if config.experiment == "timing" and size() > 1:

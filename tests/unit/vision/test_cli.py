@@ -200,7 +200,7 @@ def damaged_cifar() -> None:
         (["online", "--backbone", "vgg"], None, "unknown backbone 'vgg'; choose from resnet50"),
         (["online", "--scale", "smoke", "--hyperparameters", "paper"], None, "backbone 'cnn2-w16'"),
         (["online", "--scale", "smoke", "--set", "epochs=1"], None, "unknown setting 'epochs'; known are"),
-        (["ablation", "--scale", "smoke", "--seeds", "2", "-2"], None, "each once"),
+        (["ablation", "--scale", "smoke", "--seeds", "2", "2"], None, "each once"),
         (["online", "--scale", "smoke", "--set", "old_classes=10"], None, "10 pre-training classes leave no"),
         (["incremental", "--scale", "small"], None, "cannot download cifar-100-binary.tar.gz"),
         (["incremental", "--scale", "paper"], damaged_cifar, "truncated or no archive"),
