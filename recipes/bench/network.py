@@ -10,7 +10,7 @@ from torch import Tensor
 
 from hebblm.memory import FlatMemory
 from hebblm.vision.mlp import MLP
-from hebblm.vision.recall import NetworkProblem, Stored, adapt
+from hebblm.vision.mlp_adaptation import NetworkProblem, Stored, adapt
 from recipes.bench import naive
 from recipes.bench.configs import FEW, AdaptConfig
 from recipes.bench.record import Case, Rounds, Row

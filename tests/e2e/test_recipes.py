@@ -20,7 +20,7 @@ from hebblm.cli.train import TrainConfig
 from hebblm.cli.tune import TuneConfig
 from hebblm.cli.vision import VisionConfig
 from hebblm.evaluation.hyperparameters import parse_settings
-from hebblm.vision.scales import CLASS_SCALES, PERMUTED_PAPER, PERMUTED_SCALES
+from hebblm.vision.settings import CLASS_SCALES, PERMUTED_PAPER, PERMUTED_SCALES
 from recipes.study.command import BookConfig, PaperConfig, ReadingsConfig
 
 RECIPES = Path(__file__).resolve().parents[2] / "recipes"

@@ -16,10 +16,9 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from hebblm.report.inspect_data import Inspection
-from hebblm.report.inspect_page import inspect_page
 
 from hebblm.report import Result, write_comparison, write_report
+from hebblm.report.inspection import Inspection, inspect_page
 from hebblm.text.prepared import load_prepared
 from hebblm.vision.document import write_report as write_vision
 

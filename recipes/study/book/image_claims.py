@@ -12,8 +12,7 @@ from typing import Any
 from hebblm.report import paper
 from hebblm.vision.document import paired_interval
 from hebblm.vision.result import KEYS
-from hebblm.vision.scales import family_of
-from hebblm.vision.settings import PERMUTED_MNIST
+from hebblm.vision.settings import PERMUTED_MNIST, family_of
 from hebblm.vision.tables import method_name
 from recipes.study.book.claims import Claim, Interval, pair_claims
 from recipes.study.book.images import complete

@@ -144,14 +144,8 @@ def curvature(inputs: Tensor, gram: Tensor, weights: Tensor, output: Tensor) -> 
     its quadratic model (rho <= 3.6 at 0.90 of the true value). Nothing is guaranteed for what is left out: units that
     switch on or off, and the product of both layers' changes. A rise of the loss is looked for after the descent.
 
-    Args:
-        inputs: (n, K, H) ``W x + b`` of the neighbours.
-        gram: (n, K, K) G.
-        weights: (n, K) w, at least 0.
-        output: (C, H) V.
-
-    Returns:
-        The estimate (n,), 0 where no neighbour weighs anything.
+    ``inputs`` (n, K, H) are W x + b of the neighbours, ``gram`` (n, K, K) is G, ``weights`` (n, K) are w >= 0 and
+    ``output`` (C, H) is V. The estimate (n,) is 0 where no neighbour weighs anything.
     """
     tiny = torch.finfo(weights.dtype).tiny
     shared = torch.bmm(weights.unsqueeze(1), gram).squeeze(1)  # G w (n, K)
@@ -177,11 +171,10 @@ class Adapted:
     rose: Tensor  # (N,) bool, queries whose neighbours' loss was higher after the steps than before
 
     def mbpa(self) -> Tensor:
-        """Return MbPA's logits (N, C)."""
         return self.base_logits + self.delta
 
     def hebb(self, counts: Tensor, *, beta: float, eta: float) -> Tensor:
-        """Return Hebb's logits (N, C) where n_i = ``counts`` (C,) examples of class i were observed."""
+        """Hebb's logits (N, C) where n_i = ``counts`` (C,) examples of class i were observed."""
         return hebb_combine(self.base_logits, self.delta, self.term, hebb_weights(counts, beta), eta=eta)
 
 
@@ -197,13 +190,13 @@ class Stored:
     @classmethod
     @torch.no_grad()
     def under(cls, memory: FlatMemory, model: MLP) -> Stored:
-        """Return the memory under a network; all queries share this pass over the entries."""
+        """The memory under a network; all queries share this pass over the entries."""
         inputs = model.inputs(memory.entries().keys)
         return cls(memory, model, inputs, model.head.logits(inputs.relu()))
 
     @torch.no_grad()
     def problem(self, queries: Tensor, ranked: Ranked, *, eps: float) -> NetworkProblem:
-        """Return the adaptation of queries (n, D) to their neighbours (n, K) in the memory."""
+        """The adaptation of queries (n, D) to their neighbours (n, K) in the memory."""
         entries, mask = self.memory.entries(), ranked.ids >= 0
         ids = ranked.ids.clamp_min(0)
         weights = closeness(ranked.distances, mask, eps=eps) / mask.sum(1, keepdim=True)
@@ -217,7 +210,7 @@ class Stored:
 
 
 @torch.no_grad()
-def recall(stored: Stored, queries: Tensor, *, k: int, lr: float, rate: Rate, steps: int, eps: float) -> Adapted:
+def adapt_mlp(stored: Stored, queries: Tensor, *, k: int, lr: float, rate: Rate, steps: int, eps: float) -> Adapted:
     """Adapt the network to the neighbours of every query.
 
     Keys are pixels and the whole network is the output network. The Hebbian term changes the output layer: its
@@ -242,7 +235,6 @@ def recall(stored: Stored, queries: Tensor, *, k: int, lr: float, rate: Rate, st
 
 
 def _chunk(model: MLP, k: int, device: torch.device) -> int:
-    """Return how many queries are adapted at a time."""
     hidden, width = model.weight.shape
     floats = k * (5 * hidden + 2 * width + k) + 2 * len(model.head.weight) * hidden
     budget = CUDA_CHUNK_BYTES if device.type == "cuda" else CPU_CHUNK_BYTES
