@@ -17,6 +17,7 @@ from hebblm.adapt.methods.mbpa import Mbpa, MbpaConfig, Safeguards
 from hebblm.adapt.methods.memory_mixture import memory_mixture
 from hebblm.adapt.methods.mixture import Mixture, MixtureConfig
 from hebblm.adapt.methods.rule import Rule
+from hebblm.adapt.step import Labelled, Observed, step
 from hebblm.memory import FlatMemory, RingMemory
 from hebblm.types import OutputHead
 from hebblm.vision.result import KEYS, Values
@@ -163,6 +164,10 @@ def top1(classes: Tensor, labels: Tensor, new: Tensor) -> Top1:
     }
 
 
+def _nothing(labels: Sequence[Tensor]) -> None:
+    """What a network learns while it reads: its training is not part of the reading."""
+
+
 @torch.no_grad()
 def read(
     blocks: Iterable[PictureBlock],
@@ -182,20 +187,26 @@ def read(
     classes: dict[str, list[Tensor]] = {name: [] for name in methods}
     losses: dict[str, list[Tensor]] = {name: [] for name in methods}
     stabilized = dict.fromkeys(methods, 0)
+
+    def score(item: Labelled) -> None:
+        for name, method in methods.items():
+            if item.batch.context is not contexts[method.capacity]:
+                continue
+            log_probs = method.rule.log_probs(item.batch)  # (n, C)
+            classes[name].append(log_probs.argmax(1).to(torch.uint8).cpu())
+            losses[name].append(-log_probs.gather(1, item.labels[:, None]).squeeze(1).float().cpu())
+            stabilized[name] += int(Safeguards.of(method.rule, item.batch).stabilized.sum())
+
+    def take(observed: Observed) -> None:
+        for context, observation in observed:
+            context.take(observation, write=context is not contexts.get(0))
+
     for block in blocks:
         for capacity in {method.capacity for method in methods.values()}:
             if capacity not in contexts:
                 contexts[capacity] = remembered.context(block.head, k, capacity)
             contexts[capacity].set_head(block.head)
-        batches = {capacity: EvalBatch(block.hidden, context) for capacity, context in contexts.items()}
-        for name, method in methods.items():
-            batch = batches[method.capacity]
-            log_probs = method.rule.log_probs(batch)  # (n, C)
-            classes[name].append(log_probs.argmax(1).to(torch.uint8).cpu())
-            losses[name].append(-log_probs.gather(1, block.labels[:, None]).squeeze(1).float().cpu())
-            stabilized[name] += int(Safeguards.of(method.rule, batch).stabilized.sum())
-        if observes:
-            for capacity, context in contexts.items():
-                context.take(batches[capacity].observation(block.labels), write=capacity != 0)
+        items = [Labelled(EvalBatch(block.hidden, context), block.labels) for context in contexts.values()]
+        step(items, score, _nothing if observes else None, take=take)
         progress(len(block.labels))
     return {name: Predicted(torch.cat(classes[name]), torch.cat(losses[name]), stabilized[name]) for name in methods}
