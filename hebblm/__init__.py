@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from hebblm.lazy import lazily
 
 if TYPE_CHECKING:
-    from hebblm.adapt.methods import METHODS, Method
+    from hebblm.adapt.methods import METHODS, Method, register
     from hebblm.expected import Suggestion
     from hebblm.front import evaluate, tune
     from hebblm.language_model import LanguageModel, load
@@ -55,6 +55,7 @@ __all__ = [
     "__version__",
     "evaluate",
     "load",
+    "register",
     "tune",
 ]
 

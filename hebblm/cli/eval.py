@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from rich.console import Console
 
-from hebblm.adapt.methods import DEFAULT_METHODS, ENSEMBLES, EVALUATED, METHODS, OUR_METHODS, named
+from hebblm.adapt.methods import DEFAULT_METHODS, ENSEMBLES, EVALUATED, METHODS, OUR_METHODS, load_plugin, named
 from hebblm.cli.common import command, tell
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import defaults, parse_settings, plain_name
@@ -29,6 +29,7 @@ class EvalConfig(ScenarioConfig):
 
     Args:
         methods: comma-separated.
+        plugin: Python files that register methods of your own, which --methods then knows.
         hyperparameters: default (one set for every model), tuned (for the scenario, where they ship), paper, or a
             file of hebblm-tune.
         values: hyper-parameters by dotted name, as hebblm-tune writes them.
@@ -57,6 +58,7 @@ class EvalConfig(ScenarioConfig):
             "paper. lstm, also written base, is the unadapted model; name it, or there is nothing to compare with."
         },
     )
+    plugin: list[Path] = field(default_factory=list, metadata={"nargs": "+"})
     hyperparameters: str = "default"
     values: dict[str, Any] = field(default_factory=dict)
     set: list[str] = field(default_factory=list, metadata={"nargs": "+"})
@@ -84,6 +86,8 @@ class EvalConfig(ScenarioConfig):
 @interrupted(GOES_ON)
 def main(config: EvalConfig, argv: list[str]) -> int:
     """Read a text with a base model and every adaptation method, and say who predicts it best; name one scenario."""
+    for path in config.plugin:
+        load_plugin(path)
     if config.models or config.settings:
         (print_models if config.models else print_settings)()
         return 0

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from hebblm.adapt.methods import METHODS, check_methods, unaliased
+from hebblm.adapt.methods import METHODS, check_methods, load_plugin, unaliased
 from hebblm.cli.common import command, tell
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters, parse_settings
@@ -47,6 +47,7 @@ class ReadConfig(ReadingOptions):
             none only asks.
         column: of records that holds the text; by default text, or the only column of strings.
         method: how the reader adapts, e.g. knn, mbpa; by default mixture+hebb, or as the reader in --memory.
+        plugin: Python files that register methods of your own, which --method then knows.
         suggest: a context, e.g. "The function": shows the words that come next, before and after reading.
         generate: a prompt: words drawn behind it before and after reading.
         words: how many words are suggested.
@@ -67,6 +68,7 @@ class ReadConfig(ReadingOptions):
     files: list[Path] = field(default_factory=list, metadata={"positional": True, "nargs": "*"})
     column: str | None = None
     method: str | None = None
+    plugin: list[Path] = field(default_factory=list, metadata={"nargs": "+"})
     suggest: str | None = None
     generate: str | None = None
     words: int = 5
@@ -91,6 +93,8 @@ class ReadConfig(ReadingOptions):
 @interrupted("nothing was saved")
 def main(config: ReadConfig, argv: list[str]) -> None:
     """Read a text with an adapting model, and see what it expects before and after."""
+    for path in config.plugin:
+        load_plugin(path)
     if config.method is not None:
         check_methods([unaliased(config.method)])
     check_device(config.device)

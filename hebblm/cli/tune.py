@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from rich.console import Console
 
-from hebblm.adapt.methods import TUNABLE, named
+from hebblm.adapt.methods import TUNABLE, load_plugin, named
 from hebblm.cli.common import command, tell
 from hebblm.evaluation.hyperparameters import parse_settings, plain_name
 from hebblm.evaluation.scenario_config import ScenarioConfig
@@ -36,6 +36,7 @@ class TuneConfig(ScenarioConfig):
     Args:
         split: valid; test is refused.
         methods: comma-separated: only these are tuned, and what they rest on; by default all.
+        plugin: Python files that register methods of your own, which --methods then knows.
         set: hyper-parameters that are not tuned, e.g. --set cache.window=3785; one that is tuned otherwise keeps this
             value, which must be among those tried. Across domains base.lr > 0 has the base's own rate tuned as well.
         around: tuned.json of an earlier tuning: only values next to those found there are tried, and on from the best
@@ -48,6 +49,7 @@ class TuneConfig(ScenarioConfig):
     split: Literal["test", "valid"] = "valid"
     max_tokens: int | None = 10_000
     methods: str | None = None
+    plugin: list[Path] = field(default_factory=list, metadata={"nargs": "+"})
     set: list[str] = field(default_factory=list, metadata={"nargs": "+"})
     around: Path | None = None
     output_path: Path = Path("results/tuned")
@@ -61,6 +63,8 @@ def main(config: TuneConfig, argv: list[str]) -> int:
 
     A base that stays as trained reads the text once for all values that are tried; a base that learns, once for each.
     """
+    for path in config.plugin:
+        load_plugin(path)
     check_device(config.device)
     settings = parse_settings(config.set)
     methods = TUNABLE if config.methods is None else named(config.methods)

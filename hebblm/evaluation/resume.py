@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 
 import awd_lstm
+from hebblm.adapt.methods import SOURCES
 from hebblm.download import cache_dir
 from hebblm.errors import UserError
 from hebblm.evaluation.checkpoint import RunCheckpoint
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.scenario import Scenario
-from hebblm.files import hash_of, hash_of_code
+from hebblm.files import hash_of, hash_of_code, sha256
 from hebblm.interrupts import handled
 from hebblm.locks import held
 from hebblm.progress import say
@@ -51,6 +52,7 @@ def resumable(
         "schema": SCHEMA,
         **{name: value for name, value in provenance.items() if name not in ("command", "commit")},
         "code": hash_of_code(*PACKAGES),
+        "methods": {name: sha256(path) for name, path in SOURCES.items() if path.is_file()},
         "scenario": {name: str(value) for name, value in asdict(scenario.config).items()},
         "model": [scenario.model.sha256, scenario.model.reading()],
         "dictionary": scenario.dictionary.hash(),

@@ -163,7 +163,7 @@ class ScenarioConfig(ReadingOptions):
             "memory_content training_entries k update_every streams memory_scope max_tokens device seed",
         ),
         ("models of transformers", None, "context stride dtype dynamic_parameters key"),
-        ("methods", None, "methods hyperparameters values set method around skip_dynamic"),
+        ("methods", None, "methods plugin hyperparameters values set method around skip_dynamic"),
         (
             "output",
             None,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from .test_pages import COMMANDS, command_lines
+from .test_pages import COMMANDS, ROOT, command_lines
 
 TEXT = "Call frobnitz with two arguments, and it returns a list.\nThe function raises an error if quux is None.\n" * 60
 TEXTS = ("novel.txt", "letters.txt", "notes.txt", "more.txt", "novels/one.txt", "articles/a.txt", "articles/b.txt")
@@ -58,6 +58,9 @@ def run(commands: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch, caps
     for name in TEXTS:
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(TEXT)
+    plugin = re.search(r"```python\n(.*?)```", (ROOT / "docs" / "new-method.md").read_text(encoding="utf-8"), re.DOTALL)
+    assert plugin is not None
+    (folder / "recent_words.py").write_text(plugin[1])
     monkeypatch.chdir(folder)
     for command in commands:
         name, *arguments = shlex.split(command)

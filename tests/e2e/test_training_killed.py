@@ -28,9 +28,9 @@ from awd_lstm import (
     Trainer,
     TrainingConfig,
     TrainingRanks,
+    checkpoint,
     load_checkpoint,
     read_config,
-    state,
     training,
 )  # fmt: skip
 from awd_lstm.checkpoint import STATE, load_state
@@ -77,7 +77,7 @@ def die() -> None:
 def train(folder: Path, name: str, moment: str, number: int, ranks: TrainingRanks | None = None) -> None:
     """Train to the end, or until this process kills itself at the given moment."""
     run = trainer(folder, name, ranks)
-    replace, save_file = os.replace, state.save_file
+    replace, save_file = os.replace, checkpoint.save_file
 
     def half_a_file(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str]) -> None:
         save_file(tensors, path, metadata)
@@ -98,7 +98,7 @@ def train(folder: Path, name: str, moment: str, number: int, ranks: TrainingRank
     clock = itertools.count()
     training.time = SimpleNamespace(monotonic=lambda: float(next(clock)))  # type: ignore[assignment]
     if moment == "state":
-        state.save_file = half_a_file
+        checkpoint.save_file = half_a_file
     if moment == "config":
         os.replace = dying_replace
     run.run(report, SAVE_EVERY)

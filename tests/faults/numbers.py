@@ -21,7 +21,7 @@ from hebblm.adapt.context import Context
 from hebblm.adapt.methods import DYNAMIC, METHODS
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters
-from hebblm.evaluation.loop import evaluate
+from hebblm.evaluation.loop import Hooks, Schedule, evaluate
 from hebblm.evaluation.vocabulary import UnionVocabulary
 from hebblm.memory import AnyMemory, FlatMemory, MemoryConfig, build_memory
 from hebblm.types import OutputHead
@@ -259,7 +259,7 @@ def soak(
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        found = evaluate(base, [context], rules, stream, UnionVocabulary(), update_every=EVERY, progress=watch)
+        found = evaluate(base, [context], rules, stream, UnionVocabulary(), Schedule(EVERY), Hooks(progress=watch))
     finally:
         torch.set_num_threads(threads)
     wrong = watch.defects(len(names), growing, slower)

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from hebblm.adapt.methods import METHODS
 from hebblm.adapt.methods.mbpa import MbpaAbsoluteConfig
-from hebblm.evaluation.loop import evaluate
+from hebblm.evaluation.loop import Schedule, evaluate
 from hebblm.evaluation.vocabulary import UnionVocabulary
 from hebblm.memory import FlatMemory
 
@@ -82,7 +82,7 @@ def losses() -> dict[str, float]:
         base = toy.base_of(toy.tiny_model(), lr=1e-3 if moving else 0.0)
         context = toy.context_of(base, FlatMemory(toy.DIM), stream)
         rules = {name: m.rule(SETTINGS) for name, m in METHODS.items() if m.moving == moving}
-        scores = evaluate(base, [context], rules, stream, UnionVocabulary(), update_every=20)
+        scores = evaluate(base, [context], rules, stream, UnionVocabulary(), Schedule(20))
         found |= {name: float(nll.mean()) for name, nll in scores.nll.items()}
     return {**found, "seconds": time.process_time() - started}
 

@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 import pytest
 import torch
 
-from hebblm.adapt.methods import METHODS
+from hebblm.adapt.methods import METHODS, SECTIONS
 from hebblm.adapt.methods.best import BestConfig
 from hebblm.adapt.methods.mixture import MixtureConfig
 from hebblm.adapt.methods.rule import dotted
@@ -27,7 +27,8 @@ def off(section: Section) -> Section:
 
 
 def weightless() -> MethodSettings:
-    return MethodSettings(*map(off, toy.SETTINGS.sections)).replaced(BestConfig(parts="base", lr=0.0))
+    sections = (off(toy.SETTINGS[kind]) for kind in SECTIONS.values())
+    return MethodSettings(*sections).replaced(BestConfig(parts="base", lr=0.0))
 
 
 @every_method

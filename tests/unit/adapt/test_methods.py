@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from hebblm.adapt import functional as F
+from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.context import Context
 from hebblm.adapt.former import GONE
 from hebblm.adapt.grid import Grid
@@ -166,7 +167,7 @@ def test_a_method_asks_for_nothing_that_it_does_not_say_it_needs(name: str, monk
     asked: list[str] = []
     search = context.memory.search
     monkeypatch.setattr(context.memory, "search", lambda *given: asked.append("retrieval") or search(*given))
-    rule.log_probs(context.batch(toy.randn(9, 4, toy.DIM, dtype=torch.float64)))
+    rule.log_probs(EvalBatch(toy.randn(9, 4, toy.DIM, dtype=torch.float64), context))
     assert bool(asked) == rule.needs.retrieval
 
 

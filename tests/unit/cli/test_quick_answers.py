@@ -41,7 +41,7 @@ BEFORE_ANYTHING_IS_OPENED = {
     "eval --intra-domain pbt": "unknown corpus 'pbt'; did you mean ptb?",
     "eval --intra-domain ptb --set hebb.bta=1": "unknown setting 'hebb.bta'; did you mean hebb.beta?",
     "eval --intra-domain ptb --set heb.beta=1": "did you mean hebb.beta?",
-    "eval --intra-domain ptb --set hebb.beta=7": "hebb.beta = 7.0",
+    "eval --intra-domain ptb --set hebb.beta=7": "hebb.beta = 7",
     "eval --intra-domain ptb --set memory.dtype=floa32": "unknown memory.dtype 'floa32'; did you mean float32?",
     "eval --intra-domain ptb --preset smal": "unknown preset 'smal'; did you mean small?",
     "eval --checkpoint small-wt-raw --target ptb": "did you mean small-wt2-raw?",

@@ -252,7 +252,7 @@ def counting(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def trained(sha256: str = "0") -> AwdModel:
-    return AwdModel(toy.tiny_trained(), Path("none"), "checkpoint", sha256)
+    return AwdModel(toy.tiny_model(), Path("none"), "checkpoint", sha256)
 
 
 def test_gradients_are_computed_once_and_told_of_first(
