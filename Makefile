@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INSTALL = @echo 'installing hebblm and what it needs into $(VENV): once, a few minutes'; $(BIN)/python -m pip install --quiet --editable
 MODEL ?= tiny-pydoc-raw
 
-.PHONY: demo demo-train test slow faults check docs clean
+.PHONY: demo demo-train test slow faults check house docs clean
 
 demo: $(VENV)/.cpu  ## a tiny model of Python's documentation reads NumPy's with eight methods, in about a minute
 	$(BIN)/hebblm-eval --checkpoint $(MODEL) --target numpy --max-tokens 20000 --output-path results/demo \
@@ -30,6 +30,9 @@ check: $(VENV)/.dev  ## format, lint, types, import order, documentation
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/mkdocs build --strict --quiet
+
+house: $(VENV)/.dev  ## lines, size of the wheel, circles of imports, and the way of a setting from the command line to the solver
+	$(BIN)/python -m recipes.house
 
 docs: $(VENV)/.dev  ## the documentation as a site, in site/
 	$(BIN)/mkdocs build --strict

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from awd_lstm.document import CheckpointError, read_config
     from awd_lstm.estimate import training_seconds
     from awd_lstm.model import AWDLSTM, Output, State, detach, grow_vocabulary, parameter_count
-    from awd_lstm.ranks import TrainingRanks
     from awd_lstm.schedule import TrainingConfig
+    from awd_lstm.streams import TrainingRanks
     from awd_lstm.training import Event, Trainer, validation_loss
 
 __all__ = [
@@ -36,7 +36,7 @@ __all__ = [
     "validation_loss",
 ]
 
-_MODULES = ("document", "config", "checkpoint", "estimate", "model", "ranks", "schedule", "training")
+_MODULES = ("document", "config", "checkpoint", "estimate", "model", "streams", "schedule", "training")
 
 
 def __getattr__(name: str) -> Any:

@@ -47,12 +47,12 @@ class _Document(TypedDict, total=False):
 
 
 def sealed(document: dict[str, Any]) -> dict[str, Any]:
-    """Return a document with the hash of its content."""
+    """Document with the hash of its content."""
     return {**document, SEAL: _digest(document)}
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """Return the JSON document of a checkpoint, empty if there is none.
+    """JSON document of a checkpoint, empty if there is none.
 
     Raises:
         CheckpointError: it is no JSON object, was changed since it was written, or a value is of another type.
@@ -85,6 +85,6 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def _digest(document: dict[str, Any]) -> str:
-    """Return the sha256 of a JSON document, whatever the order of its keys."""
+    """Hash of a JSON document, whatever the order of its keys."""
     plain = json.loads(json.dumps(document))
     return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()

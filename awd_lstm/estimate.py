@@ -10,9 +10,8 @@ from tempfile import TemporaryDirectory
 import torch
 
 from awd_lstm.config import AWDLSTMConfig
-from awd_lstm.ranks import TrainingRanks
 from awd_lstm.schedule import TrainingConfig
-from awd_lstm.streams import Ids
+from awd_lstm.streams import Ids, TrainingRanks
 from awd_lstm.training import Trainer
 
 WARM_UP = 2  # segments

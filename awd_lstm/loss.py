@@ -112,7 +112,7 @@ def _add_product(total: Tensor, a: Tensor, b: Tensor, *, first: bool) -> None:
 
 
 def _log_probability(p: Tensor, scores: Tensor, y: Tensor) -> Tensor:
-    """Return log p_y (n, 1) in float64, also where a single-precision p_y has underflown to zero."""
+    """Log p_y (n, 1) in float64, also where a single-precision p_y has underflown to zero."""
     log_p = p.gather(1, y).double().log()  # (n, 1)
     lost = log_p[:, 0] < UNDERFLOW  # (n,)
     if bool(lost.any()):  # next to never, so the common case reads the (n, V) scores no second time
@@ -123,51 +123,30 @@ def _log_probability(p: Tensor, scores: Tensor, y: Tensor) -> Tensor:
 def linear_cross_entropy(
     hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, dtype: torch.dtype = torch.float32
 ) -> Tensor:
-    """Mean of ``-log softmax(W h + b)[y]`` over N positions.
+    """Mean of ``-log softmax(W h + b)[y]`` over N positions, nats a token.
 
-    Equal to ``F.cross_entropy(F.linear(hidden, weight, bias), targets)`` with memory bounded in N x V.
-
-    Args:
-        hidden: (N, D) float32 or float64.
-        weight: (V, D).
-        bias: (V,).
-        targets: (N,) int64.
-        dtype: type of the matrix products; bfloat16 trains about four times as fast on CPUs that multiply it
-            natively.
-
-    Returns:
-        Scalar, nats a token.
+    Equal to ``F.cross_entropy(F.linear(hidden, weight, bias), targets)`` of hidden (N, D), float32 or float64, weight
+    (V, D), bias (V,) and targets (N,), with memory bounded in N x V. ``dtype`` is the type of the matrix products;
+    bfloat16 trains about four times as fast on CPUs that multiply it natively.
     """
     apply = cast(Callable[..., Tensor], _LinearCrossEntropy.apply)
     return apply(hidden, weight, bias, targets, dtype)
 
 
 def sampled_cross_entropy(
-    hidden: Tensor,
-    weight: Tensor,
-    bias: Tensor,
-    targets: Tensor,
-    proposal: Tensor,
-    samples: int,
-    dtype: torch.dtype,
+    hidden: Tensor,  # (N, D)
+    weight: Tensor,  # (V, D)
+    bias: Tensor,  # (V,)
+    targets: Tensor,  # (N,) int64
+    proposal: Tensor,  # (V,) float32 probabilities p of the draw
+    samples: int,  # number of draws
+    dtype: torch.dtype,  # type of the matrix product
 ) -> Tensor:
-    """Importance-sampled cross-entropy over the targets and a shared draw of words (Jean et al. 2015).
+    """Importance-sampled cross-entropy over the targets and a shared draw of words (Jean et al. 2015), nats a token.
 
-    Words are drawn with replacement and each is kept once; a drawn word w stands for ``1 / q_w`` of its kind,
-    where ``q_w = 1 - (1 - p_w)^samples`` is its chance of being drawn, so its score is raised by
-    ``-log q_w``. The target itself is present with certainty and needs no correction.
-
-    Args:
-        hidden: (N, D).
-        weight: (V, D).
-        bias: (V,).
-        targets: (N,) int64.
-        proposal: (V,) float32 probabilities p of the draw.
-        samples: number of draws.
-        dtype: type of the matrix product.
-
-    Returns:
-        Scalar, nats a token; an estimate of the full loss.
+    Words are drawn with replacement and each is kept once; a drawn word w stands for ``1 / q_w`` of its kind, where
+    ``q_w = 1 - (1 - p_w)^samples`` is its chance of being drawn, so its score is raised by ``-log q_w``. The target
+    itself is present with certainty and needs no correction.
     """
     drawn = torch.unique(torch.multinomial(proposal, samples, replacement=True))  # (S,)
     log_q = torch.log(-torch.expm1(samples * torch.log1p(-proposal[drawn].double()))).to(hidden.dtype)

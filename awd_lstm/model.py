@@ -111,7 +111,7 @@ class AWDLSTM(nn.Module):
             cast(LSTMLayer, layer).products = products
 
     def initial_state(self, batch_size: int) -> State:
-        """Return the all-zero state for ``batch_size`` sequences."""
+        """All-zero state for ``batch_size`` sequences."""
         return tuple(
             (self.bias.new_zeros(batch_size, width), self.bias.new_zeros(batch_size, width))
             for _, width in self.config.layer_sizes()
@@ -132,7 +132,7 @@ class AWDLSTM(nn.Module):
         return Output(hidden.transpose(0, 1), x.transpose(0, 1), tuple(after))
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Return the tied softmax's logits (..., V) of hidden states (..., D)."""
+        """Tied softmax's logits (..., V) of hidden states (..., D)."""
         return F.linear(hidden, self.embedding, self.bias)
 
 
@@ -142,7 +142,7 @@ def detach(state: State) -> State:
 
 
 def parameter_count(model: AWDLSTM) -> int:
-    """Return the number of parameters, the tied matrix counted once."""
+    """Number of parameters, the tied matrix counted once."""
     return sum(p.numel() for p in model.parameters())
 
 

@@ -12,16 +12,11 @@ LEVELS = 1 << 16  # of a coin
 
 
 def locked_mask(like: Tensor, p: float, share: Share | None = None) -> Tensor:
-    """Draw one inverted-dropout mask a sequence, shared by all its time steps.
+    """One inverted-dropout mask (1, B, D) a sequence, of entries 0 or 1 / (1 - p), shared by the time steps of ``like``
+    (T, B, D).
 
-    Args:
-        like: (T, B, D) activations whose batch size, width, dtype and device the mask takes.
-        p: probability of dropping, in [0, 1).
-        share: which rows of a larger batch these are. All of its masks are drawn, so that those of a row do not
-            depend on who reads the others.
-
-    Returns:
-        (1, B, D) entries 0 or 1 / (1 - p).
+    ``share`` says which rows of a larger batch these are. All of its masks are drawn, so that those of a row do not
+    depend on who reads the others.
     """
     rows = like.shape[1] if share is None else share.total
     mask = torch.empty(1, rows, like.shape[2], dtype=like.dtype, device=like.device)
@@ -37,19 +32,11 @@ def locked_dropout(x: Tensor, p: float, training: bool, share: Share | None = No
 
 
 def embedding_dropout(tokens: Tensor, weight: Tensor, p: float, training: bool) -> Tensor:
-    """Look up words with whole words dropped: a dropped word is absent from all positions of a batch.
+    """Look up tokens (...) as (..., D), with whole words dropped: a dropped word is absent from all positions of a
+    batch.
 
-    The mask is applied to the looked-up rows, never to the matrix, and the gradient is sparse: neither costs
+    The mask is applied to the looked-up rows, never to the matrix (V, D), and the gradient is sparse: neither costs
     time or memory in proportion to V x D.
-
-    Args:
-        tokens: (...) int64.
-        weight: (V, D).
-        p: probability of dropping a word, in [0, 1).
-        training: without it nothing is dropped.
-
-    Returns:
-        (..., D).
     """
     x = F.embedding(tokens, weight, sparse=True)
     if not training or p == 0:
@@ -66,16 +53,11 @@ def drop_weight(weight: Tensor, p: float, training: bool) -> Tensor:
 
 
 def connection_mask(like: Tensor, p: float) -> Tensor:
-    """Draw an inverted-dropout mask with one coin a weight, from 16 random bits each.
+    """Inverted-dropout mask like a tensor, of entries 0 or 1 / (1 - p), with one coin a weight, from 16 random bits
+    each.
 
-    A Bernoulli draw of its own for every one of H x 4H weights is slow on a CPU; random words are not.
-
-    Args:
-        like: a tensor whose shape, dtype and device the mask takes.
-        p: probability of dropping, in [0, 1); taken to the nearest multiple of 2^-16.
-
-    Returns:
-        entries 0 or 1 / (1 - p).
+    A Bernoulli draw of its own for every one of H x 4H weights is slow on a CPU; random words are not. ``p`` is taken
+    to the nearest multiple of 2^-16.
     """
     dropped = min(round(p * LEVELS), LEVELS - 1)
     words = torch.empty(-(-like.numel() // 4), dtype=torch.int64, device=like.device)

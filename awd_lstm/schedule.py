@@ -74,12 +74,12 @@ class TrainingConfig:
                 raise ValueError(f"{name} = {getattr(self, name)} must lie in [0, 1]")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as a JSON object."""
+        """Fields as a JSON object."""
         return asdict(self)
 
 
 def product_type(wanted: Literal["float32", "bfloat16"], device: torch.device) -> torch.dtype:
-    """Return the type of matrix products: bfloat16 where it is wanted and the device multiplies it fast, or float32.
+    """Type of matrix products: bfloat16 where it is wanted and the device multiplies it fast, or float32.
 
     A processor that oneDNN has no bfloat16 products for, as one without AVX-512, runs them in a plain loop, which is
     many times slower than float32.
@@ -100,7 +100,7 @@ def segment_length(bptt: int, generator: torch.Generator) -> int:
 
 
 def learning_rate(config: TrainingConfig, progress: float, length: int) -> float:
-    """Return the rate of a segment of ``length`` tokens when a share ``progress`` of the run is done.
+    """Rate of a segment of ``length`` tokens when a share ``progress`` of the run is done.
 
     Torch's ASGD descends with the rate that it was given a step before: once NT-ASGD averages, this is the rate of the
     next segment.
@@ -115,10 +115,8 @@ def learning_rate(config: TrainingConfig, progress: float, length: int) -> float
 
 
 def starts_averaging(losses: list[float], nonmono: int) -> bool:
-    """Say whether NT-ASGD's trigger fires: the last loss exceeds the best of over ``nonmono`` epochs ago.
-
-    Args:
-        losses: validation loss after each epoch so far, nats a token, the newest last.
+    """Whether NT-ASGD's trigger fires: the last epoch's validation loss exceeds the best of over ``nonmono`` epochs
+    ago.
     """
     earlier = losses[:-1]
     return len(earlier) > nonmono and losses[-1] > min(earlier[:-nonmono])

@@ -18,13 +18,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from awd_lstm.checkpoint import WEIGHTS, load_checkpoint, save_checkpoint
+from awd_lstm.checkpoint import (
+    STATE,
+    WEIGHTS,
+    file_sha256,
+    load_checkpoint,
+    load_state,
+    pack_optimizer,
+    save_checkpoint,
+    save_state,
+    unpack_optimizer,
+)
 from awd_lstm.config import AWDLSTMConfig
 from awd_lstm.document import CheckpointError, read_config
-from awd_lstm.files import file_sha256
 from awd_lstm.loss import linear_cross_entropy, sampled_cross_entropy
 from awd_lstm.model import AWDLSTM, State, detach
-from awd_lstm.ranks import TrainingRanks
 from awd_lstm.regularization import activation_penalty, temporal_activation_penalty
 from awd_lstm.schedule import (
     TrainingConfig,
@@ -33,8 +41,7 @@ from awd_lstm.schedule import (
     segment_length,
     starts_averaging,
 )
-from awd_lstm.state import STATE, load_state, pack_optimizer, save_state, unpack_optimizer
-from awd_lstm.streams import Ids, ParallelStreams
+from awd_lstm.streams import Ids, ParallelStreams, TrainingRanks
 
 LOG_EVERY = 100  # segments
 VALID_STREAMS = 10
@@ -152,7 +159,6 @@ class Trainer:
         self.parallel = self.ranks.parallel(self.model)
 
     def _begin_with(self, initial: Path) -> None:
-        """Take the weights of a checkpoint."""
         found = load_checkpoint(initial, dictionary_sha256=self.record.dictionary_sha256)
         if found.config.layer_sizes() != self.model.config.layer_sizes():
             sizes = f"layers of {found.config.layer_sizes()}, not {self.model.config.layer_sizes()}"
@@ -165,7 +171,7 @@ class Trainer:
 
     @property
     def finished(self) -> bool:
-        """Say whether all epochs are done."""
+        """Whether all epochs are done."""
         return self.record.epoch >= self.config.epochs
 
     def run(self, report: Callable[[Event], None] | None = None, save_every: float = 60.0) -> None:
@@ -227,7 +233,7 @@ class Trainer:
         return value, count
 
     def _loss(self, hidden: Tensor, targets: Tensor) -> Tensor:
-        """Return the mean cross-entropy of hidden states (N, D) by the softmax the schedule asks for."""
+        """Mean cross-entropy of hidden states (N, D) by the softmax the schedule asks for."""
         model, config = self.model, self.config
         if config.softmax == "sampled" and self.progress < config.full_from:
             return sampled_cross_entropy(
@@ -237,7 +243,7 @@ class Trainer:
 
     @property
     def progress(self) -> float:
-        """Return the share of all epochs that is done."""
+        """Share of all epochs that is done."""
         return (self.record.epoch + self.record.position / len(self.streams)) / self.config.epochs
 
     def _end_epoch(self) -> float:
@@ -258,19 +264,17 @@ class Trainer:
         return valid
 
     def _validation_loss(self) -> float:
-        """Return the validation loss of the present weights, nats a token."""
         share = self.valid_streams.share
         own = validation_loss(self.model, self.valid_streams, self.device) if len(share) else 0.0
         return self._checked(self.ranks.sum(own * share.weight, self.device))
 
     def _checked(self, loss: float) -> float:
-        """Return the loss of all processes, nats a token; refuse nan and what is beyond all measure."""
+        """Loss of all processes, nats a token; refuses nan and what is beyond all measure."""
         if not loss < LARGEST:
             raise ValueError(f"training diverged: its loss is {loss} with lr = {self.config.lr:g}; lower lr")
         return loss
 
     def _save_best(self, valid: float) -> None:
-        """Write the present weights as the run's checkpoint."""
         if self.ranks.rank:
             return
         record = self.record
@@ -317,7 +321,6 @@ class Trainer:
                     p.copy_(value)
 
     def _save(self) -> None:
-        """Write the whole state of the run."""
         tensors = {f"model.{name}": value for name, value in self.model.state_dict().items()}
         tensors |= pack_optimizer(self.optimizer)
         for index, layer in enumerate(self.hidden):
@@ -362,7 +365,7 @@ class Trainer:
 
 @torch.no_grad()
 def validation_loss(model: AWDLSTM, streams: ParallelStreams, device: torch.device, segment: int = 200) -> float:
-    """Return the mean loss of ``model`` over parallel streams, nats a token.
+    """Mean loss of ``model`` over parallel streams, nats a token.
 
     A monitor for training: parallel streams start cold and a short tail is left out. Reported perplexities
     come from an evaluation of one stream, token by token.
@@ -382,7 +385,7 @@ def validation_loss(model: AWDLSTM, streams: ParallelStreams, device: torch.devi
 
 
 def _unigram(ids: Ids, vocabulary_size: int, block: int = 1 << 22) -> Tensor:
-    """Return the share (V,) of each word in the training stream, counted block by block.
+    """Share (V,) of each word in the training stream, counted block by block.
 
     A word that it lacks counts as if it occurred once: one that is never drawn would never be pushed down.
     """

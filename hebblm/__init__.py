@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import TYPE_CHECKING
 
 from hebblm.lazy import lazily
-from hebblm.threads import wait_briefly
 
 if TYPE_CHECKING:
-    from hebblm.adapt.methods import METHODS, Method
+    from hebblm.adapt.methods import METHODS, Method, register
     from hebblm.expected import Suggestion
     from hebblm.front import evaluate, tune
     from hebblm.language_model import LanguageModel, load
@@ -17,7 +18,25 @@ if TYPE_CHECKING:
     from hebblm.scores import Scores
     from hebblm.types import Adapter, Memory, Neighbors, OutputHead
 
-wait_briefly()  # every command passes here, and nothing before it loads torch
+
+def _wait_briefly() -> None:
+    """Let a thread that waits give its processor away soon, unless the user chose how threads wait.
+
+    By default libgomp, the OpenMP runtime that torch and FAISS bring along, lets a thread that has nothing to do look
+    for work 300,000 times before it sleeps. Where another process needs the processor, those turns keep it from just
+    the thread that is waited for. A thousand turns bridge the gaps between two products as well on a quiet machine
+    (``recipes/results/bench/busy.json``), where going to sleep at once, as a passive policy does, takes longer.
+
+    The runtime reads the environment when it is loaded, so this must come before torch; where the caller has imported
+    torch already, nothing is done. The AWD-LSTM port, which stands alone, leaves the choice to whoever imports it.
+    """
+    chosen = {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME", "KMP_LIBRARY"} & os.environ.keys()
+    if "torch" not in sys.modules and not chosen:
+        os.environ["OMP_WAIT_POLICY"] = "passive"  # for every runtime; to libgomp the next line goes first
+        os.environ["GOMP_SPINCOUNT"] = "1000"
+
+
+_wait_briefly()  # every command passes here, and nothing before it loads torch
 
 __version__ = "0.2.0"
 
@@ -36,6 +55,7 @@ __all__ = [
     "__version__",
     "evaluate",
     "load",
+    "register",
     "tune",
 ]
 

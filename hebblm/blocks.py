@@ -17,27 +17,23 @@ Part = TypeVar("Part")
 
 
 def block_size(bytes_each: int, count: int, device: torch.device) -> int:
-    """Return how many of ``count`` queries of so many bytes make a block, at least one; on a GPU all of them."""
+    """How many of ``count`` queries of so many bytes make a block, at least one; on a GPU all of them."""
     if device.type != "cpu":
         return max(1, count)
     return max(1, min(count, CPU_BYTES // max(1, bytes_each)))
 
 
 def blocks(bytes_each: int, count: int, device: torch.device) -> Iterator[slice]:
-    """Yield ``count`` queries block by block; one empty block of none."""
+    """``count`` queries block by block; one empty block of none."""
     size = block_size(bytes_each, count, device)
     return (slice(start, start + size) for start in range(0, max(1, count), size))
 
 
 def side_by_side(work: Callable[[Part], None], parts: list[Part], device: torch.device) -> None:
-    """Do some work without gradients on every part, each part by one of torch's threads.
+    """Do some work without gradients on every part, each part by one of torch's threads; on a GPU one after the other.
 
-    The operations on a block are many and small: threads that share each of them mostly wait for each other.
-
-    Args:
-        work: called once for each part, several at the same time; it must write to places of its own.
-        parts: a single one is worked on by all threads.
-        device: on a GPU nothing is done at the same time.
+    The operations on a block are many and small: threads that share each of them mostly wait for each other. ``work``,
+    called several times at once, must write to places of its own; a single part is worked on by all threads.
     """
     threads = torch.get_num_threads()
     if threads == 1 or len(parts) < 2 or device.type != "cpu":
@@ -54,7 +50,7 @@ def side_by_side(work: Callable[[Part], None], parts: list[Part], device: torch.
 
 @cache
 def _workers(threads: int) -> ThreadPoolExecutor:
-    """Return threads that each compute alone."""
+    """Threads that each compute alone."""
     started = Barrier(threads + 1)
 
     def start() -> None:

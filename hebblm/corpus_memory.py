@@ -15,15 +15,13 @@ import torch
 from torch import Tensor
 
 from hebblm.errors import UserError
-from hebblm.evaluation.parts import Parts
-from hebblm.evaluation.training_memory import saved_segments
+from hebblm.evaluation.training_text import Segments, saved_segments
 from hebblm.files import hash_of
 from hebblm.locks import held, remove_left
 from hebblm.memory import AnyMemory, MemoryConfig, build_memory, load_memory, save_memory
-from hebblm.memory.arrays import CHUNK
-from hebblm.memory.manifest import NAME as MANIFEST
-from hebblm.memory.manifest import Manifest, check_files, read_manifest
-from hebblm.memory.persistence import check_replaceable, read_about
+from hebblm.memory.persistence import NAME as MANIFEST
+from hebblm.memory.persistence import Manifest, check_files, check_replaceable, read_about, read_manifest
+from hebblm.memory.store import CHUNK
 from hebblm.models.base import TrainedModel, device_of
 from hebblm.progress import bar, say
 from hebblm.ranks import ALONE, Ranks
@@ -35,14 +33,15 @@ PIECE = 1 << 18  # characters that are read at once
 
 
 def build(
-    model: TrainedModel,
+    model: TrainedModel,  # gives the keys
+    # of the model, without new words; those of the texts are added, and saved with the entries and the splitting
     vocabulary: Vocabulary,
-    files: Sequence[TextFile],
-    folder: Path,
-    config: MemoryConfig,
+    files: Sequence[TextFile],  # of text; see :func:`hebblm.text.sources.text_files`
+    folder: Path,  # created, or replaced if it holds a memory of other texts
+    config: MemoryConfig,  # how entries are kept and searched
     *,
-    name: str,
-    ranks: Ranks = ALONE,
+    name: str,  # of the model, for people
+    ranks: Ranks = ALONE,  # that read every P-th piece each; the first one saves the memory
 ) -> AnyMemory:
     """Fill a memory with texts and save it; an interrupted build goes on where it was.
 
@@ -50,20 +49,6 @@ def build(
     kept beside ``folder`` until all are there, and of a piece that is being read every segment of the model's. Keys are
     the hidden states with which a reader would predict the tokens, which are those of a reader, too: the first text
     says how all are split.
-
-    Args:
-        model: gives the keys.
-        vocabulary: of the model, without new words; those of the texts are added, and saved with the entries and the
-            splitting.
-        files: of text; see :func:`hebblm.text.sources.text_files`.
-        folder: created, or replaced if it holds a memory of other texts.
-        config: how entries are kept and searched.
-        name: of the model, for people.
-        ranks: that read every P-th piece each; the first one saves the memory.
-
-    Raises:
-        UserError: a text that is not UTF-8, none at all, or a folder that cannot be written or holds
-            something else.
     """
     check_replaceable(folder)
     sources = [
@@ -81,7 +66,7 @@ def build(
         ]
     )
     there = partial(load_memory, folder, model_hash=owner[0], dictionary_hash=owner[1])
-    parts = Parts(folder.with_name(f".{folder.name}.{identity[:12]}.parts"))
+    parts = Segments(folder.with_name(f".{folder.name}.{identity[:12]}.parts"))
     if ranks.all_gather_object(read_about(folder).get("identity"))[0] == identity:
         say(f"{folder} holds this memory already")
         if ranks.leads:
@@ -136,7 +121,7 @@ def _read(
     model: TrainedModel,
     vocabulary: Vocabulary,
     files: Sequence[TextFile],
-    parts: Parts,
+    parts: Segments,
     dtype: torch.dtype,
     ranks: Ranks,
 ) -> int:
@@ -152,7 +137,7 @@ def _read(
                 # Those that are done are encoded again: new words get the ids that they had.
                 ids = np.array([vocabulary.start, *vocabulary.encode(text, include=True).ids], dtype=np.int64)
                 if index >= done and index % ranks.size == ranks.rank:
-                    begun = Parts(parts.folder / f"piece-{index:05d}")
+                    begun = Segments(parts.folder / f"piece-{index:05d}")
                     keys, labels = _entries(model, vocabulary, ids, dtype, begun)
                     parts.save(index, {"keys": keys, "labels": labels})
                     shutil.rmtree(begun.folder, ignore_errors=True)
@@ -163,9 +148,9 @@ def _read(
 
 
 def _entries(
-    model: TrainedModel, vocabulary: Vocabulary, ids: np.ndarray[Any, Any], dtype: torch.dtype, begun: Parts
+    model: TrainedModel, vocabulary: Vocabulary, ids: np.ndarray[Any, Any], dtype: torch.dtype, begun: Segments
 ) -> tuple[Tensor, Tensor]:
-    """Return the hidden states (T, D) and the labels (T,) of a piece (T + 1,), what it begins with first.
+    """Hidden states (T, D) and labels (T,) of a piece (T + 1,), what it begins with first.
 
     Each segment is kept in ``begun``; those that are there are not read again.
     """
@@ -180,29 +165,16 @@ def _entries(
 
 @dataclass(frozen=True, slots=True)
 class SavedMemory:
-    """Saved memory and what its folder says: a memory by itself, or a reader's with its words.
-
-    Args:
-        folder: of the memory.
-        manifest: of the memory.
-        words: new ones, in the order of their ids.
-        known: classes of the model, behind which the new words' begin; None where that was not written down.
-        about: what else was.
-    """
+    """Saved memory and what its folder says: a memory by itself, or a reader's with its words."""
 
     folder: Path
     manifest: Manifest
-    words: tuple[str, ...]
-    known: int | None
-    about: dict[str, Any]
+    words: tuple[str, ...]  # new ones, in the order of their ids
+    known: int | None  # classes of the model, behind which the new words' begin; None where that was not written down
+    about: dict[str, Any]  # what else was
 
     @classmethod
     def of(cls, folder: Path) -> SavedMemory:
-        """Return what a folder says of itself.
-
-        Raises:
-            UserError: it holds no memory, or a file is missing, truncated or changed.
-        """
         if folder.name == MEMORY and (folder.parent / READER).is_file():  # its words stand beside it
             raise UserError(f"{folder} is the memory of the reader in {folder.parent}; name {folder.parent}")
         reader = (folder / READER).is_file()
@@ -213,7 +185,7 @@ class SavedMemory:
         return cls(place, manifest, tuple(about.get("words", ())), about.get("known"), about)
 
     def config(self) -> MemoryConfig:
-        """Return how its entries are kept and searched."""
+        """How its entries are kept and searched."""
         manifest, index = self.manifest, self.manifest.index
         if index is None:
             return MemoryConfig("exact", manifest.capacity, manifest.dtype)
@@ -228,16 +200,9 @@ class SavedMemory:
 
 
 def merge(first: Path, second: Path, folder: Path) -> AnyMemory:
-    """Save the entries of two memories as one, the first's before the second's; kept and searched as the first's are.
+    """Save the entries of two memories, or readers', of one model as one, the first's before the second's.
 
-    Args:
-        first: folder of a memory or a reader.
-        second: another, of the same model.
-        folder: created, or replaced if it holds a memory.
-
-    Raises:
-        UserError: they are of different models, dictionaries or types of keys, one does not say where its new words
-            begin, or a folder holds something else.
+    They are kept and searched as the first's are.
     """
     check_replaceable(folder)
     with held(folder, "this memory", wait=False):
@@ -258,7 +223,7 @@ def _merge(first: Path, second: Path, folder: Path) -> AnyMemory:
         if one.words and one.known is None:
             raise UserError(f"{one.folder.parent} does not say where its new words begin; read and save it anew")
         source = load_memory(one.folder, model_hash=owner[0], dictionary_hash=owner[1])
-        for part in source.parts():
+        for part in source.segments():
             for begin in range(0, len(part), CHUNK):
                 some = part.run(begin, begin + CHUNK)
                 labels = some.values

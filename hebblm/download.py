@@ -23,11 +23,7 @@ HUB_PATIENCE = 10  # seconds for the hub to do so
 
 
 def cache_dir() -> Path:
-    """Return the user's cache: ``$HEBBLM_CACHE``, or ``~/.cache/hebblm``.
-
-    Raises:
-        UserError: neither is known.
-    """
+    """The user's cache: ``$HEBBLM_CACHE``, or ``~/.cache/hebblm``."""
     try:
         return Path(os.environ.get("HEBBLM_CACHE") or Path.home() / ".cache" / "hebblm")
     except RuntimeError as error:
@@ -35,35 +31,23 @@ def cache_dir() -> Path:
 
 
 def data_dirs() -> tuple[Path, ...]:
-    """Return the folders where data is looked for: ``$HEBBLM_DATA``, ``data/``, the cache."""
+    """Folders where data is looked for: ``$HEBBLM_DATA``, ``data/``, the cache."""
     named = os.environ.get("HEBBLM_DATA")
     return (*((Path(named),) if named else ()), Path("data"), cache_dir() / "data")
 
 
 def find(
-    folders: Sequence[Path],
-    paths: Sequence[str],
-    downloads: Path | None,
+    folders: Sequence[Path],  # where to look
+    paths: Sequence[str],  # of the file below each of them, in the order of preference
+    downloads: Path | None,  # folder to put it below; None downloads nothing
     *,
-    name: str,
-    urls: Sequence[str],
-    known: str,
+    name: str,  # of what is looked for, for people
+    urls: Sequence[str],  # of the first of the paths, tried in turn
+    known: str,  # sha256 of its bytes
+    # its path below ``$HEBBLM_MIRROR``, which if set takes the place of all addresses; None for the same
     mirrored: str | None = None,
 ) -> Path:
-    """Return the first file that there is; where there is none, the first of the paths is downloaded.
-
-    Args:
-        folders: where to look.
-        paths: of the file below each of them, in the order of preference.
-        downloads: folder to put it below; None downloads nothing.
-        name: of what is looked for, for people.
-        urls: of the first of the paths, tried in turn.
-        known: sha256 of its bytes.
-        mirrored: its path below ``$HEBBLM_MIRROR``, which if set takes the place of all addresses; None for the same.
-
-    Raises:
-        UserError: no such file, no address answers, or one holds other bytes.
-    """
+    """First file that there is; where there is none, the first of the paths is downloaded."""
     for folder in folders:
         for path in paths:
             if (folder / path).is_file():
@@ -83,15 +67,9 @@ def find(
 
 
 def checked(path: Path, known: str | None, *, required: bool = False) -> str:
-    """Return the sha256 of a file, and say so where it is not the known one.
+    """Hash of a file; says so where it is not the known one.
 
-    Args:
-        path: the file.
-        known: sha256 of the original, None where there is none.
-        required: no other file may be read, such as one whose format can do harm.
-
-    Raises:
-        UserError: unreadable, or another file where the original is required.
+    If that is ``required``, no other file may be read, such as one whose format can do harm.
     """
     try:
         found = sha256(path)
@@ -105,17 +83,7 @@ def checked(path: Path, known: str | None, *, required: bool = False) -> str:
 
 
 def load_dataset(identifier: str, config: str | None, *, name: str, remedy: str) -> Any:
-    """Return a data set from the hub, from what ``datasets`` has of it in its cache, or from a folder in its layout.
-
-    Args:
-        identifier: on the hub, or a folder.
-        config: which of its configurations, None for the only one.
-        name: of the data set, for people.
-        remedy: what to do where it cannot be had.
-
-    Raises:
-        UserError: no network, or no such data set or configuration.
-    """
+    """Data set from the hub, from what ``datasets`` has of it in its cache, or from a folder in its layout."""
     import datasets  # takes a second, so only where it is needed
     from datasets.exceptions import DatasetGenerationError
 
@@ -172,7 +140,6 @@ def _without_retries() -> Iterator[None]:
 
 
 def _reachable(url: str) -> bool:
-    """Say whether a server answers, with whatever status."""
     try:
         with urllib.request.urlopen(urllib.request.Request(url, method="HEAD"), timeout=HUB_PATIENCE):
             return True
@@ -231,9 +198,7 @@ class _DownloadBar:
         self._progress.update(self._task, completed=self._done // 1000, total=self.total // 1000 or None)
 
     def reset(self) -> None:
-        """Begin again, as pooch does before it fills the bar."""
         self._done = 0
 
     def close(self) -> None:
-        """Fill the bar: the transfer is complete."""
         self.update(self.total)

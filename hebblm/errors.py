@@ -22,17 +22,17 @@ class UserError(ValueError):
 
 
 def reason(error: OSError) -> str:
-    """Return why the system refused, without the names of files, which may be temporary ones."""
+    """Why the system refused, without the names of files, which may be temporary ones."""
     return os.strerror(error.errno) if error.errno else str(error) or type(error).__name__
 
 
 def unwritable(path: object, error: OSError) -> UserError:
-    """Return the error for a file or folder that the system does not let be written."""
+    """Error for a file or folder that the system does not let be written."""
     return UserError(f"cannot write {path}: {reason(error)}; choose a place with space and permission")
 
 
 def unreadable(path: object, error: OSError) -> UserError:
-    """Return the error for a file that the system does not let be read."""
+    """Error for a file that the system does not let be read."""
     if isinstance(error, FileNotFoundError):
         return UserError(f"{path} does not exist")
     return UserError(f"cannot read {path}: {reason(error)}; check the path and its permissions")

@@ -29,17 +29,7 @@ class Suggestion(NamedTuple):
 
 
 def most_probable(adapted: Tensor, unadapted: Tensor, vocabulary: Vocabulary, n: int) -> list[Suggestion]:
-    """Return the most probable next words, most probable first; ``<unk>``, which is none, is left out.
-
-    Args:
-        adapted: (V,) probabilities.
-        unadapted: (V',) those of the base, rows of new words among them.
-        vocabulary: what the rows stand for.
-        n: number of words.
-
-    Raises:
-        UserError: n is no whole number of at least 1.
-    """
+    """Most probable next words, most probable first; ``<unk>``, which is none, is left out."""
     n = whole("n", n)
     if vocabulary.unknown is not None:
         adapted[vocabulary.unknown] = -1.0
@@ -57,20 +47,7 @@ def draw(
     seed: int,
     until: Sequence[str],
 ) -> str:
-    """Return words drawn one after the other.
-
-    Args:
-        expect: reads on, and returns the log-probabilities (V,) of what comes next.
-        ids: (N,) what is read first.
-        vocabulary: what the rows stand for; ``<unk>`` is never drawn.
-        most: how many are drawn.
-        temperature: of the draw, ``P^(1/T)``; 0 takes the most probable word each time.
-        seed: of the draw.
-        until: strings before which the answer ends.
-
-    Raises:
-        UserError: a temperature that is negative or infinite.
-    """
+    """Words drawn one after the other."""
     if not isinstance(temperature, float | int) or not 0 <= temperature < math.inf:
         raise UserError(f"temperature = {temperature!r:.60} must be a number of at least 0")
     generator = torch.Generator().manual_seed(seed)

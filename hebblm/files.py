@@ -35,12 +35,7 @@ _HOST = hashlib.sha256(socket.gethostname().encode()).hexdigest()[:6]
 def atomic_path(path: Path, *, directory: bool = False) -> Iterator[Path]:
     """Yield a temporary sibling of ``path`` that takes its place only if the block succeeds.
 
-    Args:
-        path: where the finished file (or, with ``directory``, the finished folder) shall stand.
-        directory: yield a new folder instead of the name of a file to be written.
-
-    Raises:
-        UserError: the place cannot be written to (no permission, no space left).
+    It is the name of a file to be written, or, with ``directory``, a new folder.
     """
     temporary: Path | None = None
     path = Path(os.path.realpath(path)) if path.is_symlink() else path
@@ -89,25 +84,21 @@ def recover(path: Path) -> None:
 
 
 def check_own(folder: Path, own: Collection[str]) -> None:
-    """Refuse to replace a folder in which more stands than the files that are written there.
-
-    Raises:
-        UserError: it holds something else, which would be lost.
-    """
+    """Refuse to replace a folder in which more stands than the files that are written there."""
     others = sorted(path.name for path in folder.iterdir() if path.name not in own) if folder.is_dir() else []
     if others:
         raise UserError(f"{folder} holds other files ({others[0]}), which would be lost; choose another folder")
 
 
 def umask() -> int:
-    """Return the permissions that new files of this process do not get."""
+    """Permissions that new files of this process do not get."""
     found = os.umask(0)
     os.umask(found)
     return found
 
 
 def _concerns(filename: object, path: Path, temporary: Path | None) -> bool:
-    """Say whether an OSError that names ``filename`` is about the place being written."""
+    """Whether an OSError that names ``filename`` is about the place being written."""
     named = Path(os.fsdecode(filename)) if isinstance(filename, (str, bytes, os.PathLike)) else None
     places = [path, path.parent, *path.parents] + ([temporary] if temporary else [])
     return named is not None and (named in places or named.parent in places[:1] or named.parent == path.parent)
@@ -137,12 +128,10 @@ def _remove(path: Path | None) -> None:
 
 
 def write_text(path: Path, text: str) -> Path:
-    """Write ``text`` as UTF-8, atomically, and return its path."""
     return write_bytes(path, text.encode())
 
 
 def write_bytes(path: Path, data: bytes) -> Path:
-    """Write ``data`` atomically and return its path."""
     with atomic_path(path) as temporary:
         temporary.write_bytes(data)
     return path
@@ -151,10 +140,7 @@ def write_bytes(path: Path, data: bytes) -> Path:
 def write_json(path: Path, value: Any, *, seal: bool = False) -> None:
     """Write ``value`` as indented JSON, atomically; a nan or infinity is refused rather than written.
 
-    Args:
-        path: the file.
-        value: plain data.
-        seal: of an object, add the hash of its content, which :func:`read_json` compares.
+    ``seal`` adds to an object the hash of its content, which :func:`read_json` compares.
     """
     if seal:
         value = sealed(value)
@@ -167,16 +153,11 @@ def write_json(path: Path, value: Any, *, seal: bool = False) -> None:
 
 
 def sealed(value: dict[str, Any]) -> dict[str, Any]:
-    """Return an object with the hash of its content, which :func:`read_json` compares."""
     return {**value, SEAL: _seal_of(value)}
 
 
 def read_json(path: Path) -> Any:
-    """Read a JSON file; the seal of an object that has one is compared and left out.
-
-    Raises:
-        UserError: the file is missing, unreadable, not JSON, or was changed since it was sealed.
-    """
+    """Content of a JSON file; the seal of an object that has one is compared and left out."""
     try:
         value = json.loads(read_bytes(path, _LONGEST).decode("utf-8"))
     except (ValueError, RecursionError) as error:
@@ -189,17 +170,7 @@ def read_json(path: Path) -> Any:
 
 
 def read_record(kind: type[T], path: Path, remedy: str, schema: str | None = None) -> T:
-    """Read a JSON file as a dataclass, a msgspec struct or another type that msgspec knows.
-
-    Args:
-        kind: the type.
-        path: the file.
-        remedy: what to do about another file.
-        schema: what stands under the key of this name, if anything has to.
-
-    Raises:
-        UserError: as :func:`read_json`, another schema, a key is missing, or a value of another type or out of range.
-    """
+    """JSON file of that ``schema`` as a dataclass, a msgspec struct or another type that msgspec knows."""
     value = read_json(path)
     found = value.get("schema") if isinstance(value, dict) else None
     if schema is not None and found != schema:
@@ -211,11 +182,7 @@ def read_record(kind: type[T], path: Path, remedy: str, schema: str | None = Non
 
 
 def read_bytes(path: Path, most: int) -> bytes:
-    """Return the content of a plain file; a pipe or a device, which may never end, is refused.
-
-    Raises:
-        UserError: it is missing, unreadable, something else than a file, or has more than ``most`` bytes.
-    """
+    """Content of a plain file; a pipe or a device, which may never end, is refused."""
     try:
         found = path.stat()
         if not stat.S_ISREG(found.st_mode):
@@ -228,31 +195,30 @@ def read_bytes(path: Path, most: int) -> bytes:
 
 
 def lack(path: Path) -> str:
-    """Return, in words, why a path is no file: it is not there, or something else is."""
+    """Reason why a path is no file, in words."""
     if path.is_dir():
         return "is a folder"
     return "is no plain file" if os.path.lexists(path) else "does not exist"
 
 
 def _seal_of(value: dict[str, Any]) -> str:
-    """Return the sha256 of a JSON object, whatever the order of its keys."""
+    """Hash of a JSON object, whatever the order of its keys."""
     plain = json.loads(json.dumps(value))
     return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
 
 
 def sha256(path: Path) -> str:
-    """Return the sha256 of a file's bytes as lower-case hexadecimal."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def hash_of(value: Any) -> str:
-    """Return a short hash of a JSON value, for the names of cache entries."""
+    """Short hash of a JSON value, for the names of cache entries."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def hash_of_code(*places: Path) -> str:
-    """Return a hash of programs, Python files or folders of them; a commit says less, beside a changed checkout."""
+    """Hash of programs, Python files or folders of them; a commit says less, beside a changed checkout."""
     found = hashlib.sha256()
     for place in places:
         for path in sorted(place.rglob("*.py")) or [place]:
@@ -261,10 +227,9 @@ def hash_of_code(*places: Path) -> str:
 
 
 def check_writable(folder: Path) -> None:
-    """Try to write to ``folder``, so that a long run does not fail at its end; a folder made for that is removed again.
+    """Try to write to ``folder``, so that a long run does not fail at its end.
 
-    Raises:
-        UserError: it cannot be made or written to.
+    A folder made for that is removed again.
     """
     made = [place for place in (folder, *folder.parents) if not place.exists()]
     try:

@@ -1,4 +1,4 @@
-"""The front door's comparison and tuning, many methods on one text; mistakes are told before torch is loaded."""
+"""Comparison and tuning, many methods on one text; mistakes are told before anything is opened."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
+from hebblm.adapt.grid import Grid
 from hebblm.adapt.methods import (
     DEFAULT_METHODS,
     DYNAMIC,
@@ -24,30 +25,32 @@ from hebblm.adapt.methods import (
     with_parts,
 )
 from hebblm.errors import UserError
+from hebblm.evaluation.defaults import TunedFile
 from hebblm.evaluation.hyperparameters import Hyperparameters, plain_name
+from hebblm.evaluation.resume import resumable
+from hebblm.evaluation.run import run_scenario
+from hebblm.evaluation.scenario import Scenario
 from hebblm.evaluation.scenario_config import several, whole
 from hebblm.progress import say
 from hebblm.ranks import current
-from hebblm.report.parts import DEFAULT_EDGES, validate_edges
-from hebblm.request import Request
+from hebblm.report.buckets import DEFAULT_EDGES, validate_edges
+from hebblm.report.document import write_report
+from hebblm.report.result import FILE_NAME, Result
+from hebblm.request import Model, Request, Target
+from hebblm.tuning.search import TUNED_FILE, Search, write_tuned
+from hebblm.tuning.tune import tune as tune_scenario
 
-if TYPE_CHECKING:  # they load torch
-    from hebblm.evaluation.scenario import Scenario
-    from hebblm.report.result import Result
-    from hebblm.request import Model, Target
-    from hebblm.tuning.search import Search
-
+# Below this, the best of some hundred points is often the luckiest one, and worse than the default on other text.
 FEW_TOKENS = 5000
-"""Below this, the best of some hundred points is often the luckiest one, and worse than the default on other text."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
+# A command with its options, which stands as it is, or an option by itself.
 _OPTION = re.compile(r"hebblm-[a-z]+(?: --[a-z-]+(?: [^\s;,]+)?)+|(?<![^\s(])--([a-z-]+)")
-"""A command with its options, which stands as it is, or an option by itself."""
 
 
 def _worded(function: Callable[P, T]) -> Callable[P, T]:
-    """Let errors name arguments, ``max_tokens`` for ``--max-tokens``, where no command stands behind a call."""
+    """Errors of a call name arguments, ``max_tokens`` for ``--max-tokens``, unless a command made it."""
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -55,9 +58,8 @@ def _worded(function: Callable[P, T]) -> Callable[P, T]:
             return function(*args, **kwargs)
         except UserError as error:
             if kwargs.get("command") is None:
-                error.args = (
-                    _OPTION.sub(lambda found: found[1].replace("-", "_") if found[1] else found[0], str(error)),
-                )
+                message = _OPTION.sub(lambda option: (option[1] or "").replace("-", "_") or option[0], str(error))
+                error.args = (message,)
             raise
 
     return call
@@ -132,22 +134,16 @@ def evaluate(
         raise UserError(f"--forgetting compares two domains, and {read} is the only one; use --cross-domain A-to-B")
     ranks = current()
     request.check_ranks(ranks.size)
-    from hebblm.report.result import FILE_NAME
-
     if request.folder is not None and (request.folder / FILE_NAME).is_file():
         say(f"{request.folder} holds a finished result; it is replaced when this run ends")
-    elif request.folder is not None and (own := request.folder / "report.md").exists():
-        raise UserError(f"{own} is of no result there, and would be replaced; choose another folder")
+    elif request.folder is not None and (page := request.folder / "report.md").exists():
+        raise UserError(f"{page} is of no result there, and would be replaced; choose another folder")
     scenario, record = request.open("evaluate", command)
     if methods == [*DEFAULT_METHODS] and not _has_statistics(scenario, request.settings):
         methods.remove(DYNAMIC)
-    from hebblm.evaluation.run import run_scenario
-    from hebblm.evaluation.saved import going_on
-    from hebblm.report import Result
-
     beside = {"methods": methods, "log_neighbors": log_neighbors, "forgetting": forgetting, "check": check}
-    with going_on(scenario, request.settings, record, beside):
-        found = run_scenario(
+    with resumable(scenario, request.settings, record, beside) as checkpoint:
+        run = run_scenario(
             scenario,
             methods,
             request.settings,
@@ -157,16 +153,15 @@ def evaluate(
             forgetting=forgetting,
             check=check,
             ranks=ranks,
+            checkpoint=checkpoint,
         )
-        if found is not None and request.folder is not None:
-            from hebblm.report import write_report
-
-            found.save(request.folder, log_samples=log_samples)
-            write_report(found.result, request.folder)
+        if run is not None and request.folder is not None:
+            run.save(request.folder, log_samples=log_samples)
+            write_report(run.result, request.folder)
         if ranks.size > 1:  # what is saved is kept until the first one has ended
-            return Result.from_json(ranks.all_gather_object(None if found is None else found.result.to_json())[0])
-    assert found is not None
-    return found.result
+            return Result.from_json(ranks.all_gather_object(None if run is None else run.result.to_json())[0])
+    assert run is not None
+    return run.result
 
 
 @_worded
@@ -212,20 +207,12 @@ def tune(
     request = Request.of(model, target, "tune", None, settings, output_path, **options)
     request.check_keys(methods)
     request.check_one_stream("values are tuned on a single stream and serve any number")
-    from hebblm.adapt.grid import Grid
-    from hebblm.evaluation.defaults import TunedFile
-    from hebblm.evaluation.saved import going_on
-    from hebblm.tuning.search import TUNED_FILE, write_tuned
-
     found_before = {} if around is None else TunedFile.read(Path(around)).values
-
     if request.folder is not None and (request.folder / TUNED_FILE).is_file():
         say(f"{request.folder} holds tuned values; they are replaced when this run ends")
     ranks = current()
     with ranks.in_turn():
         scenario, record = request.open("tune", command)
-    from hebblm.tuning.tune import tune
-
     if len(scenario.stream) < FEW_TOKENS:
         remedy = "raise --max-tokens"
         if scenario.whole:  # all of the split was read
@@ -239,18 +226,26 @@ def tune(
         dynamic = _has_statistics(scenario, request.settings)
     grid = Grid()
     tuned = {"dynamic": dynamic, "fixed": fixed, "around": found_before, "methods": sorted(methods)}
-    with going_on(scenario, request.settings, record, {"tune": tuned, "grid": asdict(grid)}):
-        found = tune(
-            scenario, request.settings, grid, dynamic=dynamic, fixed=fixed, around=found_before, methods=methods
+    asked = {"tune": tuned, "grid": asdict(grid)}
+    with resumable(scenario, request.settings, record, asked) as checkpoint:
+        search = tune_scenario(
+            scenario,
+            request.settings,
+            grid,
+            dynamic=dynamic,
+            fixed=fixed,
+            around=found_before,
+            methods=methods,
+            checkpoint=checkpoint,
         )
         if request.folder is not None and ranks.leads:
-            write_tuned(found, scenario, record, request.folder)
+            write_tuned(search, scenario, record, request.folder)
         ranks.wait()  # what is saved is kept until the first one has ended
-    return found
+    return search
 
 
 def _named(methods: str | Sequence[str], known: Collection[str] = METHODS) -> list[str]:
-    """Return the methods that were asked for, in one text as on the command line or one by one."""
+    """The methods that were asked for, in one text as on the command line or one by one."""
     if isinstance(methods, str):
         return named(methods, known)
     names = [unaliased(name) for name in several("methods", methods)]
@@ -259,7 +254,7 @@ def _named(methods: str | Sequence[str], known: Collection[str] = METHODS) -> li
 
 
 def _has_statistics(scenario: Scenario, settings: Hyperparameters) -> bool:
-    """Say whether dynamic evaluation, which nobody asked for by name, can be had; tell why where it cannot."""
+    """Whether dynamic evaluation, which nobody asked for by name, can be had; why not is told."""
     try:
         scenario.check_statistics(settings.dynamic)
     except UserError as error:

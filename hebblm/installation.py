@@ -9,28 +9,19 @@ from hebblm.errors import UserError
 
 
 def manifest_path() -> Path:
-    """Return where the list of corpora stands.
-
-    Raises:
-        UserError: it is in none of the places.
-    """
+    """Where the list of corpora stands."""
     return _find("corpora.json", "the list of corpora")
 
 
 def models_path() -> Path:
-    """Return the folder of the models that come with hebblm: all in a checkout, a tiny one in an installation.
-
-    Raises:
-        UserError: it is in none of the places.
-    """
+    """Folder of the models that come with hebblm: all in a checkout, a tiny one in an installation."""
     return _find("models", "the folder of models")
 
 
 def _find(name: str, title: str) -> Path:
-    """Return the first place that has ``name``."""
     beside, share = Path(__file__).resolve().parents[1], Path("share", "hebblm")
-    places = beside / "data", beside / share, Path(sys.prefix) / share  # the second: pip install --target
-    for place in places:
-        if (place / name).exists():
-            return place / name
-    raise UserError(f"{title} is missing ({places[0] / name}); install hebblm again")
+    folders = beside / "data", beside / share, Path(sys.prefix) / share  # the second: pip install --target
+    for folder in folders:
+        if (folder / name).exists():
+            return folder / name
+    raise UserError(f"{title} is missing ({folders[0] / name}); install hebblm again")

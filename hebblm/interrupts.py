@@ -26,9 +26,9 @@ def handled(act: Callable[[int, Any], None]) -> Iterator[None]:
 
 
 @contextmanager
-def interrupted(told: str) -> Iterator[None]:
+def interrupted(message: str) -> Iterator[None]:
     """Let a command say what is kept, where Ctrl-C ends the block."""
     try:
         yield
     except KeyboardInterrupt as error:
-        raise KeyboardInterrupt(told) from error
+        raise KeyboardInterrupt(message) from error

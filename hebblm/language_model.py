@@ -23,16 +23,15 @@ from hebblm.models.catalog import (
 from hebblm.models.device import pick_device
 from hebblm.models.huggingface.model import HuggingFaceModel
 from hebblm.models.huggingface.open import load_and_open, open_causal
-from hebblm.models.shipped import open_model
+from hebblm.models.training import open_model
 from hebblm.models.update import TRANSFORMERS
 from hebblm.reader import Reader
 from hebblm.suggest import did_you_mean
 from hebblm.text import resolve
 from hebblm.text.fitting import Splitting
-from hebblm.text.growing import GrowingVocabulary, is_cased
 from hebblm.text.subword_corpus import SubwordCorpus
 from hebblm.text.subwords import Subwords, token_before
-from hebblm.text.vocabulary import Vocabulary
+from hebblm.text.vocabulary import GrowingVocabulary, Vocabulary, is_cased
 
 
 @dataclass(frozen=True, slots=True)

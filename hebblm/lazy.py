@@ -9,22 +9,18 @@ from typing import Any
 
 
 def lazily(package: str, *modules: str) -> Callable[[str], Any]:
-    """Return a package's ``__getattr__`` (PEP 562), which finds the names of its ``__all__`` in some of its modules.
+    """A package's ``__getattr__`` (PEP 562), which finds the names of its ``__all__`` in some of its modules.
 
     Its ``__dir__`` then lists these names as well.
-
-    Args:
-        package: its ``__name__``.
-        modules: of the package, searched in this order; those that load little come first.
     """
 
     def get(name: str) -> Any:
         namespace = vars(sys.modules[package])
         if name in namespace["__all__"]:
             for module in modules:
-                found = vars(import_module(f"{package}.{module}"))
-                if name in found:
-                    return namespace.setdefault(name, found[name])
+                names = vars(import_module(f"{package}.{module}"))
+                if name in names:
+                    return namespace.setdefault(name, names[name])
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
     vars(sys.modules[package])["__dir__"] = lambda: sorted({*(names := vars(sys.modules[package])), *names["__all__"]})

@@ -17,19 +17,9 @@ from hebblm.progress import say
 def held(path: Path, what: str, *, wait: bool = True) -> Iterator[bool]:
     """Keep a place to this process while the block writes there; another waits until it ends, or dies.
 
-    The system lets go of the lock of a process that was killed; its file is taken over by the next one. Folders that
-    are made for it are removed again if nothing else came to stand there.
-
-    Args:
-        path: of what is written, whether it exists or not; the file of the lock stands beside it.
-        what: is written, for people.
-        wait: for another process; else it is an error.
-
-    Returns:
-        Whether another process had the place first: what is asked for may be there by now.
-
-    Raises:
-        UserError: the folder cannot be written to, or another process has the place and is not waited for.
+    The system lets go of the lock of a process that was killed; its file, which stands beside ``path``, is taken over
+    by the next one. Folders that are made for it are removed again if nothing else came to stand there. Yields whether
+    another process had the place first: what is asked for may be there by now. Without ``wait`` that is an error.
     """
     from filelock import FileLock, Timeout  # waits are rare, and its import takes a while
 
@@ -72,7 +62,6 @@ def remove_left(path: Path) -> None:
 
 
 def _place(path: Path) -> Path:
-    """Return the file of a place's lock."""
     path = path.absolute()  # the folder one stands in has no name of its own
     return path.with_name(f".{path.name}.lock")
 

@@ -35,7 +35,7 @@ class Description(ProgressColumn):
     """Description of what is done, on one line: the only part of a bar that is cut where the terminal is too narrow."""
 
     def render(self, task: Task) -> Text:
-        """Return the description, with an ellipsis where it does not fit."""
+        """Description, with an ellipsis where it does not fit."""
         return Text(task.description, no_wrap=True, overflow="ellipsis")
 
 
@@ -87,7 +87,7 @@ class Display(Progress):
 
 
 def told() -> bool:
-    """Say whether this process tells how far it is: the first of several, and none where ``HEBBLM_QUIET`` is 1."""
+    """Whether this process tells how far it is: the first of several, and none where ``HEBBLM_QUIET`` is 1."""
     return leads() and os.environ.get("HEBBLM_QUIET") != "1"
 
 
@@ -105,13 +105,13 @@ def write(line: str, console: Console) -> None:
 
 
 def _wrapped(line: str, width: int) -> str:
-    """Return a line on several, each further one indented; what has no blank, such as a path, stays whole."""
+    """A line on several, each further one indented; what has no blank, such as a path, stays whole."""
     indent = " " * (len(line) - len(line.lstrip()) + 2)
     return textwrap.fill(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def bar() -> Display:
-    """Return a progress display to be used as a context manager; of several processes the first one shows it."""
+    """A progress display to be used as a context manager; of several processes the first one shows it."""
     console = Console(stderr=True, quiet=not told())
 
     def whole() -> Column:
@@ -132,7 +132,7 @@ def bar() -> Display:
 
 
 def duration(seconds: float) -> str:
-    """Return a length of time in the largest unit that gives at least two of it."""
+    """A length of time in the largest unit that gives at least two of it."""
     for size, unit in ((86_400, "days"), (3600, "hours"), (60, "minutes")):
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit}"
@@ -146,15 +146,7 @@ def track(
     unit: str = "steps",
     announce: Callable[[float], None] | None = None,
 ) -> Iterator[T]:
-    """Yield from ``iterable`` while a bar shows how far it is and how long it will take.
-
-    Args:
-        iterable: what is worked on.
-        description: of the work.
-        total: number of items, None where it is not known.
-        unit: of the items.
-        announce: told behind the first item how many seconds all of them are going to take.
-    """
+    """Yield from ``iterable`` while a bar shows how far it is and how long it will take."""
     with bar() as progress:
         task = progress.add_task(description, total=total, unit=unit)
         began = time.monotonic()

@@ -28,13 +28,7 @@ PACKAGES = (
 
 
 def provenance(command: str, *, device: str, seed: int) -> dict[str, Any]:
-    """Return a JSON object that says how a result came about, by how many processes where they are several.
-
-    Args:
-        command: the command line, as it can be typed again.
-        device: e.g. ``cpu``.
-        seed: of the run.
-    """
+    """A JSON object that says how a result came about, by how many processes where they are several."""
     import torch
 
     ranks = current()
@@ -50,18 +44,18 @@ def provenance(command: str, *, device: str, seed: int) -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of Python, hebblm and the packages that decide about numbers."""
-    found = {"python": platform.python_version()}
+    """Versions of Python, hebblm and the packages that decide about numbers."""
+    installed = {"python": platform.python_version()}
     for package in PACKAGES:
         try:
-            found[package] = version(package)
+            installed[package] = version(package)
         except PackageNotFoundError:
             continue
-    return found
+    return installed
 
 
 def commit() -> str | None:
-    """Return the commit of the source checkout in use, with ``+`` if files were changed since; None outside of one."""
+    """Commit of the source checkout in use, with ``+`` if files were changed since; None outside of one."""
     root = Path(__file__).resolve().parents[1]
     if not (root / ".git").exists():
         return None
@@ -79,7 +73,7 @@ def commit() -> str | None:
 
 
 def command_line(prog: str, argv: list[str] | None) -> str:
-    """Return the command as it can be typed again."""
+    """Command as it can be typed again."""
     import shlex
 
     return shlex.join([prog, *(sys.argv[1:] if argv is None else argv)])

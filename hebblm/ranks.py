@@ -25,10 +25,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 T = TypeVar("T")
-LOOK = 1.0
-"""Seconds between two looks at whether whoever started this rank is there."""
-PATIENCE = timedelta(days=30)
-"""How long a rank waits for others at work: a rank that dies breaks its connections, and is not waited for."""
+LOOK = 1.0  # seconds between two looks at whether whoever started this rank is there
+PATIENCE = timedelta(days=30)  # for others at work: a rank that dies breaks its connections, and is not waited for
 
 
 class LostRankError(RuntimeError):
@@ -36,23 +34,23 @@ class LostRankError(RuntimeError):
 
 
 def rank() -> int:
-    """Return the number of this process among those of its command, from 0."""
+    """Number of this process among those of its command, from 0."""
     return _number("RANK") if size() > 1 else 0
 
 
 def size() -> int:
-    """Return P, how many processes run this command."""
+    """P, how many processes run this command."""
     started = all(name in os.environ for name in ("RANK", "MASTER_ADDR", "MASTER_PORT"))
     return max(1, _number("WORLD_SIZE")) if started else 1
 
 
 def leads() -> bool:
-    """Say whether this is the process that logs, draws bars and writes results."""
+    """Whether this is the process that logs, draws bars and writes results."""
     return rank() == 0
 
 
 def partition(count: int, part: int, parts: int) -> range:
-    """Return which of ``count`` things in a row are those of one of several parts: as many as any other's, or one less.
+    """Which of ``count`` things in a row are those of one of several parts: as many as any other's, or one less.
 
     The longer parts come first.
     """
@@ -63,32 +61,20 @@ def partition(count: int, part: int, parts: int) -> range:
 
 @dataclass(slots=True)
 class Traffic:
-    """Bytes and time of what this rank sent.
+    """Bytes and time of what this rank sent."""
 
-    Args:
-        sent: bytes, to other ranks.
-        seconds: in exchanges, waiting for other ranks included.
-    """
-
-    sent: int = 0
-    seconds: float = 0.0
+    sent: int = 0  # bytes, to other ranks
+    seconds: float = 0.0  # in exchanges, waiting for other ranks included
 
 
 @dataclass(frozen=True, slots=True)
 class Ranks:
-    """The ranks of a command, as one of them sees them; every method is called by all, in the same order.
-
-    Args:
-        rank: of this process.
-        size: P.
-        backend: gloo or nccl, None for a process that is alone.
-        traffic: counted while they exchange.
-    """
+    """The ranks of a command, as one of them sees them; every method is called by all, in the same order."""
 
     rank: int = 0
-    size: int = 1
-    backend: str | None = None
-    traffic: Traffic = field(default_factory=Traffic)
+    size: int = 1  # P
+    backend: str | None = None  # gloo or nccl, None for a process that is alone
+    traffic: Traffic = field(default_factory=Traffic)  # counted while they exchange
 
     @property
     def leads(self) -> bool:
@@ -96,22 +82,18 @@ class Ranks:
         return self.rank == 0
 
     def partition(self, count: int) -> range:
-        """Return which of ``count`` things in a row are this rank's; see :func:`partition`."""
+        """Which of ``count`` things in a row are this rank's; see :func:`partition`."""
         return partition(count, self.rank, self.size)
 
     def tasks(self, count: int) -> range:
-        """Return which of ``count`` tasks are this rank's: every P-th one, as earlier ones often take longer."""
+        """Which of ``count`` tasks are this rank's: every P-th one, as earlier ones often take longer."""
         return range(self.rank, count, self.size)
 
     def exchange(self, rows: Tensor, counts: Sequence[int]) -> tuple[Tensor, list[int]]:
-        """Give each rank some rows, and take what each has for this one.
+        """Give each rank some of the rows (N, ...), and take what each has for this one.
 
-        Args:
-            rows: (N, ...) those for the first rank, then those for the second, and so on.
-            counts: by rank, how many are for it; N in all.
-
-        Returns:
-            (M, ...) what the first rank gave, then the second, and so on; by rank, how many rows.
+        The rows for the first rank come first, then those for the second, ``counts`` of them, and so on; what comes
+        back, (M, ...) and how many rows by rank, has the same order.
         """
         if self.size == 1:
             return rows, list(counts)
@@ -129,7 +111,7 @@ class Ranks:
         return _whole(received, rows), arriving
 
     def all_gather_rows(self, rows: Tensor) -> list[Tensor]:
-        """Return the rows (N, ...) of every rank, by rank; N may differ."""
+        """Rows (N, ...) of every rank, by rank; N may differ."""
         if self.size == 1:
             return [rows]
         import torch
@@ -138,36 +120,36 @@ class Ranks:
             count = torch.tensor([len(rows)], device=self._place())
             counts = [torch.empty_like(count) for _ in range(self.size)]
             torch.distributed.all_gather(counts, count)
-            lengths = [int(each) for each in counts]
+            lengths = [int(length) for length in counts]
             raw = self._raw(rows)  # (N, bytes)
             padded = raw.new_zeros(max(lengths), raw.shape[1])
             padded[: len(raw)] = raw
-            found = [torch.empty_like(padded) for _ in range(self.size)]
-            torch.distributed.all_gather(found, padded)
+            gathered = [torch.empty_like(padded) for _ in range(self.size)]
+            torch.distributed.all_gather(gathered, padded)
             self.traffic.sent += (padded.numel() + 8) * (self.size - 1)
-        return [_whole(each[:length], rows) for each, length in zip(found, lengths, strict=True)]
+        return [_whole(raw[:length], rows) for raw, length in zip(gathered, lengths, strict=True)]
 
     def gather(self, rows: Tensor) -> Tensor:
-        """Return on the first rank the rows of all (N, ...), its own first; on others none."""
+        """On the first rank the rows of all (N, ...), its own first; on others none."""
         return self.exchange(rows, [len(rows), *[0] * (self.size - 1)])[0]
 
     def all_gather(self, rows: Tensor) -> Tensor:
-        """Return the rows of all ranks (N, ...), those of the first one first."""
-        found = self.all_gather_rows(rows)
-        if len(found) == 1:
-            return found[0]
+        """Rows of all ranks (N, ...), those of the first one first."""
+        gathered = self.all_gather_rows(rows)
+        if len(gathered) == 1:
+            return gathered[0]
         import torch
 
-        return torch.cat(found)
+        return torch.cat(gathered)
 
     def all_gather_object(self, value: T) -> list[T]:
-        """Return what every rank has to say, by rank: values as JSON has them."""
+        """What every rank has to say, by rank: values as JSON has them."""
         if self.size == 1:
             return [value]
         import torch
 
         words = torch.frombuffer(bytearray(json.dumps(value).encode()), dtype=torch.uint8)
-        return [json.loads(each.numpy().tobytes()) for each in self.all_gather_rows(words)]
+        return [json.loads(encoded.numpy().tobytes()) for encoded in self.all_gather_rows(words)]
 
     def wait(self) -> None:
         """Wait until every rank is here, however long that takes."""
@@ -184,11 +166,7 @@ class Ranks:
 
     @contextlib.contextmanager
     def connected(self) -> Iterator[None]:
-        """Tell what it means that an exchange of torch's own fails inside.
-
-        Raises:
-            LostRankError: another rank is gone.
-        """
+        """Tell what it means that an exchange of torch's own fails inside."""
         try:
             yield
         except RuntimeError as error:
@@ -197,13 +175,12 @@ class Ranks:
             raise LostRankError(_lost()) from error
 
     def _place(self) -> torch.device:
-        """Return where tensors are exchanged."""
         import torch
 
         return torch.device("cuda" if self.backend == "nccl" else "cpu")
 
     def _raw(self, rows: Tensor) -> Tensor:
-        """Return rows (N, ...) as bytes (N, bytes): every backend takes these."""
+        """Rows (N, ...) as bytes (N, bytes): every backend takes these."""
         import torch
 
         flat = rows.detach().to(self._place()).reshape(len(rows), rows.shape[1:].numel()).contiguous()
@@ -225,7 +202,7 @@ _current = ALONE
 
 
 def current() -> Ranks:
-    """Return the ranks of the command, those that :func:`opened` has connected."""
+    """Ranks of the command, those that :func:`opened` has connected."""
     return _current
 
 
@@ -234,13 +211,6 @@ def opened(device: str = "cpu") -> Iterator[Ranks]:
     """Connect the ranks while the block computes; a process that is alone connects nothing and imports no torch.
 
     Tensors go through nccl where every process of a machine has a GPU of its own, else through gloo.
-
-    Args:
-        device: cpu, cuda, or auto.
-
-    Raises:
-        UserError: all of several processes are to use one GPU.
-        LostRankError: the others cannot be reached.
     """
     global _current
     if size() == 1:
@@ -264,8 +234,8 @@ def opened(device: str = "cpu") -> Iterator[Ranks]:
     try:
         store, *_ = next(rendezvous("env://", rank(), size()))
         # Processes that torchrun starts again find what those before them have left in its store.
-        own = PrefixStore(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"), store)
-        distributed.init_process_group(backend, store=own, rank=rank(), world_size=size(), timeout=PATIENCE)
+        prefixed = PrefixStore(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"), store)
+        distributed.init_process_group(backend, store=prefixed, rank=rank(), world_size=size(), timeout=PATIENCE)
     except RuntimeError as error:
         raise LostRankError(_lost()) from error
     _current = Ranks(rank(), size(), backend)
@@ -302,26 +272,23 @@ def _end_with_parent() -> None:
 
 
 def _lost() -> str:
-    """Return what a rank that hears nothing of another one says."""
     return f"rank {rank()} of {size()} lost the others: one was killed or failed"
 
 
 def _is_broken(error: RuntimeError) -> bool:
-    """Say whether an error is that of a connection."""
     import torch
 
     return isinstance(error, torch.distributed.DistError) or "gloo" in str(error)
 
 
 def _whole(raw: Tensor, like: Tensor) -> Tensor:
-    """Return bytes (N, bytes) as rows (N, ...) of the kind and place of others."""
+    """Bytes (N, bytes) as rows (N, ...) of the kind and place of others."""
     if not raw.numel():
         return like.new_empty(len(raw), *like.shape[1:])
     return raw.contiguous().view(like.dtype).view(len(raw), *like.shape[1:]).to(like.device)
 
 
 def _number(name: str) -> int:
-    """Return a whole number of the environment, 0 where it has none."""
     value = os.environ.get(name, "")
     return int(value) if value.isdecimal() else 0
 

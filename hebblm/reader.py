@@ -15,31 +15,34 @@ from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.context import Context
 from hebblm.adapt.methods import METHODS
 from hebblm.errors import UserError
-from hebblm.evaluation import gradients
 from hebblm.evaluation.scenario_config import ScenarioConfig, several, whole
 from hebblm.expected import Suggestion, draw, most_probable
-from hebblm.memory import AnyMemory, build_memory
-from hebblm.memory.manifest import Owner
-from hebblm.memory.persistence import ReadText
+from hebblm.memory import build_memory
+from hebblm.memory.persistence import Owner
 from hebblm.models.base import Ids, TrainedModel, device_of
-from hebblm.models.dynamic import DynamicBase
 from hebblm.progress import say
-from hebblm.reader_base import ReaderBase
-from hebblm.reader_setup import ReaderSetup, check_asked, choose
-from hebblm.reader_state import ReaderState, open_reader, save_reader
-from hebblm.reading import Reading, Text, are_documents, bytes_of, encoded_text, known_ids
+from hebblm.reader_state import ReaderSetup, ReaderState, check_asked, choose, open_reader, save_reader, with_text
+from hebblm.reader_text import (
+    Progress,
+    Text,
+    are_documents,
+    bytes_of,
+    encoded_documents,
+    encoded_text,
+    in_intervals,
+    known_ids,
+    reported,
+)
 from hebblm.scores import Scores
+from hebblm.stream_reader import ReaderBase, StreamReader, dynamic_base
 from hebblm.text.vocabulary import Encoded, Vocabulary
-
-Progress = Callable[[int, int], None] | None
-"""What is called with the tokens done and all of them after each interval, or nothing."""
 
 
 def _learnable(kind: type[Reader]) -> type[Reader]:
     """Let a class compute outside ``torch.inference_mode``, of whose tensors no later call could learn."""
-    for name, each in [*vars(kind).items()]:
-        if isfunction(each) and (name == "__init__" or not name.startswith("_")):
-            setattr(kind, name, torch.inference_mode(False)(each))
+    for name, value in [*vars(kind).items()]:
+        if isfunction(value) and (name == "__init__" or not name.startswith("_")):
+            setattr(kind, name, torch.inference_mode(False)(value))
     return kind
 
 
@@ -101,40 +104,28 @@ class Reader:
         self._setup = ReaderSetup(
             self.method, chosen.k, chosen.update_every, values.read_by(self.method), name or opened.setup.model
         )
-        self._texts = list(opened.setup.texts)
+        self._texts = opened.setup.texts
         self._told_of_loss = False
         if model.keyed:
             METHODS[self.method].check_keys(values.methods)
         self._rule = METHODS[self.method].rule(values.methods)
-        self._base = ReaderBase(model.base())
-        if self.moving:
-            config, squares = values.dynamic, None
-            if config.needs_statistics:
-                if training is None:
-                    raise UserError(
-                        "dynamic.rule=rms and dynamic.lr=measured need the training text; use dynamic.rule=sgd and a "
-                        "number for dynamic.lr"
-                    )
-                squares = gradients.mean_squares(model, training()[: config.statistics], config.segment)
-            self._base = ReaderBase(DynamicBase(model.base(), config, squares), model.base())
+        self._base = dynamic_base(model, values.dynamic, training) if self.moving else ReaderBase(model.base())
         if vocabulary.splitting is None and opened.splitting is not None:
             vocabulary.split(opened.splitting)
         vocabulary.include(opened.words)
         self._base.grow(len(vocabulary.words))
-        _check_labels(opened.memory, len(self._base.head.weight), memory)
+        opened.check_labels(len(self._base.head.weight), memory)
         self._base.load_weights(opened.weights)
         self._beginning = self._base.stream_state()
         self._last = torch.tensor([vocabulary.start], device=device)
-        if opened.memory is None:
-            self._memory = build_memory(model.key_width, values.memory, device)
-        else:
-            self._memory = opened.memory
+        self._memory = build_memory(model.key_width, values.memory, device) if opened.memory is None else opened.memory
         self._context = Context(
             self._base.head,
             self._memory,
             k=chosen.k,
             train_counts=torch.tensor([*vocabulary.counts, *[0] * len(vocabulary.words)], device=device),
-            new_classes=self._new_words(device),
+            # None where every text is made of what was there in training
+            new_classes=torch.arange(len(vocabulary), device=device) >= vocabulary.known if vocabulary.grows else None,
             window=self._rule.needs.window,
         )
         self._context.learn_shares([self._rule])
@@ -182,10 +173,10 @@ class Reader:
             UserError: no text, an id that the vocabulary does not have, several documents for dynamic evaluation, or a
                 progress that cannot be called.
         """
-        told = _told(progress)
+        report = reported(progress)
         if are_documents(text):
-            return self._read_documents(cast(Sequence[Text], text), learn, told)
-        scores = self._read_on(*encoded_text(self.vocabulary, cast(Text, text), include=learn), learn, told, None)
+            return self._read_documents(cast(Sequence[Text], text), learn, report)
+        scores = self._read_on(*encoded_text(self.vocabulary, cast(Text, text), include=learn), learn, report, None)
         if scores.lost and not self._told_of_loss:
             self._told_of_loss = True
             say(
@@ -223,52 +214,24 @@ class Reader:
         Raises:
             UserError: as of :meth:`read`, or one string, whose letters are no pieces.
         """
-        told = _told(progress)
-        if isinstance(pieces, str):
-            raise UserError(f"{pieces!r:.60} is a text in one piece; give [text], or read it")
-        if not isinstance(pieces, Iterable):
-            raise UserError(f"{pieces!r:.60} is no row of pieces of a text")
-        held, size = Encoded((), ()), 0
-        left = None if max_tokens is None else whole("max_tokens", max_tokens)
-        for number, piece in enumerate(pieces):
-            encoded, more = encoded_text(self.vocabulary, piece, include=learn, begins=not number, most=left)
-            held = held.then(encoded)
-            now, held = held.cut(len(held.ids) // self.update_every * self.update_every)
-            size += more
-            if now.ids:
-                yield self._read_on(now, size, learn, told, name)
-                size = 0
-            if left is not None:
-                left -= len(encoded.ids)
-                if not left:
-                    break
-        if held.ids or size:
-            yield self._read_on(held, size, learn, told, name)
+        report = reported(progress)
+        most = None if max_tokens is None else whole("max_tokens", max_tokens)
+        for encoded, size in in_intervals(self.vocabulary, pieces, self.update_every, include=learn, most=most):
+            yield self._read_on(encoded, size, learn, report, name)
 
     def _read_on(
         self, encoded: Encoded, size: int, learn: bool, progress: Callable[[int, int], None], name: str | None
     ) -> Scores:
-        """Read a text of so many bytes; see :meth:`read`."""
         if learn:
-            self._note(size, name)
+            self._texts = with_text(self._texts, size, name)
 
         def moved(done: int, total: int) -> None:
             self._last = self._last.new_tensor([encoded.ids[done - 1]])
             progress(done, total)
 
-        return self._reading(self._base, learn).scores([encoded], [size], self._last, moved)[0]
-
-    def _note(self, size: int, name: str | None) -> None:
-        """Note that so many bytes of a text are learned from; texts without a name are noted together."""
-        named = {} if name is None else {"path": name}
-        last = self._texts[-1] if self._texts else None
-        if last is not None and "bytes" in last and "sha256" not in last and last.get("path") == name:
-            size += last["bytes"]
-            self._texts.pop()
-        self._texts.append(cast(ReadText, {**named, "bytes": size}))
+        return self._with(self._base, learn).scores([encoded], [size], self._last, moved)[0]
 
     def _read_documents(self, texts: Sequence[Text], learn: bool, progress: Callable[[int, int], None]) -> list[Scores]:
-        """Read documents side by side; see :meth:`read`."""
         if not len(texts):
             return []
         if self.moving and len(texts) > 1:
@@ -276,32 +239,24 @@ class Reader:
                 f"{self.method} learns from one text at a time, not from {len(texts)} documents side by side; "
                 "read them one after the other"
             )
-        found = [encoded_text(self.vocabulary, text, include=False) for text in texts]
-        if learn:
-            # A word has its number, and with it its row, from when it is met, not from when it is known to come.
-            for start in range(0, max(len(text.ids) for text, _ in found), self.update_every):
-                for text, _ in found:
-                    self.vocabulary.include(text.tokens[start : start + self.update_every])
-            found = [encoded_text(self.vocabulary, text, include=True) for text in texts]
+        encoded, sizes = encoded_documents(self.vocabulary, texts, self.update_every, include=learn)
         self.begin()
-        encoded, sizes = [text for text, _ in found], [size for _, size in found]
         if learn:
-            self._note(sum(sizes), None)
+            self._texts = with_text(self._texts, sum(sizes), None)
         base = self._base
         if len(texts) > 1:
             base = ReaderBase(self.model.base(streams=len(texts)))
             base.grow(len(self._base.head.weight) - len(base.head.weight))
         with self._context.side_by_side(len(texts)):
             try:
-                return self._reading(base, learn).scores(encoded, sizes, self._last, progress)
+                return self._with(base, learn).scores(encoded, sizes, self._last, progress)
             finally:
                 self._base.grow(len(base.head.weight) - len(self._base.head.weight))
                 self._context.set_head(self._base.head)
                 self.begin()
 
-    def _reading(self, base: ReaderBase, learn: bool) -> Reading:
-        """Return what texts are read with by a base."""
-        return Reading(base, self._context, self._rule, self.update_every, self.vocabulary.unknown, learn)
+    def _with(self, base: ReaderBase, learn: bool) -> StreamReader:
+        return StreamReader(base, self._context, self._rule, self.update_every, self.vocabulary.unknown, learn)
 
     def begin(self) -> None:
         """Stand at the beginning of a text; what was learned stays."""
@@ -420,25 +375,22 @@ class Reader:
                 self._context.known_shares,
                 self._base.weights(),
                 self.vocabulary.splitting,
-                replace(self._setup, texts=tuple(self._texts)),
+                replace(self._setup, texts=self._texts),
             ),
             self.vocabulary.known,
         )
 
     def __len__(self) -> int:
-        """Return the number of pairs in the memory."""
         return len(self._memory)
 
     def __repr__(self) -> str:
-        """Name the method and what is remembered."""
         return f"Reader({self.method!r}, {len(self):,} entries, {len(self.vocabulary.words):,} new words)"
 
     def _batch(self, hidden: Tensor) -> EvalBatch:
-        """Return the shared quantities of hidden states (N, D), wherever they come from."""
         return EvalBatch(hidden.to(self._last.device, self._base.head.weight.dtype), self._context)
 
     def _ids(self, text: str) -> Tensor:
-        """Return the last token read and those of a text behind it (N,); new words read ``<unk>``."""
+        """The last token read and those of a text behind it (N,); new words read ``<unk>``."""
         if not isinstance(text, str):
             raise UserError(f"{text!r:.60} is no text; name a string")
         bytes_of(text)
@@ -446,29 +398,5 @@ class Reader:
         return torch.cat([self._last, self._known(ids)])
 
     def _known(self, ids: Tensor) -> Tensor:
-        """Return ids (N,) with ``<unk>`` for words whose reading was broken off: they have an id, but no row yet."""
-        return self._reading(self._base, False).known(ids, len(self._base.head.weight))
-
-    def _new_words(self, device: torch.device) -> Tensor | None:
-        """Return which classes (V,) were not there in training; None where every text is made of those that were."""
-        if not self.vocabulary.grows:
-            return None
-        return torch.arange(len(self.vocabulary), device=device) >= self.vocabulary.known
-
-
-def _told(progress: Progress) -> Callable[[int, int], None]:
-    """Return what is called after each interval; refuse what cannot be."""
-    if progress is None:
-        return lambda done, total: None
-    if not callable(progress):
-        raise UserError(
-            f"progress = {progress!r:.60} cannot be called; give a function of (done, total), or leave it out"
-        )
-    return progress
-
-
-def _check_labels(memory: AnyMemory | None, classes: int, place: object) -> None:
-    """Refuse a memory with labels (n,) that are none of so many classes."""
-    for part in memory.parts() if memory is not None else ():
-        if len(part) and not 0 <= int(part.values.min()) <= int(part.values.max()) < classes:
-            raise UserError(f"{place} has labels of words that are not beside it; build or save it anew")
+        """Ids (N,) with ``<unk>`` for words whose reading was broken off: they have an id, but no row yet."""
+        return self._with(self._base, False).known(ids, len(self._base.head.weight))

@@ -1,25 +1,28 @@
-"""State of a reader in a folder: memory, new words, and its place in the text."""
+"""How a reader is opened, and its state in a folder: memory, new words, and its place in the text."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any, cast
 
 import msgspec
 import torch
 from torch import Tensor
 
-from hebblm.adapt.former import present_name
+from hebblm.adapt.former import present_name, present_settings
+from hebblm.adapt.methods import check_methods, unaliased
 from hebblm.errors import UserError
+from hebblm.evaluation.hyperparameters import Hyperparameters, defaults, plain_name
+from hebblm.evaluation.scenario_config import ScenarioConfig, number_of_neighbors, several, whole
 from hebblm.files import Count, atomic_path, check_own, read_record, recover, sha256, write_json
 from hebblm.locks import held
 from hebblm.memory import AnyMemory, load_memory, save_memory
-from hebblm.memory.manifest import NAME as MANIFEST
-from hebblm.memory.manifest import Owner
-from hebblm.memory.persistence import ReadText, read_about
+from hebblm.memory.persistence import NAME as MANIFEST
+from hebblm.memory.persistence import Owner, ReadText, read_about
 from hebblm.models.base import State
-from hebblm.reader_setup import ReaderSetup
+from hebblm.progress import say
 from hebblm.tensors import prefixed, read_tensors, under, write_tensors
 from hebblm.text.fitting import Chosen
 
@@ -29,6 +32,20 @@ PLACE = "place.safetensors"
 MEMORY = "memory"
 WEIGHT = "weight."
 """Prefix of the names of weights in the file of the place."""
+METHOD = "mixture+hebb"
+"""Method of a reader where neither its caller nor a saved reader names one."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderSetup:
+    """How a reader was opened, and what it read; nothing where that is not known."""
+
+    method: str | None = None
+    k: int | None = None
+    update_every: int | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)  # those that the method reads, by dotted name
+    model: str | None = None  # its name
+    texts: tuple[ReadText, ...] = ()  # those that it learned from
 
 
 class _ReaderRecord(msgspec.Struct):
@@ -49,39 +66,37 @@ class _ReaderRecord(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class ReaderState:
-    """A reader's knowledge; all at its beginning where nothing is named.
-
-    Args:
-        memory: pairs of hidden state and word.
-        words: new words in the order in which they were met.
-        state: of the base behind the last token.
-        last: (1,) the last token read.
-        observed: (V,) int64, how often each word was read.
-        recent: states (W, D) and labels (W,) of the window.
-        shares: what was learned of each share, by name.
-        weights: by name, those that learned; none where the base stays as trained.
-        splitting: of the texts; None before the first one.
-        setup: how the reader was opened, and what it read.
-    """
+    """A reader's knowledge; all at its beginning where nothing is named."""
 
     memory: AnyMemory | None = None
-    words: tuple[str, ...] = ()
-    state: State | None = None
-    last: Tensor = field(default_factory=lambda: torch.zeros(1, dtype=torch.int64))
-    observed: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
-    recent: tuple[Tensor, Tensor] = field(default_factory=lambda: (torch.zeros(0, 0), torch.zeros(0)))
-    shares: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
-    weights: Mapping[str, Tensor] = field(default_factory=dict)
-    splitting: Chosen | None = None
+    words: tuple[str, ...] = ()  # new ones, in the order in which they were met
+    state: State | None = None  # of the base behind the last token
+    last: Tensor = field(default_factory=lambda: torch.zeros(1, dtype=torch.int64))  # (1,) the last token read
+    observed: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))  # (V,) how often each was read
+    recent: tuple[Tensor, Tensor] = field(default_factory=lambda: (torch.zeros(0, 0), torch.zeros(0)))  # (W, D), (W,)
+    shares: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # what was learned of each, by name
+    weights: Mapping[str, Tensor] = field(default_factory=dict)  # that learned; none where the base stays as trained
+    splitting: Chosen | None = None  # of the texts; None before the first one
     setup: ReaderSetup = field(default_factory=ReaderSetup)
+
+    def check_labels(self, classes: int, place: object) -> None:
+        """Refuse a memory with labels (n,) that are none of so many classes."""
+        for part in self.memory.segments() if self.memory is not None else ():
+            if len(part) and not 0 <= int(part.values.min()) <= int(part.values.max()) < classes:
+                raise UserError(f"{place} has labels of words that are not beside it; build or save it anew")
+
+
+def with_text(texts: tuple[ReadText, ...], size: int, name: str | None) -> tuple[ReadText, ...]:
+    """Texts that were learned from, and so many bytes of a further one; those without a name count as one."""
+    last = texts[-1] if texts else None
+    if last is not None and "bytes" in last and "sha256" not in last and last.get("path") == name:
+        size += last["bytes"]
+        texts = texts[:-1]
+    return (*texts, cast(ReadText, {**({} if name is None else {"path": name}), "bytes": size}))
 
 
 def check_free(folder: Path) -> None:
-    """Refuse a folder that no reader may be saved to.
-
-    Raises:
-        UserError: it holds something else.
-    """
+    """Refuse a folder that holds something else than a reader."""
     if folder.is_file() or (folder.is_dir() and any(folder.iterdir()) and not (folder / READER).is_file()):
         raise UserError(f"{folder} holds something else than a reader; choose another folder")
     check_own(folder, {READER, PLACE, MEMORY})
@@ -90,15 +105,7 @@ def check_free(folder: Path) -> None:
 def save_reader(folder: Path, owner: Owner, known: ReaderState, classes: int) -> None:
     """Write a reader's knowledge to a folder, whole or not at all.
 
-    Args:
-        folder: created, or replaced if it holds a reader.
-        owner: of the memory.
-        known: what the reader knows.
-        classes: of the model; the new words' ids follow them.
-
-    Raises:
-        UserError: the folder holds something else, is written by another process, or cannot be written; or what was
-            learned is not finite.
+    The folder is created, or replaced if it holds a reader. ``classes`` are the model's; new words' ids follow them.
     """
     check_free(folder)
     assert known.memory is not None, "a reader has a memory"
@@ -138,11 +145,7 @@ def save_reader(folder: Path, owner: Owner, known: ReaderState, classes: int) ->
 
 
 def open_reader(folder: Path, owner: Owner, device: torch.device) -> ReaderState:
-    """Read what :func:`save_reader` wrote, or a memory alone.
-
-    Raises:
-        UserError: neither of them, another model or dictionary, or a missing, truncated or changed file.
-    """
+    """Read what :func:`save_reader` wrote, or a memory alone."""
 
     def remembered(where: Path) -> AnyMemory:
         return load_memory(where, **owner, device=device)
@@ -185,3 +188,49 @@ def open_reader(folder: Path, owner: Owner, device: torch.device) -> ReaderState
             tuple([{"path": str(folder)}] if document.texts is None else document.texts),
         ),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """Choices for a reader: method, neighbours, update interval and hyper-parameters."""
+
+    method: str
+    k: int
+    update_every: int
+    values: Hyperparameters
+
+
+def check_asked(method: str | None, settings: Mapping[str, Any], memory: object) -> None:
+    """Refuse what no reader can be opened with, before a saved one, in the folder ``memory``, is looked at."""
+    if method is not None:
+        check_methods([*map(unaliased, several("method", [method]))])
+    Hyperparameters().changed(settings)
+    kept = sorted(name for name in settings if name.startswith("memory."))
+    if memory is not None and kept:
+        raise UserError(f"{kept[0]} is set beside {memory}, which keeps what it was saved with; leave it out")
+
+
+def choose(
+    method: str | None,
+    k: int | None,
+    update_every: int | None,
+    settings: Mapping[str, Any],
+    others: Mapping[str, Any],
+    saved: ReaderSetup,
+    memory: object,
+) -> Choices:
+    """What a reader is opened with: what its caller asks for, then what a saved reader had, then the defaults."""
+    method = unaliased(method or saved.method or METHOD)
+    check_methods([method])
+    present = present_settings(saved.settings)
+    known = {name: value for name, value in present.items() if name in defaults()}
+    if lost := sorted(name for name in saved.settings if plain_name(name) not in known):
+        say(f"{memory} was saved with settings that this version does not have: {', '.join(lost)}")
+    values = Hyperparameters().changed({**others, **known, **settings})
+    values.check_set(settings)
+    values.tell_unread(settings, [method])
+    if values.base.lr:
+        raise UserError(f"a reader's base stays as trained, not base.lr={values.base.lr}; use hebblm.evaluate")
+    k = saved.k or ScenarioConfig.k if k is None else k
+    every = saved.update_every or ScenarioConfig.update_every if update_every is None else update_every
+    return Choices(method, number_of_neighbors(k), whole("update_every", every), values)

@@ -1,4 +1,4 @@
-"""Arguments of a call at the front door, checked before torch is loaded, and the scenario that they name."""
+"""Arguments of ``evaluate`` and ``tune``, checked before anything is opened, and the scenario that they name."""
 
 from __future__ import annotations
 
@@ -7,49 +7,41 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from os.path import isfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hebblm.adapt.methods import METHODS
 from hebblm.errors import UserError
 from hebblm.evaluation.defaults import resolve_settings
 from hebblm.evaluation.hyperparameters import Hyperparameters
+from hebblm.evaluation.opening import open_scenario
+from hebblm.evaluation.scenario import Scenario
 from hebblm.evaluation.scenario_config import ScenarioConfig
 from hebblm.files import check_writable
+from hebblm.language_model import LanguageModel
+from hebblm.models.base import TrainedModel, device_of
+from hebblm.models.device import pick_device
 from hebblm.progress import say
 from hebblm.provenance import provenance
 from hebblm.ranks import leads
 from hebblm.suggest import unknown
-from hebblm.text.held import kept_texts
-from hebblm.text.manifest import load_manifest
+from hebblm.text.corpora import load_manifest
+from hebblm.text.records import kept_texts
+from hebblm.text.subwords import Subwords
 
-if TYPE_CHECKING:  # they load torch
-    from hebblm.evaluation.scenario import Scenario
-    from hebblm.language_model import LanguageModel
-    from hebblm.models.base import TrainedModel
-    from hebblm.text.subwords import Subwords
-
-    Model = LanguageModel | str | Path | None
-    Target = str | Path | Sequence[str] | None
-
-
+Model = LanguageModel | str | Path | None
+Target = str | Path | Sequence[str] | None
 LONGEST_NAME = 4096  # characters of a path
-
-
-def _one_stream(config: ScenarioConfig, why: str) -> None:
-    """Refuse several streams."""
-    if config.streams > 1:
-        raise UserError(f"streams = {config.streams} cannot be had here: {why}; leave --streams out")
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Arguments of a front-door call, checked without loading torch."""
+    """Arguments of a call, checked before anything is opened."""
 
     config: ScenarioConfig
     settings: Hyperparameters
     note: str  # whose they are, where they are not the model's own, and how to find these
     folder: Path | None  # for what is written
-    held: tuple[TrainedModel, Subwords] | None  # a model of ``transformers`` that is open already, with its pieces
+    given: tuple[TrainedModel, Subwords] | None  # a model of ``transformers`` that is open already, with its pieces
 
     @classmethod
     def of(
@@ -67,22 +59,19 @@ class Request:
             target = kept_texts(target)
         if isinstance(target, str) and ("\n" in target or len(target) > LONGEST_NAME):
             raise UserError(f"target = {target!r:.60} is a text, not the name of one; give it in a list: [text]")
-        own = isinstance(target, Path) or (target not in load_manifest() and isfile(target or ""))
-        named: dict[str, Any] = {"text": Path(target or "")} if own else {"target": target}
-        held: tuple[TrainedModel, Subwords] | None = None
+        is_file = isinstance(target, Path) or (target not in load_manifest() and isfile(target or ""))
+        named: dict[str, Any] = {"text": Path(target or "")} if is_file else {"target": target}
+        given: tuple[TrainedModel, Subwords] | None = None
         if isinstance(model, str | Path):
             named["model"] = str(model)
         elif model is not None:
-            from hebblm.language_model import LanguageModel
-            from hebblm.models.base import device_of
-
             if not isinstance(model, LanguageModel):
                 raise UserError(
                     f"a {type(model).__name__} is no model to evaluate; name one or its folder, or give what "
                     "hebblm.load((model, tokenizer)) returns"
                 )
             if model.pieces is not None:
-                named["model"], held = model.name, (model.model, model.pieces)
+                named["model"], given = model.name, (model.model, model.pieces)
             else:
                 named["checkpoint"], named["device"] = Path(model.name), device_of(model.model).type
         known = [field.name for field in fields(ScenarioConfig)]
@@ -94,41 +83,38 @@ class Request:
         config.check_names()
         chosen, lender = resolve_settings(config, hyperparameters, values or {}, settings or {})
         chosen.check_set(settings or {})
-        if chosen.base.lr:
-            _one_stream(config, f"base.lr={chosen.base.lr} lets the base follow a single stream")
-        place = None if output_path is None else Path(output_path)
-        if place is not None and leads():
-            check_writable(place)
+        folder = None if output_path is None else Path(output_path)
+        if folder is not None and leads():
+            check_writable(folder)
         union = replace(plain, vocabulary="union", unk_share=ScenarioConfig.unk_share)  # open is not tuned
         tuning = shlex.join(["hebblm-tune", *union.arguments()])
         note = f"hyper-parameters: {lender}"
         if config.corpora()[1] != "text:-":  # standard input is read once
             note += f"; find this model's own with {tuning}"
-        return cls(config, chosen, note if lender else "", place, held)
+        request = cls(config, chosen, note if lender else "", folder, given)
+        if chosen.base.lr:
+            request.check_one_stream(f"base.lr={chosen.base.lr} lets the base follow a single stream")
+        return request
 
     def check_one_stream(self, why: str) -> None:
-        """Refuse several streams."""
-        _one_stream(self.config, why)
+        if self.config.streams > 1:
+            raise UserError(f"streams = {self.config.streams} cannot be had here: {why}; leave --streams out")
 
     def check_keys(self, methods: Sequence[str]) -> None:
         """Refuse methods that adapt the head where memories keep the states of another layer."""
-        if self.config.key != ScenarioConfig.key if self.held is None else self.held[0].keyed:
+        if self.config.key != ScenarioConfig.key if self.given is None else self.given[0].keyed:
             for name in methods:
                 METHODS[name].check_keys(self.settings.methods)
 
     def open(self, function: str, command: str | None) -> tuple[Scenario, dict[str, Any]]:
-        """Return the opened scenario and the record of provenance."""
-        from hebblm.evaluation.opening import open_scenario
-        from hebblm.models.base import device_of
-        from hebblm.models.device import pick_device
-
+        """The opened scenario and the record of provenance."""
         config = self.config
-        device = pick_device(config.device) if self.held is None else device_of(self.held[0])
+        device = pick_device(config.device) if self.given is None else device_of(self.given[0])
         source, target = config.corpora()
         name = Path(config.model or config.checkpoint or source or "").name
         call = f"hebblm.{function}({name!r}, {target!r})"
         record = provenance(command or call, device=str(device), seed=config.seed)
-        scenario = open_scenario(config, device, record, self.held)
+        scenario = open_scenario(config, device, record, self.given)
         if self.note:
             say(self.note)
         return scenario, record

@@ -24,11 +24,8 @@ def write_tensors(
 ) -> None:
     """Write a safetensors file, atomically; the same bytes for the same content.
 
-    Args:
-        path: the file.
-        tensors: by name.
-        kind: of file, under which the record stands in its header.
-        record: JSON object beside the tensors, so that the two cannot be of different moments.
+    ``record`` is a JSON object, which stands in the header under the ``kind`` of file, so that it and the tensors
+    cannot be of different moments.
     """
     plain, beside = {name: _alone(tensor) for name, tensor in tensors.items()}, dict(record or {})
     # One entry alone: the library writes several in an order that changes from run to run.
@@ -39,15 +36,9 @@ def write_tensors(
 
 
 def read_tensors(path: Path, kind: str, remedy: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Return tensors and record of a file; where the record has a hash, as every one written here, it was found right.
+    """Tensors and record of a file; where the record has a hash, as every one written here, it was found right.
 
-    Args:
-        path: the file.
-        kind: of file; the record is empty in one of another kind.
-        remedy: what to do about a file that cannot be used.
-
-    Raises:
-        UserError: truncated, changed, unreadable, or no such file.
+    The record is empty in a file of another kind; ``remedy`` is what to do about one that cannot be used.
     """
     try:
         if not path.is_file():
@@ -66,32 +57,31 @@ def read_tensors(path: Path, kind: str, remedy: str) -> tuple[dict[str, Tensor],
 
 
 def placed(tensor: Tensor, device: torch.device) -> Tensor:
-    """Return a copy where torch puts its own tensors.
+    """Copy where torch puts its own tensors.
 
-    In a file a tensor begins anywhere. On some processors the last bit of a product depends on where its factors
-    begin, and what is computed from a file would differ from what is computed without.
+    In a file a tensor begins anywhere. On some processors the last bit of a product depends on where its factors begin,
+    and what is computed from a file would differ from what is computed without.
     """
     return tensor.to(device, copy=True)
 
 
 def prefixed(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return tensors under names that begin with those of their group."""
     return {f"{prefix}{name}": tensor for name, tensor in tensors.items()}
 
 
 def under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the tensors of a group under their own names; the inverse of :func:`prefixed`."""
+    """Tensors of a group under their own names; the inverse of :func:`prefixed`."""
     return {name.removeprefix(prefix): each for name, each in tensors.items() if name.startswith(prefix)}
 
 
 def _alone(tensor: Tensor) -> Tensor:
-    """Return a tensor as it is written: on the CPU, in one run, and sharing memory with no other."""
+    """Tensor as it is written: on the CPU, in one run, and sharing memory with no other."""
     plain = tensor.detach().cpu().contiguous()
     return plain if plain.untyped_storage().nbytes() == plain.nbytes else plain.clone()
 
 
 def _hash(tensors: Mapping[str, Tensor], record: Mapping[str, Any]) -> str:
-    """Return the sha256 of tensors, their names, types and shapes, and the record beside them."""
+    """Hash of tensors, their names, types and shapes, and the record beside them."""
     found = hashlib.sha256(json.dumps(record, sort_keys=True).encode())
     for name, tensor in sorted(tensors.items()):
         found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())

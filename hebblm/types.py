@@ -25,12 +25,12 @@ class OutputHead:
     cap: float | None = None
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Return the logits for hidden states (..., D) as (..., V)."""
+        """Logits for hidden states (..., D) as (..., V)."""
         scores = hidden @ self.weight.t()
         return self.capped(scores if self.bias is None else scores + self.bias)
 
     def capped(self, scores: Tensor) -> Tensor:
-        """Return what the cap leaves of ``W h + b`` of any shape; the same tensor without one."""
+        """What the cap leaves of ``W h + b`` of any shape; the same tensor without one."""
         return scores if self.cap is None else self.cap * (scores / self.cap).tanh()
 
 
@@ -53,7 +53,7 @@ class Neighbors:
     log_normalizers: Tensor | None = None
 
     def rows(self, index: slice | list[int]) -> Neighbors:
-        """Return those of some of the queries."""
+        """Those of some of the queries."""
         logs = self.log_normalizers
         known = None if logs is None else logs[index]
         return Neighbors(self.keys[index], self.values[index], self.distances[index], self.mask[index], known)
@@ -67,13 +67,13 @@ class Memory(Protocol):
         """Append entries: keys (M, D), values (M,) int64, and, if they are kept, log_normalizers (M,) in nats."""
 
     def search(self, queries: Tensor, k: int) -> Neighbors:
-        """Return the ``k`` nearest entries of each query (N, D); fewer are masked out."""
+        """The ``k`` nearest entries of each query (N, D); fewer are masked out."""
 
     def reset(self) -> None:
         """Forget what was added since construction."""
 
     def __len__(self) -> int:
-        """Return the number of entries."""
+        """Number of entries."""
 
 
 @runtime_checkable
@@ -81,13 +81,13 @@ class Adapter(Protocol):
     """A method that turns hidden states into next-token distributions and may learn from what was observed."""
 
     def predict(self, hidden: Tensor) -> Tensor:
-        """Return log-probabilities (N, V) in nats for hidden states (N, D); changes nothing."""
+        """Log-probabilities (N, V) in nats for hidden states (N, D); changes nothing."""
 
     def score(self, hidden: Tensor, targets: Tensor) -> Tensor:
-        """Return the loss (N,) in nats of ``targets`` (N,), equal to gathering from :meth:`predict`."""
+        """Loss (N,) in nats of ``targets`` (N,), equal to gathering from :meth:`predict`."""
 
     def update(self, hidden: Tensor, targets: Tensor) -> None:
         """Learn from observed pairs, after they were scored."""
 
     def reset(self) -> None:
-        """Return to the state after construction."""
+        """To the state after construction."""

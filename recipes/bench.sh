@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What adaptation costs: every measurement with its reference and its floor in the same run, at the sizes of the goals;
+# What adaptation costs: every measurement with its reference in the same run, at the sizes of the goals;
 # wants two quiet cores. Retrieval is from a million synthetic states and from a million of the small WikiText-2 model,
 # whose text is read once, in parts side by side. What is there already is not measured again.
 set -euo pipefail
@@ -9,11 +9,9 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 mkdir -p "$out/bench"
 states() { if [[ "$SCALE" != smoke ]]; then echo --checkpoint "$1"; fi; }
 measure() { # NAME KIND ARGUMENTS...
-    local command=(study bench)
-    if [[ "$2" == train ]]; then command=(python -m recipes.bench); fi # it has no floor
     if [[ ! -f "$out/bench/$1.json" ]]; then
         # shellcheck disable=SC2046
-        "${command[@]}" "${@:2}" --threads 2 --json "$out/bench/$1.json" $(sizes "$2")
+        python -m recipes.bench "${@:2}" --threads 2 --json "$out/bench/$1.json" $(sizes "$2")
     fi
 }
 # shellcheck disable=SC2046

@@ -11,8 +11,8 @@ from hebblm.adapt.methods.best import BEST_OF_BOTH
 from hebblm.files import read_json
 from hebblm.report import Result
 from hebblm.report.methods import BASE, name_of
-from hebblm.report.part_tables import interval_text
 from hebblm.report.table import Column, Table
+from hebblm.report.tables import interval_text
 from recipes.markdown import ROOT, body, origin_of
 
 FOLDER = ROOT / "recipes" / "best"
@@ -140,10 +140,7 @@ def _table(document: dict[str, Any]) -> Table:
         Column("The whole is better by (nats, 95 %)"),
     ]
     if new:
-        columns += [
-            Column("Loss on new words", "nll", "min"),
-            Column("The whole is better there by"),
-        ]
+        columns += [Column("Loss on new words", "nll", "min"), Column("The whole is better there by")]
     return Table("best", "", tuple(columns), tuple(rows))
 
 

@@ -16,9 +16,9 @@ from hebblm.report import Result
 from hebblm.report.methods import BASE, name_of
 from hebblm.report.sections import scenario_line
 from hebblm.report.table import Column, Table
+from recipes.bench.record import BenchResult
 from recipes.bench.tables import origin
 from recipes.markdown import body, origin_of
-from recipes.study.cost.record import load
 
 CAUSAL = Path(__file__).with_name("huggingface")
 TEXTS = ("wt2", "ptb", "numpy")
@@ -34,10 +34,7 @@ def transformer() -> str:
         *(
             Column(f"{result.scenario.target}, {what}", kind, best, decimals=decimals)
             for result in found.values()
-            for what, kind, best, decimals in (
-                ("bits a byte", "nll", "min", 3),
-                ("nats a word gained", "nll", None, 3),
-            )
+            for what, kind, best, decimals in (("bits a byte", "nll", "min", 3), ("nats a word gained", "nll", None, 3))
         ),
     )
     rows = tuple(
@@ -195,7 +192,7 @@ def keys() -> str:
 
 def heads() -> str:
     """Return the cost of adaptation on output layers of the sizes of large models, beside the layer's own product."""
-    measured = load(CAUSAL / "heads.json")
+    measured = BenchResult.load(CAUSAL / "heads.json")
     columns = (
         Column("Output layer of"),
         Column("V", "count"),
@@ -223,7 +220,6 @@ def heads() -> str:
 
 
 def collect(results: Path, folder: Path) -> None:
-    """Copy what there is of the results, each as one file of a folder."""
     places = {"heads": "heads.json"}
     for text in TEXTS:
         places |= {f"{kind}-{text}{more}": f"{kind}-{text}{more}/result.json" for kind, more in KINDS}

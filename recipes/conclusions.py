@@ -20,8 +20,8 @@ from hebblm.files import read_json, write_json
 from hebblm.report import Result
 from hebblm.report.gains import Bootstrap, Gain, Losses, bootstrap_gains
 from hebblm.report.methods import BASE, name_of
-from hebblm.report.part_tables import interval_text
 from hebblm.report.table import Cell, Column, Table
+from hebblm.report.tables import interval_text
 from hebblm.report.tokens import TokenLosses
 from recipes.markdown import body
 
@@ -30,11 +30,7 @@ FOUND = Path(__file__).with_name("conclusions.json")
 RESULTS = FOUND.with_name("results")
 CONSTANTS = ("0.001", "0.1", "1")
 INTERVALS = ("100", "50", "10", "1")
-REGIMES = {
-    "base-stays": "stays",
-    "base-sgd": "SGD at 10",
-    "base-rmsprop": "RMSprop at 1e-4",
-}
+REGIMES = {"base-stays": "stays", "base-sgd": "SGD at 10", "base-rmsprop": "RMSprop at 1e-4"}
 ROWS = {"base-stays": "rows of zeros", "base-joint": "rows from training"}
 SEEDS = ("1111", "2", "3")
 CLASSES = {"classes-all": "default", "classes-all-tuned": "best on validation text"}
@@ -178,7 +174,6 @@ def _new_words(tokens: TokenLosses) -> dict[str, Any]:
 
 
 def _said(gain: Mapping[str, Any]) -> str:
-    """Return a gain with its interval."""
     return interval_text(Gain(**gain), mark="*")
 
 
@@ -217,11 +212,7 @@ def constant() -> str:
 def published() -> str:
     """Return dynamic evaluation at its default, its published and its tuned values."""
     document = read_json(FOUND)
-    columns = (
-        Column("Values"),
-        Column("Perplexity", "perplexity", "min"),
-        Column("Over the default", "signed"),
-    )
+    columns = (Column("Values"), Column("Perplexity", "perplexity", "min"), Column("Over the default", "signed"))
     runs = ["dynamic-every-50", *DYNAMIC]
     perplexities = [float(np.exp(document["runs"][run]["nll"]["dynamic"])) for run in runs]
     rows: list[tuple[Cell, ...]] = [("default", perplexities[0], None)]

@@ -33,17 +33,12 @@ def difference(folder: Path) -> dict[str, dict[str, float]]:
     """Return by method the loss on either device, nats a token, and the seconds of either run."""
     there, here = (Result.load(folder / f"slice-{device}") for device in ("cuda", "cpu"))
     return {
-        name: {
-            "cuda": method.nll,
-            "cpu": here.methods[name].nll,
-            "difference": method.nll - here.methods[name].nll,
-        }
+        name: {"cuda": method.nll, "cpu": here.methods[name].nll, "difference": method.nll - here.methods[name].nll}
         for name, method in there.methods.items()
     }
 
 
 def main() -> None:
-    """Write ``gpu.json`` beside what it is made of."""
     folder = Path(sys.argv[1])
     kind = "cuda" if torch.cuda.is_available() else "cpu"  # the latter at smoke
     document: dict[str, Any] = {

@@ -15,13 +15,7 @@ from typing import Any
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch.utils.data import Dataset
-from transformers import (
-    LlamaConfig,
-    LlamaForCausalLM,
-    PreTrainedTokenizerFast,
-    Trainer,
-    TrainingArguments,
-)
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, Trainer, TrainingArguments
 from transformers.trainer_utils import get_last_checkpoint
 
 from hebblm.files import write_json, write_text
@@ -60,11 +54,9 @@ class Windows(Dataset[dict[str, torch.Tensor]]):
         self.windows = ids[: len(ids) // context * context].view(-1, context)
 
     def __len__(self) -> int:
-        """Return the number of windows."""
         return len(self.windows)
 
     def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
-        """Return a window as transformers trains on it."""
         return {"input_ids": self.windows[index], "labels": self.windows[index]}
 
 
@@ -134,7 +126,6 @@ def card(record: dict[str, Any], pieces: int) -> str:
 
 
 def parsed(argv: list[str] | None) -> argparse.Namespace:
-    """Return the options."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("run", type=Path, help="folder of the run, with its checkpoints")
     parser.add_argument("--destination", type=Path, help="folder of the float16 model; RUN/model unless said")
@@ -152,7 +143,6 @@ def parsed(argv: list[str] | None) -> argparse.Namespace:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Train, measure, and write the small form."""
     given = parsed(argv)
     corpus = resolve(given.corpus)
     texts = {split: text_of(corpus, split) for split in ("train", "valid", "test")}

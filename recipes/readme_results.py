@@ -20,19 +20,18 @@ from hebblm.adapt.methods import DEFAULT_METHODS
 from hebblm.files import read_json
 from hebblm.report import Result
 from hebblm.report.methods import BASE, name_of, ordered
-from hebblm.report.part_tables import gain_table, interval_text, occurrence_table
 from hebblm.report.plots import occurrence_figure, save
 from hebblm.report.render import to_markdown
 from hebblm.report.sections import scenario_line
 from hebblm.report.table import Cell, Column, Table, present
-from hebblm.report.tables import frequency_table, side_by_side
+from hebblm.report.tables import frequency_table, gain_table, interval_text, occurrence_table, side_by_side
 from hebblm.vision.tables import tables
 from recipes import best_tables, conclusions, scale_tables
 from recipes import causal_tables as causal
+from recipes.bench.record import BenchResult
 from recipes.bench.tables import training_table
 from recipes.markdown import ROOT, body, origin_of
 from recipes.scale import processes
-from recipes.study.cost.record import load
 from recipes.study.cost.tables import goal_table
 from recipes.study.paper import paper_tables
 
@@ -110,11 +109,7 @@ def needs() -> str:
     across = Result.load(ACROSS)
     columns = (Column("You want"), Column("Use"), Column("Time a token, base = 1"))
     rows = tuple(
-        (
-            need,
-            " or ".join(f"`{name}`" for name in names),
-            " and ".join(f"{_cost(across, name):.1f}" for name in names),
-        )
+        (need, " or ".join(f"`{name}`" for name in names), " and ".join(f"{_cost(across, name):.1f}" for name in names))
         for need, names in NEEDS
     )
     return body(Table("needs", "", columns, rows)).replace("\\`", "`")
@@ -163,7 +158,7 @@ def every_method() -> str:
 
 def cost() -> str:
     """Return the Markdown of all committed measurements of speed."""
-    measured = [load(path) for path in sorted((RESULTS / "bench").glob("*.json"))]
+    measured = [BenchResult.load(path) for path in sorted((RESULTS / "bench").glob("*.json"))]
     return _headed(map(to_markdown, present(goal_table(measured), training_table(measured))))
 
 
@@ -280,7 +275,6 @@ def _headings(results: Iterable[Result]) -> dict[str, Result]:
 
 
 def main() -> int:
-    """Write the pages and the picture, or say by the exit status whether the pages are up to date."""
     stale = False
     for page in PAGES:
         text = page.read_text(encoding="utf-8")

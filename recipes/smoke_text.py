@@ -14,7 +14,7 @@ from pydoc_data.topics import topics
 import numpy as np
 
 from hebblm.files import write_text
-from hebblm.text import prose
+from hebblm.text.documentation import paragraphs
 
 PARAGRAPHS = {"pydoc": 600, "numpy": 300}
 
@@ -26,9 +26,8 @@ def sources() -> dict[str, Iterable[str]]:
 
 
 def main(folder: Path) -> None:
-    """Write the texts."""
     for name, documents in sources().items():
-        lines = list(dict.fromkeys(line for text in documents for line in prose.paragraphs(text)))
+        lines = list(dict.fromkeys(line for text in documents for line in paragraphs(text)))
         write_text(folder / f"{name}.txt", "".join(f"{line}\n" for line in lines[: PARAGRAPHS[name]]))
 
 

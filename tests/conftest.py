@@ -50,3 +50,16 @@ def skipped_without_faiss() -> Iterator[None]:
             ask = SimpleNamespace(import_module=pytest.importorskip, util=importlib.util)
             patch.setattr(faiss_index, "importlib", ask)
         yield
+
+
+@pytest.fixture(autouse=True)
+def methods_as_shipped() -> Iterator[None]:
+    """Forget after a test the methods that it registered."""
+    from hebblm.adapt.methods import EVALUATED, METHODS, SECTIONS, SOURCES
+
+    known = [(table, dict(table)) for table in (METHODS, EVALUATED, SECTIONS, SOURCES)]
+    yield
+    for table, before in known:
+        if len(table) != len(before):
+            table.clear()
+            table.update(before)  # type: ignore[attr-defined]

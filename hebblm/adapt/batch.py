@@ -36,36 +36,43 @@ class EvalBatch:
     ``stopwatch`` knows what each shared piece took and who rests on it, the base's logits apart.
 
     Args:
-        hidden: (N, D) queries; behind them, where the memory has keys of another layer, these (N, D + D_key).
+        hidden: (N, D) queries; where the memory has keys of another layer, these follow each of them (N, D + D_key).
         context: head, memory and counts as they are before the batch is observed.
         block: where the queries are rows of the stream of which later ones come after earlier ones were observed;
             None if all come before anything is observed.
         ranked: (N, K) where the neighbours lie, if that is known.
+        contexts: (N, order) int64 the tokens before each label, the nearest first, where these are asked for without a
+            block and do not follow what was observed; for n-grams.
     """
 
     def __init__(
-        self, hidden: Tensor, context: Context, block: Block | None = None, ranked: Ranked | None = None
+        self,
+        hidden: Tensor,
+        context: Context,
+        block: Block | None = None,
+        ranked: Ranked | None = None,
+        contexts: Ints | None = None,
     ) -> None:
         width = context.head.weight.shape[1]
-        self.states = hidden
         self.keyed = hidden.shape[1] > width
         self.hidden = hidden[:, :width] if self.keyed else hidden
         self.queries = hidden[:, width:] if self.keyed else hidden
         self.context = context
         self.block = block
         self.ranked = ranked
+        self.contexts = contexts
         self.head = context.head
         self.stopwatch = Stopwatch(clock_of(hidden.device))
         self._shared: dict[Hashable, tuple[Work, object]] = {}
 
     @cached_property
     def logits(self) -> Tensor:
-        """(N, V) logits of the base."""
+        """(N, V) of the base."""
         return self.head.logits(self.hidden)
 
     @property
     def log_probs(self) -> Tensor:
-        """(N, V) log-probabilities of the base, nats."""
+        """(N, V) of the base, nats."""
         return self.shared("log-probabilities", lambda: self.logits.log_softmax(1))
 
     @cached_property
@@ -89,7 +96,7 @@ class EvalBatch:
         return log_normalizers(self.hidden.to(dtype), self.head)
 
     def base_losses(self, targets: Tensor) -> Tensor:
-        """Return the base's loss (N,) in nats of ``targets`` (N,)."""
+        """The base's loss (N,) in nats of ``targets`` (N,)."""
         return self.log_normalizers - self.logits.gather(1, targets[:, None]).squeeze(1)
 
     @property
@@ -100,10 +107,10 @@ class EvalBatch:
     def _search(self) -> Neighbors:
         written = self.written
         if written is None:
-            found = self.context.memory.search(self.queries, self.context.k)
+            near = self.context.memory.search(self.queries, self.context.k)
         else:
-            found = written.search(self.context.k) if self.ranked is None else written.gather(self.ranked)
-        return found if self.context.fixed else replace(found, log_normalizers=None)  # those kept are stale
+            near = written.search(self.context.k) if self.ranked is None else written.gather(self.ranked)
+        return near if self.context.fixed else replace(near, log_normalizers=None)  # those kept are stale
 
     @cached_property
     def written(self) -> WrittenBlock | None:
@@ -114,16 +121,12 @@ class EvalBatch:
         return WrittenBlock(self.context.memory, self.queries, block.labels, block.in_memory, self.key_normalizers)
 
     def check_keys(self, method: str) -> None:
-        """Refuse a method that adapts the head with neighbours whose keys are of another layer.
-
-        Raises:
-            UserError: naming it.
-        """
+        """Refuse a method that adapts the head with neighbours whose keys are of another layer."""
         if self.keyed:
             raise UserError(f"{method} adapts the output layer with what enters it; use --key last, or knn or mixture")
 
     def window(self, size: int) -> WindowView:
-        """Return what the queries see of the ``size`` latest pairs of the stream."""
+        """What the queries see of the ``size`` latest pairs of the stream."""
         windows = [state.recent for state in self.context.stream_states]
         return self.shared(("window", size), lambda: view_of(windows, self.hidden, size, self.block))
 
@@ -138,7 +141,7 @@ class EvalBatch:
         return self.shared("groups", lambda: group_ids(self.neighbors.values))
 
     def ngram_contexts(self, labels: Tensor | None) -> Ints:
-        """Contexts (N, order) of the rows, the nearest token first: what was observed of their stream, and the rows before.
+        """Contexts (N, order) of the rows, the nearest token first: the rows before, and what was observed before these.
 
         Without ``labels`` (N,), which say what came after each row, all come after what was observed.
         """
@@ -156,13 +159,14 @@ class EvalBatch:
         return contexts
 
     def ngram_rows(self) -> NGramRows:
-        """Rows of the batch as an n-gram scores them: each sees all rows of its stream before it, if their labels are known."""
+        """Rows as an n-gram scores them: each sees those of its stream before it, if their labels are known."""
         count, streams = len(self.hidden), np.zeros(len(self.hidden), dtype=np.int64)
         for stream, rows in self._rows_by_stream():
             streams[rows] = stream
         if self.block is None:
             nothing = np.zeros(count, dtype=np.int64)
-            return NGramRows(self.ngram_contexts(None), nothing, streams, nothing)
+            contexts = self.ngram_contexts(None) if self.contexts is None else self.contexts
+            return NGramRows(contexts, nothing, streams, nothing)
         labels = self.block.labels
         return NGramRows(self.ngram_contexts(labels), labels.cpu().numpy(), streams, np.arange(count))
 
@@ -172,7 +176,7 @@ class EvalBatch:
         return [(stream, np.asarray(rows)) for stream, rows, _ in self.block.by_stream()]
 
     def learned_share(self, learner: Learner[Any]) -> Tensor:
-        """Return a learner's share (N,), or shares (N, C), float64: for each query what was learned before it."""
+        """A learner's share (N,), or shares (N, C), float64: for each query what was learned before it."""
 
         def compute() -> Tensor:
             shares, rows = self.learned(learner)
@@ -182,7 +186,7 @@ class EvalBatch:
         return self.shared(("share", learner), compute)
 
     def learned(self, learner: Learner[L]) -> tuple[list[L], Tensor]:
-        """Return what was learned before the queries, and which of it holds for each, (N,) int64."""
+        """What was learned before the queries, and which of it holds for each, (N,) int64."""
 
         def compute() -> tuple[list[L], Tensor]:
             block = self.block
@@ -190,41 +194,44 @@ class EvalBatch:
             if block is None:
                 return self._learned(learner, 0, None, []), index
             evidence = self._evidence(learner, block.labels[: block.used])
-            found: list[L] = []
-            for stream, rows, own in block.by_stream():
-                steps = self._learned(learner, stream, own, evidence[rows][: own.used].tolist())
-                index[rows] = len(found) + torch.unique_consecutive(own.visible, return_inverse=True)[1]
-                found += steps
-            return found, index
+            shares: list[L] = []
+            for stream, rows, part in block.by_stream():
+                of_stream = self._learned(learner, stream, part, evidence[rows][: part.used].tolist())
+                index[rows] = len(shares) + torch.unique_consecutive(part.visible, return_inverse=True)[1]
+                shares += of_stream
+            return shares, index
 
         return self.shared(("learned", learner), compute)
 
-    def shares_after(self, labels: Tensor) -> dict[int, dict[Learner[Any], Learned]]:
-        """Return by stream all learned shares as they are once the batch's labels (N,) are known."""
-        streams = [(0, slice(None), None)] if self.block is None else list(self.block.by_stream())
-        evidence = {learner: self._evidence(learner, labels) for learner in self.context.learners}
-        return {
+    def observation(self, targets: Tensor) -> Observation:
+        """What is to be learned of the batch once its labels (N,) are scored."""
+        block = self.block
+        streams = [(0, slice(None), None)] if block is None else list(block.by_stream())
+        evidence = {learner: self._evidence(learner, targets) for learner in self.context.learners}
+        shares: dict[int, dict[Learner[Any], Learned]] = {
             stream: {
-                learner: self._learned(learner, stream, own, found[rows].tolist())[-1]
-                for learner, found in evidence.items()
+                learner: self._learned(learner, stream, part, said[rows].tolist())[-1]
+                for learner, said in evidence.items()
             }
-            for stream, rows, own in streams
+            for stream, rows, part in streams
         }
+        contexts = None if self.context.ngrams is None else self.ngram_contexts(targets)
+        return Observation(self.hidden, self.queries, targets, block, self.key_normalizers, shares, contexts)
 
-    def _learned(self, learner: Learner[L], stream: int, own: Block | None, evidence: list[Any]) -> list[L]:
-        """Return a stream's share before the batch and behind each interval of its first rows, with their evidence."""
+    def _learned(self, learner: Learner[L], stream: int, block: Block | None, evidence: list[Any]) -> list[L]:
+        """A stream's share before the batch and after each interval of its first rows, with their evidence."""
         if learner not in self.context.learners:
             raise ValueError(f"the share of {learner} is learned; tell its context so with learn_shares first")
         known = cast(L, self.context.stream_states[stream].shares[learner])
-        steps, ends = [known], [len(evidence)] if evidence else []
-        if own is not None:
-            ends = [end for end in sorted(set(own.visible.tolist())) if 0 < end < len(evidence)] + ends
+        shares, ends = [known], [len(evidence)] if evidence else []
+        if block is not None:
+            ends = [end for end in sorted(set(block.visible.tolist())) if 0 < end < len(evidence)] + ends
         for start, end in zip([0, *ends], ends, strict=False):
-            steps.append(steps[-1].after(evidence[start:end]))
-        return steps
+            shares.append(shares[-1].after(evidence[start:end]))
+        return shares
 
     def _evidence(self, learner: Learner[Any], labels: Tensor) -> Tensor:
-        """Return what the first labels (n,) say of a learner's shares, (N,) or (N, E) float64.
+        """What the first labels (n,) say of a learner's shares, (N,) or (N, E) float64.
 
         The other rows, whose labels are not to be looked at yet, get nothing of meaning; a new word, which has no row
         in the head yet, says nothing: nan.
@@ -235,28 +242,18 @@ class EvalBatch:
         known = targets < len(self.head.weight)
         if not known.all():
             targets = torch.where(known, targets, 0)
-        found = learner.evidence(self, targets)
-        found[~known] = torch.nan
-        return found
-
-    def observation(self, targets: Tensor) -> Observation:
-        """Return what is to be learned of the batch, whose labels (N,) are scored.
-
-        Labels of words that its head has no row for say nothing of a share.
-        """
-        normalizers = self.key_normalizers if self.context.fixed else None
-        shares = self.shares_after(targets)
-        contexts = None if self.context.ngrams is None else self.ngram_contexts(targets)
-        return Observation(self.hidden, self.queries, targets, self.block, normalizers, shares, contexts)
+        evidence = learner.evidence(self, targets)
+        evidence[~known] = torch.nan
+        return evidence
 
     def scored(self, rule: Hashable, targets: Tensor, compute: Callable[[], T]) -> T:
-        """Return ``compute()``, losses of ``targets`` (N,) under a rule, computed once for all that build on it."""
+        """``compute()``, losses of ``targets`` (N,) under a rule, computed once for all that build on it."""
         # With the labels in the value they stay alive, so that no other tensor takes over their identity.
         key = (rule, "losses", id(targets))
         return self.shared(key, lambda: (targets, compute()))[1]
 
     def shared(self, key: Hashable, compute: Callable[[], T]) -> T:
-        """Return ``compute()``, computed once for all rules that ask with an equal ``key``."""
+        """``compute()``, computed once for all rules that ask with an equal ``key``."""
         if key not in self._shared:
             with self.stopwatch.time(name_of(key)) as work:
                 value = compute()

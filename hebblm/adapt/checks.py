@@ -1,4 +1,4 @@
-"""Ranges of hyper-parameters: each refusal names the offending value and the remedy."""
+"""Ranges of what the equations take: a value outside is refused with its name and the remedy."""
 
 from __future__ import annotations
 
@@ -21,31 +21,26 @@ LrUnits = Literal["relative", "absolute", "guarded"]
 
 
 def at_least(name: str, value: float, low: float) -> None:
-    """Raise unless ``value`` is a finite number of at least ``low``."""
     if not (math.isfinite(value) and value >= low):
         raise UserError(f"{name} = {value} is out of range; choose {name} >= {low:g}")
 
 
 def above_zero(name: str, value: float) -> None:
-    """Raise unless ``value`` is a finite number above 0."""
     if not (math.isfinite(value) and value > 0):
         raise UserError(f"{name} = {value} is out of range; choose {name} > 0")
 
 
 def share(name: str, value: float) -> None:
-    """Raise unless ``value`` lies in [0, 1]."""
     if not 0 <= value <= 1:
         raise UserError(f"{name} = {value} is out of range; choose {name} within [0, 1]")
 
 
 def decay(name: str, value: float) -> None:
-    """Raise unless ``value`` lies in [0, 1)."""
     if not 0 <= value < 1:
         raise UserError(f"{name} = {value} is out of range; choose {name} with 0 <= {name} < 1")
 
 
 def one_of(name: str, value: str, allowed: Sequence[str]) -> None:
-    """Raise unless ``value`` is one of the ``allowed`` words."""
     if value not in allowed:
         raise UserError(
             f"{name} = {value!r} is unknown;{did_you_mean(value, allowed)} choose one of {', '.join(allowed)}"
@@ -65,7 +60,6 @@ def logits_or_linear(form: str, scale: str, **values: float | str) -> None:
 
 
 def some_neighbors(neighbors: Neighbors) -> None:
-    """Raise if the neighbours were searched for with K = 0."""
     if neighbors.keys.shape[1] == 0:
         raise UserError("K = 0 neighbours leave nothing to adapt to; choose K >= 1")
 

@@ -148,11 +148,24 @@ class Context:
         finally:
             self.stream_states = self.stream_states[-1:]
 
-    def note(self, labels: Sequence[Tensor], rank: int, *, write: bool = True) -> None:
-        """Take account of the labels (M,) of each of several processes, once ``rank``, this one, has taken its own."""
+    def begin(self, *firsts: Sequence[int]) -> None:
+        """Let each stream go on after tokens of its own, the last of which is read next; without n-grams, nothing."""
+        if self.ngrams is not None:
+            for state, tokens in zip(self.stream_states, firsts, strict=True):
+                state.history = self.ngrams.context_after(tokens)
+
+    def note(
+        self, labels: Sequence[Tensor], rank: int, *, write: bool = True, contexts: Sequence[Tensor] | None = None
+    ) -> None:
+        """Take account of the labels (M,) of each of several processes, once ``rank``, this one, has taken its own.
+
+        ``contexts`` are the tokens (M, order) before each, for n-grams.
+        """
         for process, observed in enumerate(labels):
             if process != rank:
                 self.observed += torch.bincount(observed, minlength=len(self.observed))
+                if self.ngrams is not None and contexts is not None:
+                    self.ngrams.add(contexts[process].cpu().numpy(), observed.cpu().numpy())
         if write:
             self.memory.note(labels)
 

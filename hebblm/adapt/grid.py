@@ -27,50 +27,32 @@ COSTLY = {
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Values that are tried, those of units that a model has beside those relative to them.
+    """Values that are tried, those of units that a model has beside those relative to them."""
 
-    Args:
-        base_lr: rate of a moving base; tried across domains only.
-        theta: sharpness of Mixture and cache.
-        temperature: of kNN-LM's weights.
-        gamma: share of the memory in Mixture, cache and kNN-LM.
-        mbpa_pull: pull of MbPA toward the base head.
-        mbpa_weight: of its change.
-        mbpa_lr: rate of MbPA where it descends by sgd, relative to curvature.
-        mbpa_steps: its steps.
-        absolute_lr: lambda of MbPA at an absolute rate.
-        beta: decay of Hebb's weight.
-        eta: scale of the Hebbian term.
-        closeness: scaling of the Hebbian term's closeness.
-        weight: share of Mixture in Mixture+MbPA and Mixture+Hebb.
-        dynamic_lr: rate of dynamic evaluation, in times of the one that is the default for the model.
-        dynamic_decay: its decay.
-    """
-
-    base_lr: Values = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 3.0, 10.0, 30.0, 100.0)
-    theta: tuple[Sharpness, ...] = (0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.5, 2.0, 3.0, ONLINE)
-    temperature: tuple[Temperature, ...] = (0.1, 0.3, 0.6, 0.8, 1.0, 1.2, 1.5, 3.0, 10.0, ONLINE)
-    gamma: tuple[Share, ...] = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, ONLINE)
+    base_lr: Values = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 3.0, 10.0, 30.0, 100.0)  # of a moving base, across domains only
+    theta: tuple[Sharpness, ...] = (0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.5, 2.0, 3.0, ONLINE)  # of Mixture and cache
+    temperature: tuple[Temperature, ...] = (0.1, 0.3, 0.6, 0.8, 1.0, 1.2, 1.5, 3.0, 10.0, ONLINE)  # of kNN-LM
+    gamma: tuple[Share, ...] = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, ONLINE)  # of these three
     mbpa_pull: Values = (0.001, 0.0015, 0.0025, 0.0035, 0.005, 0.007, 0.01, 0.02)
     mbpa_weight: tuple[Weight, ...] = (0.5, 0.75, 1.0, 1.25, ONLINE)
-    mbpa_lr: Values = (6.0, 8.0, 10.0)
+    mbpa_lr: Values = (6.0, 8.0, 10.0)  # where it descends by sgd, relative to curvature
     mbpa_steps: tuple[int, ...] = (5, 10, 15)
-    absolute_lr: Values = (0.01, 0.1, 1.0, 5.0, 25.0)
+    absolute_lr: Values = (0.01, 0.1, 1.0, 5.0, 25.0)  # lambda of MbPA at an absolute rate
     beta: Values = (0.0, 0.15, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999)
     eta: Values = (0.01, 0.03, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0, 15.0)
     closeness: tuple[Literal["raw", "sum", "max"], ...] = ("raw", "sum", "max")
-    weight: tuple[Share, ...] = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, ONLINE)
-    dynamic_lr: Values = (0.25, 0.5, 1.0, 2.0, 4.0)
+    weight: tuple[Share, ...] = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, ONLINE)  # of Mixture+...
+    dynamic_lr: Values = (0.25, 0.5, 1.0, 2.0, 4.0)  # in times of the one that is the default for the model
     dynamic_decay: Values = (0.0002, 0.001, 0.005, 0.02, 0.1, 0.5)
 
     def around(self, values: Mapping[str, Any]) -> Grid:
-        """Return the part of the grid next to some values by dotted name; axes that cost little stay whole."""
+        """The part of the grid next to some values by dotted name; axes that cost little stay whole."""
         axes = {axis: [values[name] for name in names if name in values] for axis, names in COSTLY.items()}
         return replace(self, **{axis: near(getattr(self, axis), some) for axis, some in axes.items() if some})
 
 
 def near(tried: Sequence[Any], some: Iterable[Any]) -> tuple[Any, ...]:
-    """Return those of the values tried that are next to some: at a number the nearest, the one below and the one above.
+    """Those of the values tried that are next to some: at a number the nearest, the one below and the one above.
 
     A word has no neighbours. Next to a number every word is kept, since none is further than another.
     """
@@ -80,6 +62,6 @@ def near(tried: Sequence[Any], some: Iterable[Any]) -> tuple[Any, ...]:
         if isinstance(value, str):
             kept.add(value)
             continue
-        place = min(range(len(numbers)), key=lambda at: abs(numbers[at] - value))
-        kept |= {*numbers[max(0, place - 1) : place + 2], *(word for word in tried if isinstance(word, str))}
+        nearest = min(range(len(numbers)), key=lambda at: abs(numbers[at] - value))
+        kept |= {*numbers[max(0, nearest - 1) : nearest + 2], *(word for word in tried if isinstance(word, str))}
     return tuple(value for value in tried if value in kept)

@@ -44,8 +44,8 @@ class MethodSettings:
 
     def __init__(self, *sections: Section) -> None:
         given = {type(section): section for section in sections}
-        changed = (section for kind, section in given.items() if section != kind())
-        object.__setattr__(self, "sections", tuple(sorted(changed, key=lambda section: section.section)))
+        kept = (section for kind, section in given.items() if section != kind())
+        object.__setattr__(self, "sections", tuple(sorted(kept, key=lambda section: section.section)))
 
     def __getitem__(self, kind: type[S]) -> S:
         return next((section for section in self.sections if type(section) is kind), None) or kind()
@@ -62,15 +62,16 @@ def changed(name: str, values: T, changes: Mapping[str, Any]) -> T:
     given = {key: scalar(value) for key, value in changes.items()}
     kind, hints = type(values), get_type_hints(type(values), include_extras=True)
     for key, value in given.items():
-        if value in ("none", "") and type(None) in get_args(hints[key]):
+        if isinstance(value, str) and value in ("none", "") and type(None) in get_args(hints[key]):
             given[key] = None
+    whole = {**asdict(values), **given}  # type: ignore[call-overload]
     try:
-        new = msgspec.convert({**asdict(values), **given}, kind, strict=False)  # type: ignore[call-overload]
+        new = msgspec.convert(whole, kind, strict=False)
     except msgspec.ValidationError as error:
         if isinstance(error.__cause__, UserError):  # of values that do not go together
             raise error.__cause__ from None
         key = re.findall(r"`\$\.(\w+)", str(error))[0]
-        raise UserError(f"{name}.{key} = {given[key]} must be {_wanted(given[key], hints[key])}") from None
+        raise UserError(f"{name}.{key} = {whole[key]} must be {_wanted(whole[key], hints[key])}") from None
     for key, value in given.items():
         number = getattr(new, key)
         if isinstance(number, int | float) and not abs(number) <= MOST:

@@ -13,7 +13,7 @@ Clock = Callable[[], float]
 
 
 def clock_of(device: torch.device) -> Clock:
-    """Return a clock, in seconds, that waits for what a device was given to do before it is read."""
+    """Clock, in seconds, that waits for what a device was given to do before it is read."""
     if device.type != "cuda":
         return time.perf_counter
 
@@ -26,36 +26,26 @@ def clock_of(device: torch.device) -> Clock:
 
 @dataclass(eq=False, slots=True)
 class Work:
-    """Piece of work, told apart by identity.
+    """Piece of work, told apart by identity."""
 
-    Args:
-        name: for a reader; pieces of the same kind share it.
-        seconds: without those of the pieces that it rests on.
-        uses: the pieces it asked for itself, whether they were ready or not.
-    """
-
-    name: str
-    seconds: float = 0.0
-    uses: set[Work] = field(default_factory=set)
+    name: str  # for a reader; pieces of the same kind share it
+    seconds: float = 0.0  # without those of the pieces that it rests on
+    uses: set[Work] = field(default_factory=set)  # the pieces it asked for itself, whether they were ready or not
 
     def pieces(self) -> set[Work]:
-        """Return all pieces that it rests on, each once, those of its pieces included."""
-        found: set[Work] = set()
+        """All pieces that it rests on, each once, those of its pieces included."""
+        reached: set[Work] = set()
         ahead = list(self.uses)
         while ahead:
             piece = ahead.pop()
-            if piece not in found:
-                found.add(piece)
+            if piece not in reached:
+                reached.add(piece)
                 ahead += piece.uses
-        return found
+        return reached
 
 
 class Stopwatch:
-    """Timer of work that may contain other work.
-
-    Args:
-        clock: in seconds.
-    """
+    """Timer of work that may contain other work."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -83,11 +73,11 @@ class Stopwatch:
 
 
 def name_of(key: Hashable) -> str:
-    """Return a plain name for the key of a piece: its words, and for settings and rules that of their type.
+    """Plain name for the key of a piece: ``("adapted", MbpaConfig())`` is ``adapted mbpa``.
 
-    ``("window", 500)`` is ``window``, ``("adapted", MbpaConfig())`` is ``adapted mbpa``.
+    Numbers are left out, settings and rules have the name of their type.
     """
     if isinstance(key, tuple):
-        told = (part for part in key if isinstance(part, str) or hasattr(part, "__dataclass_fields__"))
-        return " ".join(map(name_of, told))
+        named = (part for part in key if isinstance(part, str) or hasattr(part, "__dataclass_fields__"))
+        return " ".join(map(name_of, named))
     return key if isinstance(key, str) else type(key).__name__.removesuffix("Config").lower()

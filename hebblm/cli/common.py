@@ -32,24 +32,18 @@ from hebblm.ranks import LostRankError, end_rank, leads, size
 from hebblm.suggest import unknown
 
 C = TypeVar("C")
-FORMER = {"--destdir": "--output-path"}
-"""Options of an earlier release, and what they are called now."""
-GONE = {
+FORMER = {"--destdir": "--output-path"}  # options of an earlier release, and what they are called now
+GONE = {  # options of the last release that no command has, and what to do in their place
     "--readings": "a checkout of hebblm compares them: python -m recipes.study readings",
     "--processes": "start P of them by torchrun --nproc-per-node P -m {module} ...",
 }
-"""Options of the last release that no command has, and what to do in their place; ``module`` runs the command."""
-
+# Seconds that a rank waits with an error that another one may have told, or surely has told, before it speaks: whoever
+# started the ranks ends this one meanwhile.
 GRACE, LOST = 5.0, 30.0
-"""Seconds that a rank waits with an error that another one may have told, or surely has told, before it speaks: whoever
-started the ranks ends this one meanwhile."""
-
-
+# A command takes its arguments as a list, or those of the process, and returns the exit status.
 Main = Callable[..., int]
-"""A command: takes its arguments as a list, or those of the process; returns the exit status."""
-
+# Its body takes its options and the words that it was given, and returns the exit status, None for 0.
 Body = Callable[[C, list[str]], int | None]
-"""Body of a command: takes its options and the words that it was given; returns the exit status, None for 0."""
 
 
 class _Formatter(RawDescriptionHelpFormatter, DefaultHelpFormatter):
@@ -75,31 +69,34 @@ def parse(config: type[C], argv: list[str] | None, *, prog: str, description: st
     class's docstring, or ``help`` of its metadata. A field whose metadata says ``positional`` is an argument.
     ``GROUPS`` of the class are headings of the help: of each its title, what is said below it, and its fields. Keys
     that the dataclass does not have are refused, on the command line and in the file.
-
-    Args:
-        config: the dataclass; nested dataclasses become dotted options.
-        argv: arguments without the program's name; ``None`` for those of the process.
-        prog: name of the command.
-        description: one line about it.
-        example: a command that can be pasted into a shell.
-
-    Raises:
-        UserError: an unknown option, or a value of the wrong type or out of range.
     """
-    parser = _Parser(
-        prog=prog,
-        description=description,
-        epilog=f"example:\n  {example}\n",
-        formatter_class=_Formatter,
-        exit_on_error=False,
-    )
+    epilog, hints = f"example:\n  {example}\n", get_type_hints(config)
+    parser = _Parser(prog=prog, description=description, epilog=epilog, formatter_class=_Formatter, exit_on_error=False)
+    _add_options(parser, config, hints)
+    arguments = sys.argv[1:] if argv is None else argv
+    for option, word in pairwise(["", *arguments]):  # of a shell's variable that is not set; an empty path is "."
+        name, given, value = word.partition("=")
+        name, value = (name, value) if given else (option, word)
+        if not value and name.startswith("--") and Path in _kinds(hints.get(name[2:].replace("-", "_"))):
+            raise UserError(f"{name} is empty; name a path")
+    try:
+        namespace = parser.instantiate(parser.parse_args(_arguments_last(parser, arguments)))
+        values = {field.name: namespace[field.name] for field in dataclasses.fields(config)}  # type: ignore[arg-type]
+        for name, value in values.items():
+            check_values(f"--{name.replace('_', '-')}", value)
+        return config(**values)
+    except (ArgumentError, TypeError, ValueError, OSError, RecursionError) as error:
+        raise _explained(error, parser, arguments, hints) from error
+
+
+def _add_options(parser: ArgumentParser, config: type, hints: Mapping[str, Any]) -> None:
+    """Give a parser an option, or an argument, for each field of a dataclass."""
     parser.add_argument("--config", action=ConfigFile, help="file with any of the options below (YAML or JSON)")
-    hints, docs = get_type_hints(config), _field_docs(config)
-    fields = sorted(dataclasses.fields(config), key=attrgetter("kw_only"))  # type: ignore[arg-type]  # shared ones last
+    docs = _field_docs(config)
     headed: dict[str, Any] = {}
     for title, said, names in getattr(config, "GROUPS", ()):
         headed |= dict.fromkeys(names.split(), parser.add_argument_group(title, said))
-    for field in fields:
+    for field in sorted(dataclasses.fields(config), key=attrgetter("kw_only")):  # those that commands share last
         positional = bool(field.metadata.get("positional"))
         name = field.name if positional else f"--{field.name.replace('_', '-')}"
         words = field.metadata.get("help", docs.get(field.name, ""))
@@ -117,39 +114,30 @@ def parse(config: type[C], argv: list[str] | None, *, prog: str, description: st
         elif not positional:
             options["required"] = True
         headed.get(field.name, parser).add_argument(name, **options)
-    arguments = sys.argv[1:] if argv is None else argv
-    for option, word in pairwise(["", *arguments]):  # of a shell's variable that is not set; an empty path is "."
-        name, given, value = word.partition("=")
-        name, value = (name, value) if given else (option, word)
-        if not value and name.startswith("--") and Path in _kinds(hints.get(name[2:].replace("-", "_"))):
-            raise UserError(f"{name} is empty; name a path")
-    try:
-        namespace = parser.instantiate(parser.parse_args(_arguments_last(parser, arguments)))
-        values = {field.name: namespace[field.name] for field in fields}
-        for name, value in values.items():
-            check_values(f"--{name.replace('_', '-')}", value)
-        return config(**values)
-    except (ArgumentError, TypeError, ValueError, OSError, RecursionError) as error:
-        cause: BaseException | None = error
-        while cause is not None:
-            if isinstance(cause, UserError):
-                raise cause from error
-            cause = cause.__cause__ or cause.__context__
-        known = parser._option_string_actions
-        for option in (item.partition("=")[0] for item in arguments if item.startswith("--")):
-            if option.partition(".")[0] not in known:
-                remedy = f"see {prog} --help"
-                if FORMER.get(option) in known:
-                    raise UserError(f"unknown option {option!r}; did you mean {FORMER[option]}? {remedy}") from error
-                if option in GONE:
-                    module = f"hebblm.cli.{prog.removeprefix('hebblm-')}"
-                    raise UserError(f"unknown option {option!r}; {GONE[option].format(module=module)}") from error
-                raise unknown("option", option, known, remedy) from error
-        raise _misfit(str(error), hints) or UserError(f"{_innermost(error)} (see {prog} --help)") from error
+
+
+def _explained(error: Exception, parser: ArgumentParser, arguments: list[str], hints: Mapping[str, Any]) -> UserError:
+    """The error of a parser as one line: what a value's own check says, an option that is unknown, or a bad value."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, UserError):
+            return cause
+        cause = cause.__cause__ or cause.__context__
+    known, remedy = parser._option_string_actions, f"see {parser.prog} --help"
+    for option in (item.partition("=")[0] for item in arguments if item.startswith("--")):
+        if option.partition(".")[0] in known:
+            continue
+        if FORMER.get(option) in known:
+            return UserError(f"unknown option {option!r}; did you mean {FORMER[option]}? {remedy}")
+        if option in GONE:
+            module = f"hebblm.cli.{parser.prog.removeprefix('hebblm-')}"
+            return UserError(f"unknown option {option!r}; {GONE[option].format(module=module)}")
+        return unknown("option", option, known, remedy)
+    return _misfit(str(error), hints) or UserError(f"{_innermost(error)} ({remedy})")
 
 
 def _arguments_last(parser: ArgumentParser, words: list[str]) -> list[str]:
-    """Return a command line with its arguments behind its options, where the parser finds all of several."""
+    """A command line with its arguments behind its options, where the parser finds all of several."""
     if not any(action.nargs in ("*", "+") and not action.option_strings for action in parser._actions):
         return words
     options: list[str] = []
@@ -193,7 +181,7 @@ def command(prog: str, config: type[C], example: str) -> Callable[[Body[C]], Mai
 
 
 def choosing(prog: str, subcommands: Mapping[str, Main]) -> Main:
-    """Return the command whose first argument names one of some others."""
+    """Command whose first argument names one of some others."""
 
     def main(argv: list[str] | None = None) -> int:
         name, *rest = (sys.argv[1:] if argv is None else argv) or [""]
@@ -294,35 +282,34 @@ def _close_if_unwritable(stream: TextIO) -> None:
 
 
 def _field_docs(config: type) -> dict[str, str]:
-    """Return the text of each field under ``Args:`` in the docstrings of a class and its bases."""
+    """Text of each field under ``Args:`` in the docstrings of a class and its bases."""
     texts = (inspect.cleandoc(owner.__doc__ or "").partition("\nArgs:\n")[2] for owner in reversed(config.__mro__))
-    found = (field for text in texts for field in re.findall(r"^ {4}(\w+): (.*(?:\n {5,}.*)*)", text, re.MULTILINE))
-    return {name: " ".join(words.split()).replace("``", "") for name, words in found}
+    fields = (field for text in texts for field in re.findall(r"^ {4}(\w+): (.*(?:\n {5,}.*)*)", text, re.MULTILINE))
+    return {name: " ".join(words.split()).replace("``", "") for name, words in fields}
 
 
 def _misfit(message: str, hints: Mapping[str, Any]) -> UserError | None:
-    """Return the error for a value that is none of an option's choices; None for another mistake of the parser."""
-    found = re.search(r'Parser key "(\w+)".*(?:Given|Got) value: (.*)', message, re.DOTALL)
-    if found is None or found[1] not in hints:
+    """Error for a value that is none of an option's choices; None for another mistake of the parser."""
+    match = re.search(r'Parser key "(\w+)".*(?:Given|Got) value: (.*)', message, re.DOTALL)
+    if match is None or match[1] not in hints:
         return None
-    kinds = _kinds(hints[found[1]])
+    kinds = _kinds(hints[match[1]])
     choices = [str(choice) for kind in kinds if get_origin(kind) is Literal for choice in get_args(kind)]
-    return unknown(found[1].replace("_", " "), found[2], choices, f"choose {', '.join(choices)}") if choices else None
+    return unknown(match[1].replace("_", " "), match[2], choices, f"choose {', '.join(choices)}") if choices else None
 
 
 def _kinds(hint: Any) -> list[Any]:
-    """Return the types that a value, or each item of a list, may have."""
     if get_origin(hint) in (Union, UnionType, list):
         return [kind for part in get_args(hint) for kind in _kinds(part)]
     return [hint]
 
 
+# Words for the value of an option, by the name of its type.
 KINDS = {"int": "a whole number", "float": "a number", "str": "text", "dict": "names with values"}
-"""Words for the value of an option, by the name of its type."""
 
 
 def _innermost(error: BaseException) -> str:
-    """Return the most telling line of a parser's nested message, as a sentence where it says what an option takes."""
+    """Most telling line of a parser's nested message, as a sentence where it says what an option takes."""
     key = re.search(r'Parser key "([^"]+)"', str(error))
     kind = re.search(rf"Expected a <class '({'|'.join(KINDS)})'>", str(error))
     given = re.search(r"(?:Given|Got) value: (.*)\Z", str(error))

@@ -9,18 +9,16 @@ from typing import Any, Literal
 
 from rich.console import Console
 
-from hebblm.adapt.methods import DEFAULT_METHODS, ENSEMBLES, METHODS, OUR_METHODS
+from hebblm.adapt.methods import DEFAULT_METHODS, ENSEMBLES, EVALUATED, METHODS, OUR_METHODS, load_plugin, named
 from hebblm.cli.common import command, tell
-from hebblm.cli.lists import print_models, print_settings
 from hebblm.errors import UserError
-from hebblm.evaluation.hyperparameters import parse_settings, plain_name
+from hebblm.evaluation.hyperparameters import defaults, parse_settings, plain_name
 from hebblm.evaluation.scenario_config import ScenarioConfig
-from hebblm.front import evaluate
 from hebblm.interrupts import GOES_ON, interrupted
-from hebblm.models.allocator import keep_freed_memory
+from hebblm.models.device import check_device, keep_freed_memory
 from hebblm.provenance import command_line
 from hebblm.ranks import opened
-from hebblm.report.parts import DEFAULT_EDGES, parse_edges
+from hebblm.report.buckets import DEFAULT_EDGES, parse_edges
 
 PROG = "hebblm-eval"
 
@@ -31,6 +29,7 @@ class EvalConfig(ScenarioConfig):
 
     Args:
         methods: comma-separated.
+        plugin: Python files that register methods of your own, which --methods then knows.
         hyperparameters: default (one set for every model), tuned (for the scenario, where they ship), paper, or a
             file of hebblm-tune.
         values: hyper-parameters by dotted name, as hebblm-tune writes them.
@@ -59,6 +58,7 @@ class EvalConfig(ScenarioConfig):
             "paper. lstm, also written base, is the unadapted model; name it, or there is nothing to compare with."
         },
     )
+    plugin: list[Path] = field(default_factory=list, metadata={"nargs": "+"})
     hyperparameters: str = "default"
     values: dict[str, Any] = field(default_factory=dict)
     set: list[str] = field(default_factory=list, metadata={"nargs": "+"})
@@ -86,9 +86,13 @@ class EvalConfig(ScenarioConfig):
 @interrupted(GOES_ON)
 def main(config: EvalConfig, argv: list[str]) -> int:
     """Read a text with a base model and every adaptation method, and say who predicts it best; name one scenario."""
+    for path in config.plugin:
+        load_plugin(path)
     if config.models or config.settings:
         (print_models if config.models else print_settings)()
         return 0
+    check_device(config.device)
+    named(config.methods, EVALUATED)
     keep_freed_memory()
     with opened(config.device):
         _evaluate(config, argv)
@@ -96,7 +100,11 @@ def main(config: EvalConfig, argv: list[str]) -> int:
 
 
 def _evaluate(config: EvalConfig, argv: list[str]) -> None:
-    """Evaluate as one of the processes that were started."""
+    from hebblm.front import evaluate
+    from hebblm.report.document import print_summary
+    from hebblm.report.render import print_table
+    from hebblm.report.tables import document_table
+
     form = {} if config.method is None else {"mbpa.solver": config.method}
     result = evaluate(
         **config.scenario(),
@@ -112,13 +120,8 @@ def _evaluate(config: EvalConfig, argv: list[str]) -> None:
         log_neighbors=config.log_neighbors,
         command=command_line(PROG, argv),
     )
-    from hebblm.report import print_summary
-
     print_summary(result, Console())
     if config.by_document:
-        from hebblm.report.console import print_table
-        from hebblm.report.part_tables import document_table
-
         if (table := document_table(result, None)) is not None:
             print_table(table, Console())
         else:
@@ -127,6 +130,34 @@ def _evaluate(config: EvalConfig, argv: list[str]) -> None:
         tell(f"results in {config.output_path}; open {config.output_path / 'report.html'} in a browser")
     else:
         tell("By training count, new words, plots and settings: add --output-path DIR")
+
+
+def print_models() -> None:
+    """Print the models that are installed, one a line, and the names of those that only a checkout has."""
+    from hebblm.models.catalog import missing_models, shipped_models
+    from hebblm.report.render import print_table
+    from hebblm.report.table import Column, Table
+
+    columns = (
+        Column("Model"),
+        Column("Corpus"),
+        Column("Case"),
+        Column("Parameters", "count"),
+        Column("Validation perplexity", "perplexity"),
+    )
+    rows = tuple(
+        (model.name, model.corpus, model.normalization, model.parameters, model.valid_perplexity)
+        for model in shipped_models()
+    )
+    missing = ", ".join(missing_models())
+    notes = (f"Only in a checkout of the repository (pip install -e . there): {missing}.",) if missing else ()
+    print_table(Table("models", "Models that ship", columns, rows, notes), Console())
+
+
+def print_settings() -> None:
+    """Print every hyper-parameter as it can be given to ``--set``, with its default value."""
+    for name, value in defaults().items():
+        tell(f"{name}={value}")
 
 
 if __name__ == "__main__":

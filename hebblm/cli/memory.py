@@ -9,7 +9,7 @@ from pathlib import Path
 from hebblm.cli.common import choosing, options, tell
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters, parse_settings
-from hebblm.evaluation.options import ModelOptions
+from hebblm.evaluation.scenario_config import ModelOptions
 from hebblm.files import lack
 from hebblm.interrupts import GOES_ON, interrupted
 from hebblm.models.catalog import model_folder
@@ -103,17 +103,17 @@ def _info(config: InfoConfig, argv: list[str]) -> None:
         raise UserError(f"{config.folder} {lack(config.folder)}; name the folder of a memory")
     from hebblm.corpus_memory import SavedMemory
 
-    held = SavedMemory.of(config.folder)
-    split = held.about.get("tokenizer", "own")
-    manifest, texts = held.manifest, held.about.get("texts", [])
+    memory = SavedMemory.of(config.folder)
+    split = memory.about.get("tokenizer", "own")
+    manifest, texts = memory.manifest, memory.about.get("texts", [])
     index = "compares all entries" if manifest.index is None or not manifest.index.spec else manifest.index.spec
     rows: dict[str, object] = {
         "entries": f"{manifest.count:,} of width {manifest.dim:,}, {manifest.dtype}",
         "kept": "all" if manifest.capacity is None else f"the latest {manifest.capacity:,}",
         "search": index,
         "size": f"{sum(size for size, _ in manifest.files.values()) / 1e6:,.1f} MB, all files whole",
-        "model": f"{held.about.get('model') or 'unnamed'}, weights {manifest.model_hash[:12]}",
-        "vocabulary": f"{manifest.dictionary_hash[:12]}, {len(held.words):,} new words",
+        "model": f"{memory.about.get('model') or 'unnamed'}, weights {manifest.model_hash[:12]}",
+        "vocabulary": f"{manifest.dictionary_hash[:12]}, {len(memory.words):,} new words",
         "tokenizer": {"own": "the model's own", None: "that of a reader's first text"}.get(split, split),
         "texts": len(texts) or "not recorded",
     }

@@ -20,12 +20,7 @@ _LOAD = get_loader("yaml")
 
 
 def load(text: str, **options: Any) -> Any:
-    """Return what a text says: plain values, of which none stands for another.
-
-    Raises:
-        yaml.YAMLError: not YAML, too long, too deep, or it has tags, anchors or aliases, by which few bytes say much.
-        ValueError: a number of too many digits.
-    """
+    """What a text says: plain values, of which none stands for another."""
     if len(text) > LONGEST:
         raise yaml.YAMLError(f"more than {LONGEST:,} characters")
     depth = 0
@@ -51,8 +46,8 @@ def _check_keys(node: Any) -> None:
         if any(tag.endswith(":merge") for tag, _ in keys):
             raise yaml.YAMLError(f"<< from line {line} on is not read")
     for item in node.value if isinstance(node, yaml.CollectionNode) else ():
-        for each in item if isinstance(item, tuple) else (item,):
-            _check_keys(each)
+        for child in item if isinstance(item, tuple) else (item,):
+            _check_keys(child)
 
 
 set_loader("yaml", load, REFUSED)
@@ -62,34 +57,30 @@ class ConfigFile(ActionConfigFile):
     """The option that names a file of options; what the file holds is never shown."""
 
     def __call__(self, parser: Any, cfg: Any, values: Any, option_string: str | None = None) -> None:
-        """Check the file, or the JSON object in its place, before the parser reads it.
-
-        Raises:
-            UserError: missing, no plain file, too long, or no YAML of plain values.
-        """
+        """Check the file, or the JSON object in its place, before the parser reads it."""
         inline = values.lstrip().startswith("{")
-        place = "the text of --config" if inline else values
+        source = "the text of --config" if inline else values
         try:
             text = values if inline else read_bytes(Path(values), LONGEST).decode("utf-8")
-            found = load(text)
+            options = load(text)
         except REFUSED as error:
             if isinstance(error, UserError):
                 raise
             mark = getattr(error, "problem_mark", None)
-            told = f"line {mark.line + 1} cannot be read" if mark else str(error).partition(":")[0]
-            raise UserError(f"{place} is no YAML or JSON of plain values ({told}); write name: value") from error
-        if not isinstance(found, dict):
-            raise UserError(f"{place} holds no options; write name: value")
-        for key in _keys(found):
+            where = f"line {mark.line + 1} cannot be read" if mark else str(error).partition(":")[0]
+            raise UserError(f"{source} is no YAML or JSON of plain values ({where}); write name: value") from error
+        if not isinstance(options, dict):
+            raise UserError(f"{source} holds no options; write name: value")
+        for key in _keys(options):
             if key in CODE or (isinstance(key, str) and key.partition(".")[0] == "config"):
-                raise UserError(f"{place} has the key {key!r}, which is no option; leave it out")
+                raise UserError(f"{source} has the key {key!r}, which is no option; leave it out")
         several = {action.dest for action in parser._actions if action.nargs in ("+", "*")}
-        for key, value in found.items():
+        for key, value in options.items():
             if not isinstance(key, str):
-                raise UserError(f"{place} has the key {key!r}, which is no option; write name: value")
-            check_values(f"{place}: {key}", value)
+                raise UserError(f"{source} has the key {key!r}, which is no option; write name: value")
+            check_values(f"{source}: {key}", value)
             if key.replace("-", "_") in several and not isinstance(value, list):
-                raise UserError(f"{place}: {key} takes any number of values; write a list")
+                raise UserError(f"{source}: {key} takes any number of values; write a list")
         super().__call__(parser, cfg, values, option_string)  # type: ignore[no-untyped-call]
 
 
@@ -103,12 +94,7 @@ def _keys(value: Any) -> Iterator[Any]:
 
 
 def check_values(name: str, value: Any) -> None:
-    """Refuse values that no option can mean, within lists and mappings too.
-
-    Raises:
-        UserError: a NUL character, nan or infinity, a whole number below 0 where it counts or seeds, or of more than 53
-            bits.
-    """
+    """Refuse values that no option can mean, within lists and mappings too."""
     if "\0" in name or (isinstance(value, (str, Path)) and "\0" in str(value)):
         raise UserError(f"{name} holds a NUL character; leave it out".replace("\0", "?"))
     if isinstance(value, Mapping):

@@ -13,15 +13,16 @@ from hebblm.errors import UserError
 from hebblm.text.binarize import prepare, prepared_corpus, refuse_foreign
 from hebblm.text.corpora import Corpus, resolve, text_corpus
 from hebblm.text.dictionary import Dictionary
-from hebblm.text.normalize import Normalization, normalize
 from hebblm.text.prepared import PreparedCorpus
 from hebblm.text.records import CHOOSE
 from hebblm.text.tokenizers import (
     MODEL_FILE,
     MosesTokenizer,
+    Normalization,
     SentencePieceTokenizer,
     Tokenizer,
     WhitespaceTokenizer,
+    normalize,
 )
 
 PROG = "hebblm-preprocess"
@@ -67,11 +68,7 @@ class PreprocessConfig:
 
 
 def preprocess(config: PreprocessConfig) -> PreparedCorpus:
-    """Read, tokenise and write as configured.
-
-    Raises:
-        UserError: see :func:`hebblm.text.corpora.text_corpus` and :func:`hebblm.text.binarize.prepare`.
-    """
+    """Read, tokenise and write as configured."""
     if config.vocab_size < 1:
         raise UserError(f"--vocab-size {config.vocab_size} must be at least 1")
     named = {"train": config.train, "valid": config.valid, "test": config.test}
@@ -95,7 +92,6 @@ def preprocess(config: PreprocessConfig) -> PreparedCorpus:
 
 
 def _corpus(config: PreprocessConfig, names: dict[str, str]) -> Corpus:
-    """Return the text that is named, of the user's own or of the hub."""
     name = str(config.text)
     if not name.startswith("hf:"):
         return text_corpus(config.text, names, column=config.column)
@@ -105,7 +101,7 @@ def _corpus(config: PreprocessConfig, names: dict[str, str]) -> Corpus:
 
 
 def _tokenizer(config: PreprocessConfig, plain: Corpus, model: Path) -> Tokenizer:
-    """Return the tokeniser asked for, trained on the training split if it learns."""
+    """Tokeniser asked for, trained on the training split if it learns."""
     if config.tokenizer == "whitespace":
         return WhitespaceTokenizer()
     if config.tokenizer == "moses":
@@ -115,7 +111,7 @@ def _tokenizer(config: PreprocessConfig, plain: Corpus, model: Path) -> Tokenize
 
 
 def _unsplit(dictionary: Dictionary) -> str | None:
-    """Return a frequent word that ends in a comma, if many tokens do: text that is not tokenised; None otherwise."""
+    """A frequent word that ends in a comma, if many tokens do: text that is not tokenised; None otherwise."""
     counts = {symbol: int(count) for symbol, count in zip(dictionary.symbols, dictionary.counts, strict=True)}
     joined = {symbol: count for symbol, count in counts.items() if symbol.endswith(",") and symbol != ","}
     if sum(joined.values()) <= counts.get(",", 0):

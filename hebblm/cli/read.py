@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from hebblm.adapt.methods import METHODS, check_methods, unaliased
+from hebblm.adapt.methods import METHODS, check_methods, load_plugin, unaliased
 from hebblm.cli.common import command, tell
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters, parse_settings
-from hebblm.evaluation.options import ReadingOptions
-from hebblm.evaluation.scenario_config import whole
+from hebblm.evaluation.scenario_config import ReadingOptions, whole
 from hebblm.files import check_writable
 from hebblm.interrupts import interrupted
 from hebblm.models.catalog import model_folder
@@ -48,6 +47,7 @@ class ReadConfig(ReadingOptions):
             none only asks.
         column: of records that holds the text; by default text, or the only column of strings.
         method: how the reader adapts, e.g. knn, mbpa; by default mixture+hebb, or as the reader in --memory.
+        plugin: Python files that register methods of your own, which --method then knows.
         suggest: a context, e.g. "The function": shows the words that come next, before and after reading.
         generate: a prompt: words drawn behind it before and after reading.
         words: how many words are suggested.
@@ -68,6 +68,7 @@ class ReadConfig(ReadingOptions):
     files: list[Path] = field(default_factory=list, metadata={"positional": True, "nargs": "*"})
     column: str | None = None
     method: str | None = None
+    plugin: list[Path] = field(default_factory=list, metadata={"nargs": "+"})
     suggest: str | None = None
     generate: str | None = None
     words: int = 5
@@ -92,6 +93,8 @@ class ReadConfig(ReadingOptions):
 @interrupted("nothing was saved")
 def main(config: ReadConfig, argv: list[str]) -> None:
     """Read a text with an adapting model, and see what it expects before and after."""
+    for path in config.plugin:
+        load_plugin(path)
     if config.method is not None:
         check_methods([unaliased(config.method)])
     check_device(config.device)
@@ -104,7 +107,7 @@ def main(config: ReadConfig, argv: list[str]) -> None:
             raise UserError(f"{file} is empty; put text into it")
     from hebblm.language_model import load
     from hebblm.reader_state import READER, check_free
-    from hebblm.report.console import print_table
+    from hebblm.report.render import print_table
     from hebblm.report.table import Column, Table
     from hebblm.scores import Totals
 
@@ -133,8 +136,8 @@ def main(config: ReadConfig, argv: list[str]) -> None:
     def ask(when: str) -> None:
         if config.suggest is not None:
             columns = (Column("Next word"), Column("Adapted, %", "amount"), Column("Unadapted, %", "amount"))
-            found = reader.suggest(config.suggest, config.words)
-            rows = tuple((_shown(word, reader), 100 * adapted, 100 * base) for word, adapted, base in found)
+            suggested = reader.suggest(config.suggest, config.words)
+            rows = tuple((_shown(word, reader), 100 * adapted, 100 * base) for word, adapted, base in suggested)
             print_table(Table("suggested", f"{when}: {config.suggest} ...", columns, rows), Console())
         if config.generate is not None:
             drawn = reader.generate(
@@ -192,7 +195,6 @@ def _read(reader: Reader, file: TextFile, text: Iterator[str], config: ReadConfi
 
 
 def _shown(word: str, reader: Reader) -> str:
-    """Return a suggested word as a cell of a table shows it."""
     if reader.vocabulary.unknown is not None and word == reader.vocabulary[reader.vocabulary.start]:
         word = "\n"  # the end of line that a model of words has
     if "\n" in word and not word.strip():
@@ -201,7 +203,7 @@ def _shown(word: str, reader: Reader) -> str:
 
 
 def _has_text(file: TextFile) -> bool:
-    """Say whether there is text in a file, all of which can be read; one that is read once is taken to have some."""
+    """Whether there is text in a file, all of which can be read; one that is read once is taken to have some."""
     return not file.path.is_file() or sum(len(piece) for piece in pieces(file, PIECE)) > 0
 
 

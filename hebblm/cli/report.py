@@ -13,8 +13,8 @@ from rich.console import Console
 from hebblm.cli.common import guarded, options, tell
 from hebblm.errors import UserError
 from hebblm.files import write_text
+from hebblm.report.buckets import parse_edges
 from hebblm.report.methods import PLOTTED, check_plotted
-from hebblm.report.parts import parse_edges
 from hebblm.suggest import closest, unknown
 
 if TYPE_CHECKING:  # they load matplotlib, and are imported once the command line is known to make sense
@@ -63,8 +63,7 @@ class InspectConfig:
 @options(f"{PROG} inspect", InspectConfig, f"{PROG} inspect results/wt2-to-ptb --method hebb --tokens 5000")
 def _inspect(config: InspectConfig, argv: list[str]) -> None:
     """One HTML page of a run's text, each token shaded by what a method gained or lost."""
-    from hebblm.report.inspect_data import Inspection
-    from hebblm.report.inspect_page import inspect_page
+    from hebblm.report.inspection import Inspection, inspect_page
 
     path = config.run / "inspect.html" if config.output_path is None else config.output_path
     write_text(path, inspect_page(Inspection.load(config.run), method=config.method, count=config.tokens))
@@ -106,7 +105,7 @@ def _report(config: ReportConfig, argv: list[str]) -> None:
 
 
 def unique_labels(results: list[Result], paths: list[Path]) -> list[str]:
-    """Return a label for each result: its scenario; where that is shared, also its folder, then a number."""
+    """A label for each result: its scenario; where that is shared, also its folder, then a number."""
     labels = [result.scenario.label for result in results]
     named = [
         f"{label} ({_folder(path).resolve().name})" if labels.count(label) > 1 else label
@@ -119,7 +118,7 @@ def unique_labels(results: list[Result], paths: list[Path]) -> list[str]:
 
 
 def _load(path: Path, edges: tuple[int, ...] | None) -> tuple[Result, TokenLosses | None]:
-    """Return a result and, where they were logged, its losses token by token."""
+    """A result and, where they were logged, its losses token by token."""
     from hebblm.report import Result, TokenLosses, tokens
 
     result = Result.load(path)
@@ -135,7 +134,7 @@ def _folder(path: Path) -> Path:
 
 
 def _file_names(labels: list[str]) -> list[str]:
-    """Return labels as names of folders; where letters and digits are the same, later ones get a number."""
+    """Labels as names of folders; where letters and digits are the same, later ones get a number."""
     names: list[str] = []
     for label in labels:
         plain = "-".join("".join(character if character.isalnum() else " " for character in label).split())

@@ -6,7 +6,7 @@ import math
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from awd_lstm import ARCHITECTURES, read_config
 from awd_lstm.document import CONFIG
@@ -78,32 +78,28 @@ def main(config: TrainConfig, argv: list[str]) -> int:
     preset = get_preset(config.preset, prepared.meta.name, len(prepared.dictionary), config.seed)
     if config.arch is not None:
         preset = replace(preset, model=ARCHITECTURES[config.arch](len(prepared.dictionary)))
-    if config.epochs is not None:
-        preset = replace(preset, training=replace(preset.training, epochs=config.epochs))
-    if config.lr is not None:
-        preset = replace(preset, training=replace(preset.training, lr=config.lr))
-    if config.precision is not None:
-        products = replace(preset.training, precision=config.precision, recurrent=config.precision)
-        preset = replace(preset, training=products)
+    asked = {"epochs": config.epochs, "lr": config.lr, "precision": config.precision, "recurrent": config.precision}
+    changes: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
+    preset = replace(preset, training=replace(preset.training, **changes))
     folder = config.output_path or cached_folder(prepared, preset)
-    from awd_lstm.state import STATE
+    from awd_lstm.checkpoint import STATE
     from hebblm.models.training import train_model  # loads torch, which the lines above need not wait for
 
     done = (folder / CONFIG).exists() and not (folder / STATE).exists()
     with opened(config.device) as ranks:
         record = provenance(command_line(PROG, argv), device=str(device), seed=config.seed)
         train_model(prepared, preset, folder, device=device, provenance=record, initial=initial, ranks=ranks)
-    found = read_config(folder).get("training", {})
+    training = read_config(folder).get("training", {})
     reached = (
-        f"epochs 1 to {preset.training.epochs}, of which {found.get('epoch')} was best with validation perplexity "
-        f"{found.get('valid_perplexity', math.nan):.2f}"
+        f"epochs 1 to {preset.training.epochs}, of which {training.get('epoch')} was best with validation perplexity "
+        f"{training.get('valid_perplexity', math.nan):.2f}"
     )
     say(f"the training in {folder} is done already: {reached}" if done else f"model in {folder}")
     return 0
 
 
 def _initial(config: TrainConfig) -> Path | None:
-    """Return the folder of the model to begin with, None for random weights."""
+    """Folder of the model to begin with, None for random weights."""
     if config.finetune_from_model is None:
         return None
     if config.output_path is None:

@@ -10,18 +10,17 @@ from typing import TYPE_CHECKING, Literal
 
 from rich.console import Console
 
-from hebblm.adapt.methods import TUNABLE, named
+from hebblm.adapt.methods import TUNABLE, load_plugin, named
 from hebblm.cli.common import command, tell
 from hebblm.evaluation.hyperparameters import parse_settings, plain_name
 from hebblm.evaluation.scenario_config import ScenarioConfig
-from hebblm.front import tune
 from hebblm.interrupts import GOES_ON, interrupted
-from hebblm.models.allocator import keep_freed_memory
+from hebblm.models.device import check_device, keep_freed_memory
 from hebblm.provenance import command_line
 from hebblm.ranks import opened
-from hebblm.report.console import print_table
 from hebblm.report.methods import name_of
 from hebblm.report.numbers import perplexity
+from hebblm.report.render import print_table
 from hebblm.report.table import Column, Table
 
 if TYPE_CHECKING:  # it loads torch
@@ -37,6 +36,7 @@ class TuneConfig(ScenarioConfig):
     Args:
         split: valid; test is refused.
         methods: comma-separated: only these are tuned, and what they rest on; by default all.
+        plugin: Python files that register methods of your own, which --methods then knows.
         set: hyper-parameters that are not tuned, e.g. --set cache.window=3785; one that is tuned otherwise keeps this
             value, which must be among those tried. Across domains base.lr > 0 has the base's own rate tuned as well.
         around: tuned.json of an earlier tuning: only values next to those found there are tried, and on from the best
@@ -49,6 +49,7 @@ class TuneConfig(ScenarioConfig):
     split: Literal["test", "valid"] = "valid"
     max_tokens: int | None = 10_000
     methods: str | None = None
+    plugin: list[Path] = field(default_factory=list, metadata={"nargs": "+"})
     set: list[str] = field(default_factory=list, metadata={"nargs": "+"})
     around: Path | None = None
     output_path: Path = Path("results/tuned")
@@ -62,11 +63,16 @@ def main(config: TuneConfig, argv: list[str]) -> int:
 
     A base that stays as trained reads the text once for all values that are tried; a base that learns, once for each.
     """
+    for path in config.plugin:
+        load_plugin(path)
+    check_device(config.device)
     settings = parse_settings(config.set)
     methods = TUNABLE if config.methods is None else named(config.methods)
+    from hebblm.front import tune
+
     keep_freed_memory()
     with opened(config.device):
-        found = tune(
+        search = tune(
             **config.scenario(),
             methods=methods,
             settings=settings,
@@ -75,17 +81,17 @@ def main(config: TuneConfig, argv: list[str]) -> int:
             output_path=config.output_path,
             command=command_line(PROG, argv),
         )
-    print_table(tuned_table(found), Console())
+    print_table(tuned_table(search), Console())
     tell(f"values in {config.output_path}; use them with")
-    print(evaluation(config, found))  # whole, to be pasted
+    print(evaluation(config, search))  # whole, to be pasted
     return 0
 
 
-def evaluation(config: TuneConfig, found: Search) -> str:
-    """Return the command that evaluates the tuned scenario with the values found, and those set that were not tuned."""
+def evaluation(config: TuneConfig, search: Search) -> str:
+    """Command that evaluates the tuned scenario with the values found, and those set that were not tuned."""
     methods = [] if config.methods is None else ["--methods", ",".join(dict.fromkeys(("lstm", *named(config.methods))))]
     given = parse_settings(config.set).items()
-    kept = [f"{name}={value}" for name, value in given if plain_name(name) not in found.values]
+    kept = [f"{name}={value}" for name, value in given if plain_name(name) not in search.values]
     changes = ["--set", *kept] if kept else []
     # A text of the user's own would be read whole, with what was tuned on.
     rest = ["--split", "test"] if config.text or (config.target or "").startswith("text:") else []
@@ -93,9 +99,9 @@ def evaluation(config: TuneConfig, found: Search) -> str:
     return shlex.join(["hebblm-eval", *config.arguments(), *rest, *methods, *values, *changes])
 
 
-def tuned_table(found: Search) -> Table:
-    """Return one line a method: its loss at the best point, at the default one, and the values of the best."""
-    bits = found.bits_per_byte
+def tuned_table(search: Search) -> Table:
+    """One line a method: its loss at the best point, at the default one, and the values of the best."""
+    bits = search.bits_per_byte
     unit = "" if bits is None else "piece"
     columns = (
         Column("Method"),
@@ -105,24 +111,23 @@ def tuned_table(found: Search) -> Table:
         *([] if bits is None else [Column("Bits", "nll", subheader="byte", decimals=3)]),
         Column("Values", wide=True),
     )
-    ends = found.at_end
+    ends = search.at_end
     rows = tuple(
         (
             name_of(name),
             best.loss,
-            found.default_loss(name) if name in TUNABLE else None,
+            search.default_loss(name) if name in TUNABLE else None,
             perplexity(best.loss),
             *([] if bits is None else [bits(best.loss)]),
             ", ".join(f"{key}={_short(value)}{'*' * (key in ends)}" for key, value in best.values.items()),
         )
-        for name, best in found.best.items()
+        for name, best in search.best.items()
     )
     note = "* the least or the largest value tried: a better one may lie beyond"
     return Table("tuned", "Best on validation", columns, rows, (note,) if ends else ())
 
 
 def _short(value: float | str) -> str:
-    """Return a value in few digits; those in the files are exact."""
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 

@@ -23,8 +23,7 @@ from hebblm.progress import say
 from hebblm.provenance import command_line, provenance
 from hebblm.ranks import current, leads, opened, size
 from hebblm.report.methods import PLOTTED, check_plotted
-from hebblm.vision.scales import settings_of
-from hebblm.vision.settings import PERMUTED_MNIST, ClassSettings, Experiment, PermutedSettings, Scale, check_seeds
+from hebblm.vision.settings import PERMUTED_MNIST, ClassSettings, Experiment, PermutedSettings, Scale, settings_of
 
 if TYPE_CHECKING:  # it loads torch, and is imported once the command line is known to make sense
     from hebblm.vision.data import ImageDataset
@@ -72,7 +71,8 @@ class VisionConfig:
 def main(config: VisionConfig, argv: list[str]) -> int:
     """Learn from images without forgetting: the paper's image experiments."""
     check_device(config.device)
-    check_seeds(config.seeds)
+    if not config.seeds or len(set(config.seeds)) < len(config.seeds) or min(config.seeds) < 0:
+        raise UserError(f"seeds {config.seeds} must be at least one, each once and none below 0")
     check_plotted(config.plotted)
     if config.experiment == "timing" and size() > 1:
         raise UserError(f"{size()} processes would slow each other down; timing takes one")
@@ -91,7 +91,6 @@ def main(config: VisionConfig, argv: list[str]) -> int:
 def _run(
     config: VisionConfig, settings: PermutedSettings | ClassSettings, folder: Path, record: Mapping[str, Any]
 ) -> None:
-    """Run an experiment and write result and report."""
     from hebblm.vision.document import print_summary, write_report
     from hebblm.vision.experiments import run_experiment
     from hebblm.vision.result import RESULT_FILE
@@ -116,7 +115,6 @@ def _run(
 
 
 def _dataset(config: VisionConfig) -> ImageDataset:
-    """Return the digits at the smallest scale, a real data set otherwise."""
     from hebblm.vision.data import CIFAR100, MNIST, load_cifar100, load_digits, load_hub, load_mnist
 
     if config.scale == "smoke":

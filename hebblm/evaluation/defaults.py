@@ -25,23 +25,13 @@ rate; the cache's are those published for AWD-LSTM."""
 
 
 class TunedFile(msgspec.Struct):
-    """File of ``hebblm-tune``, as far as an evaluation asks.
+    """File of ``hebblm-tune``, as far as an evaluation asks."""
 
-    Args:
-        values: by dotted name.
-        scenario: that they were found in.
-    """
-
-    values: dict[str, Any]
-    scenario: dict[str, Any] = {}
+    values: dict[str, Any]  # by dotted name
+    scenario: dict[str, Any] = {}  # that they were found in
 
     @classmethod
     def read(cls, path: Path) -> TunedFile:
-        """Return what a file holds.
-
-        Raises:
-            UserError: no such file, or it is something else.
-        """
         return read_record(
             cls, path, "name the tuned.json of hebblm-tune; its config.json is for --config", TUNED_SCHEMA
         )
@@ -50,20 +40,11 @@ class TunedFile(msgspec.Struct):
 def resolve_settings(
     config: ScenarioConfig, start: str, values: Mapping[str, Any], changes: Mapping[str, Any]
 ) -> tuple[Hyperparameters, str]:
-    """Return a run's hyper-parameters: those it starts from, then those of a file, then single changes.
+    """A run's hyper-parameters, and whose they are where they were found for another scenario; empty otherwise.
 
-    Args:
-        config: the scenario.
-        start: ``default``, ``tuned``, ``paper``, a file of hebblm-tune, or what ``tune`` starts from.
-        values: by dotted name, found for this scenario.
-        changes: by dotted name, which a user typed: those of methods that are gone are refused. Of other values they
-            are passed over.
-
-    Returns:
-        The hyper-parameters, and whose they are where they were found for another scenario; empty otherwise.
-
-    Raises:
-        UserError: a start, name or value that is unknown or gone.
+    They are those of ``start`` (``default``, ``tuned``, ``paper``, a file of hebblm-tune, or what ``tune`` starts
+    from), then ``values`` that were found for this scenario, then ``changes`` that a user typed. Of these alone a name
+    that is gone is refused; the others may be of an earlier version.
     """
     first, lender = _start(config, start)
     if config.model is not None:  # what was found for an LSTM serves no other network
@@ -76,7 +57,7 @@ def resolve_settings(
 
 
 def _start(config: ScenarioConfig, start: str) -> tuple[dict[str, Any], str]:
-    """Return the values that a run starts from, by dotted name, and whose they are, empty where they are its own.
+    """Values that a run starts from, by dotted name, and whose they are, empty where they are its own.
 
     Where nothing was tuned for a scenario, ``tuned`` falls to what was tuned for the nearest one: across domains for
     wt2-to-ptb, within a domain for ptb.
@@ -111,13 +92,9 @@ def _start(config: ScenarioConfig, start: str) -> tuple[dict[str, Any], str]:
 
 
 def _lent(config: ScenarioConfig, tuned: TunedFile, lender: str, otherwise: str) -> str:
-    """Return whose a file's values are, with what was another way where they were found; empty where nothing was.
+    """Whose a file's values are, with what was another way where they were found; empty where nothing was.
 
-    Args:
-        config: the scenario they are taken for.
-        tuned: the file.
-        lender: whose they are, empty where they are the scenario's own.
-        otherwise: what to call them then.
+    ``lender`` says whose, empty where they are the scenario's own; then they are called ``otherwise``.
     """
     source, target = config.corpora()
     # As the scenario is opened: only then is it known whether the text is that of a checkpoint named by its folder.
@@ -134,6 +111,6 @@ def _lent(config: ScenarioConfig, tuned: TunedFile, lender: str, otherwise: str)
 
 
 def paper_values(source: str, target: str) -> dict[str, Any]:
-    """Return the paper's optimum for a scenario: PTB's or WikiText-2's within a domain, else the cross-domain one."""
+    """The paper's optimum for a scenario: PTB's or WikiText-2's within a domain, else the cross-domain one."""
     values = PAPER["cross"] if source != target else PAPER.get(source, PAPER["wt2"])
     return {**values, **{f"mbpa_absolute.{key}": values[f"mbpa.{key}"] for key in ("lr", "steps")}}

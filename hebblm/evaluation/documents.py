@@ -15,25 +15,15 @@ from hebblm.text.sources import LineSource
 
 
 class Document(NamedTuple):
-    """A document of a text.
+    """A document of a text."""
 
-    Args:
-        name: of its file, record or article.
-        begin: place of its first word in the text, ends of line counted as words.
-        bytes: of its text as it was read, one an end of line; None where the lines are not at hand.
-    """
-
-    name: str
-    begin: int
-    bytes: int | None = None
+    name: str  # of its file, record or article
+    begin: int  # place of its first word in the text, ends of line counted as words
+    bytes: int | None = None  # as it was read, one an end of line; None where the lines are not at hand
 
 
 def documents_of(stream: EvaluationStream, source: LineSource | None) -> list[Document]:
-    """Return the documents of a text: files or records that its lines come from, or articles below ``= Title =``.
-
-    Args:
-        stream: the text, or its beginning.
-        source: of its lines, None where that is not known.
+    """Documents of a text: files or records that its lines come from, or articles below ``= Title =``.
 
     Returns:
         Two or more, the first from the first word on; nothing where the text is a single one.
@@ -59,7 +49,7 @@ def documents_of(stream: EvaluationStream, source: LineSource | None) -> list[Do
 
 
 def borders(stream: EvaluationStream, documents: Sequence[Document]) -> list[int]:
-    """Return the place of each document's first token."""
+    """Place of each document's first token."""
     begins = np.array([document.begin for document in documents], dtype=np.int64)
     if stream.pieces is not None:
         begins = np.searchsorted(stream.pieces.first, begins)
@@ -69,12 +59,7 @@ def borders(stream: EvaluationStream, documents: Sequence[Document]) -> list[int
 def by_document(
     documents: Sequence[Document], stream: EvaluationStream, nll: Mapping[str, npt.NDArray[np.float32]]
 ) -> list[dict[str, Any]]:
-    """Return what each document costs by each method, as JSON.
-
-    Args:
-        documents: of the text.
-        stream: the tokens.
-        nll: by method, (T,) their losses in nats.
+    """What each document costs by each method, as JSON.
 
     Returns:
         Of each name, tokens (words, where tokens are pieces of them), bytes, and by method mean nats a token and bits a
@@ -82,16 +67,16 @@ def by_document(
     """
     words = [*(document.begin for document in documents), len(stream.reported)]
     places = [*borders(stream, documents), len(stream)]
-    losses = {name: stream.word_losses(each) for name, each in nll.items()}
-    found = []
+    by_word = {name: stream.word_losses(losses) for name, losses in nll.items()}
+    records = []
     for document, word, place in zip(documents, pairwise(words), pairwise(places), strict=True):
-        own, of_pieces = slice(*place), stream.pieces is not None
-        sums = {name: float(each[own].sum(dtype=np.float64)) for name, each in nll.items()}
-        spelled, size = 8 * int(stream.spelled[own].sum()), document.bytes
+        tokens, of_pieces = slice(*place), stream.pieces is not None
+        sums = {name: float(losses[tokens].sum(dtype=np.float64)) for name, losses in nll.items()}
+        spelled, size = 8 * int(stream.spelled[tokens].sum()), document.bytes
         record: dict[str, Any] = {
             "name": document.name,
             "tokens": word[1] - word[0],
-            "nll": {name: float(each[slice(*word)].mean(dtype=np.float64)) for name, each in losses.items()},
+            "nll": {name: float(losses[slice(*word)].mean(dtype=np.float64)) for name, losses in by_word.items()},
         }
         if of_pieces:
             count = max(1, place[1] - place[0])
@@ -99,12 +84,12 @@ def by_document(
         if size:
             bits = {name: (total / math.log(2) + spelled) / size for name, total in sums.items()}
             record |= {"bytes": size, "bits_per_byte": bits}
-        found.append(record)
-    return found
+        records.append(record)
+    return records
 
 
 def _articles(words: EvaluationStream, starts: npt.NDArray[np.int64]) -> Iterator[tuple[str, int]]:
-    """Yield name and first line of the articles of a text like WikiText: each begins with ``= Title =``."""
+    """Name and first line of the articles of a text like WikiText: each begins with ``= Title =``."""
     if "=" not in words.symbols:
         return
     sign = words.symbols.index("=")

@@ -36,11 +36,7 @@ class Probe:
 
     @classmethod
     def of(cls, scenario: Scenario, tokens: int) -> Probe:
-        """Return the probe of the first ``tokens`` of the split that is read of the target.
-
-        Raises:
-            UserError: one domain only, or the source's text is not at hand.
-        """
+        """Probe of the first ``tokens`` of the split that is read of the target."""
         if scenario.kind != "cross-domain":
             raise UserError(
                 f"forgetting compares two domains, and {scenario.source} is the only one here; use --cross-domain"
@@ -51,7 +47,6 @@ class Probe:
         return cls(scenario, dataclasses.replace(stream, ids=stream.ids[:tokens]))
 
     def describe(self) -> dict[str, Any]:
-        """Return which text it is, as JSON."""
         return {
             "corpus": self.scenario.source,
             "split": self.scenario.config.split or "test",
@@ -60,14 +55,7 @@ class Probe:
 
     @torch.no_grad()
     def losses(self, base: StreamBase, context: Context, rules: Mapping[str, Rule], title: str) -> Losses:
-        """Return the mean loss of every method, nats per token; base and context stay as they are.
-
-        Args:
-            base: whose weights, as they are now, read the text from an empty state.
-            context: its head must be the base's; its memory, counts and window are read only.
-            rules: by name.
-            title: of the progress bar.
-        """
+        """Mean loss of every method, nats per token; base and context stay as they are."""
         vocabulary, stream = self.scenario.vocabulary, self.stream
         reader = base.frozen()
         rows = context.head.weight.shape[0]
@@ -89,7 +77,7 @@ class Probe:
     def around(
         self, base: StreamBase, context: Context, rules: Mapping[str, Rule], read: Callable[[], None]
     ) -> dict[str, Forgetting]:
-        """Return by method what the source's text costs before and after ``read``, which reads the other domain.
+        """By method what the source's text costs before and after ``read``, which reads the other domain.
 
         The memory is emptied of the stream afterwards; the base stays as ``read`` left it.
         """

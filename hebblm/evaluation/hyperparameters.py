@@ -9,19 +9,22 @@ from functools import cache
 from typing import Any
 
 from hebblm.adapt.former import RENAMED, gone_setting
-from hebblm.adapt.methods import METHODS
+from hebblm.adapt.methods import METHODS, SECTIONS
 from hebblm.adapt.methods.mbpa import MbpaConfig
-from hebblm.adapt.settings import MethodSettings, Section, changed
+from hebblm.adapt.settings import MethodSettings, changed
 from hebblm.errors import UserError
 from hebblm.memory import MemoryConfig
 from hebblm.models.update import BaseUpdate, DynamicConfig
 from hebblm.progress import say
 from hebblm.suggest import closest
 
-_METHODS: dict[str, type[Section]] = {kind.section: kind for record in METHODS.values() for kind in record.settings}
 _OWN: dict[str, type] = {"dynamic": DynamicConfig, "base": BaseUpdate, "memory": MemoryConfig}
 """The sections that no method owns."""
-_NAMES = {section: [f.name for f in dataclasses.fields(kind)] for section, kind in {**_METHODS, **_OWN}.items()}
+
+
+def _names() -> dict[str, list[str]]:
+    """Names of the values of every section, those of methods that were registered included."""
+    return {section: [f.name for f in dataclasses.fields(kind)] for section, kind in {**SECTIONS, **_OWN}.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +40,14 @@ class Hyperparameters:
         """Copy with some values, by dotted name, replaced; text becomes what the type of its field says."""
         if not isinstance(values, Mapping):
             raise UserError(f"{values!r:.60} are no values by dotted name, such as {{'hebb.beta': 0.9}}")
+        known = _names()
         changes: dict[str, dict[str, Any]] = {}  # a section at once, since some values only go together
         for name, value in values.items():
             if name in RENAMED:
                 _say_renamed(name)
             section, _, key = plain_name(name).partition(".")
-            if key not in _NAMES.get(section, ()):
-                raise _unknown(name, closest(section, _NAMES), key)
+            if key not in known.get(section, ()):
+                raise _unknown(name, closest(section, known), key)
             changes.setdefault(section, {})[key] = value
         new = {name: changed(name, self._section(name), values) for name, values in changes.items()}
         own = {name: new.pop(name) for name in _OWN if name in new}
@@ -55,7 +59,7 @@ class Hyperparameters:
         return getattr(self._section(section), key)
 
     def _section(self, name: str) -> Any:
-        return getattr(self, name) if name in _OWN else self.methods[_METHODS[name]]
+        return getattr(self, name) if name in _OWN else self.methods[SECTIONS[name]]
 
     def check_set(self, names: Iterable[str]) -> None:
         """Refuse values, by dotted name, that were asked for and that MbPA's optimizer does not go by."""
@@ -83,18 +87,18 @@ class Hyperparameters:
         """Values that a method reads, by dotted name."""
         record = METHODS[method]
         sections = [*(kind.section for kind in record.settings), *(["dynamic"] if record.moving else [])]
-        return {f"{section}.{key}": self.of(f"{section}.{key}") for section in sections for key in _NAMES[section]}
+        return {f"{section}.{key}": self.of(f"{section}.{key}") for section in sections for key in _names()[section]}
 
     def document(self) -> dict[str, Any]:
         """Values by section, as JSON."""
-        methods = {name: dataclasses.asdict(self._section(name)) for name in _METHODS}
+        methods = {name: dataclasses.asdict(self._section(name)) for name in SECTIONS}
         return {"methods": methods, **{name: dataclasses.asdict(self._section(name)) for name in _OWN}}
 
 
 def defaults() -> dict[str, Any]:
     """Default value of every dotted name."""
     plain = Hyperparameters()
-    return {f"{section}.{key}": plain.of(f"{section}.{key}") for section, keys in _NAMES.items() for key in keys}
+    return {f"{section}.{key}": plain.of(f"{section}.{key}") for section, keys in _names().items() for key in keys}
 
 
 def parse_settings(items: list[str]) -> dict[str, str]:
@@ -124,7 +128,7 @@ def _unknown(name: str, section: str | None, key: str) -> UserError:
         return UserError(said)
     hint = ""
     if section is not None:
-        names = {known: f"{section}.{known}" for known in _NAMES[section]}
+        names = {known: f"{section}.{known}" for known in _names()[section]}
         meant = closest(key, names)
         hint = f" known are {', '.join(names.values())};" if meant is None else f" did you mean {names[meant]}?"
     return UserError(f"unknown setting {name!r};{hint} hebblm-eval --settings lists them all")

@@ -11,7 +11,7 @@ from torch import Tensor
 from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.functional.scales import closeness
 from hebblm.adapt.methods.mbpa import MbpaConfig
-from hebblm.evaluation.notes import Notes
+from hebblm.evaluation.observers import Notes
 from hebblm.evaluation.scenario import Scenario
 from hebblm.memory.nearest import Ranked
 
@@ -46,7 +46,6 @@ class NeighborLog(Notes):
         self.parts.append({**names, "distance": real, "closeness": real})
 
     def watch(self, batch: EvalBatch, targets: Tensor) -> None:
-        """Append the neighbours of a mini-batch, as far as they are wanted."""
         start = int(batch.context.observed.sum())
         wanted = min(self.tokens - start, len(batch.hidden))
         if wanted <= 0:
@@ -74,7 +73,7 @@ class NeighborLog(Notes):
 
 
 def _positions(batch: EvalBatch) -> Ranked:
-    """Return where the neighbours (N, K) of a mini-batch lie, through the memory and then the block's rows."""
+    """Where the neighbours (N, K) of a mini-batch lie, through the memory and then the block's rows."""
     if batch.ranked is not None:
         return batch.ranked
     if batch.written is not None:
@@ -84,16 +83,12 @@ def _positions(batch: EvalBatch) -> Ranked:
 
 
 def neighbor_table(log: NeighborLog, scenario: Scenario) -> pa.Table:
-    """Return one row a neighbour: position, rank, from_stream, place, label, distance, closeness, context.
+    """One row a neighbour: position, rank, from_stream, place, label, distance, closeness, context.
 
     ``place`` is that of the label in the stream or in the training text, ``context`` the words before it. Where tokens
     are pieces of words, ``position`` and a ``place`` in the stream are those of words, as in the table of tokens: a
     word has the neighbours of its pieces, those of the first piece first. Labels and contexts are pieces, and a place
     in the training text counts them.
-
-    Args:
-        log: of an evaluation of the scenario.
-        scenario: whose texts the entries come from.
     """
     columns = log.columns()
     stream, config = scenario.stream, scenario.config

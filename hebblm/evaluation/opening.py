@@ -11,15 +11,17 @@ from typing import Any
 import torch
 
 from hebblm.download import cache_dir
+from hebblm.errors import UserError
 from hebblm.evaluation.documents import documents_of
 from hebblm.evaluation.scenario import ModelAndText, Scenario
 from hebblm.evaluation.scenario_config import ScenarioConfig
-from hebblm.evaluation.subword_scenario import open_subwords
 from hebblm.evaluation.vocabulary import OpenVocabulary, UnionVocabulary, VocabularyPolicy
 from hebblm.files import hash_of
 from hebblm.models.base import TrainedModel
 from hebblm.models.catalog import checkpoint_words, trained_on
-from hebblm.models.shipped import obtain_model, open_model
+from hebblm.models.huggingface.open import load_and_open
+from hebblm.models.training import obtain_model, open_model
+from hebblm.progress import say
 from hebblm.text import (
     Dictionary,
     PreparedCorpus,
@@ -28,15 +30,13 @@ from hebblm.text import (
     prepare,
     resolve,
 )
-from hebblm.text.beginning import measure_beginning
-from hebblm.text.binarize import prepared_corpus
+from hebblm.text.binarize import measure_beginning, prepared_corpus
 from hebblm.text.fitting import SAMPLE, fitting, warn_of_unknown
-from hebblm.text.normalize import Normalization, normalize
-from hebblm.text.plain import contiguous, own_text
 from hebblm.text.records import CHOOSE
-from hebblm.text.sources import FileLines, LineSource
+from hebblm.text.sources import FileLines, LineSource, contiguous, own_text
+from hebblm.text.subword_corpus import SubwordCorpus, encode_subwords
 from hebblm.text.subwords import Subwords
-from hebblm.text.tokenizers import Tokenizer
+from hebblm.text.tokenizers import Normalization, Tokenizer, WhitespaceTokenizer, normalize
 
 ALL = "all"
 """Split of a text of the user's own that is read from beginning to end."""
@@ -77,7 +77,7 @@ def open_scenario(
     content = config.memory_content or ("both" if same else "test")
     config = dataclasses.replace(config, split=config.split or "test", memory_content=content)
     if config.model is not None:
-        opened = open_subwords(config, device, own, whole=split == ALL, held=held)
+        opened = _open_pieces(config, device, own, whole=split == ALL, held=held)
     else:
         opened = _open_words(config, device, own, provenance, whole=split == ALL)
     return Scenario(
@@ -101,7 +101,15 @@ def _open_words(
     *,
     whole: bool,
 ) -> ModelAndText:
-    """Open a model that reads words and its text; the arguments are those of :func:`open_subwords`."""
+    """Open a model that reads words, and its text.
+
+    Args:
+        config: what is asked for, completed.
+        device: where to compute.
+        own: the text where it is the user's own and has no splits; None for any other.
+        provenance: written into a model that has to be trained.
+        whole: whether the user's own text is read from beginning to end.
+    """
     source, target = config.corpora()
     # The two differ in case more than in anything else.
     policy = config.normalization or ("lower" if {source, target} == {"wt2", "ptb"} else "raw")
@@ -166,8 +174,70 @@ def _open_words(
     )
 
 
+def _open_pieces(
+    config: ScenarioConfig,
+    device: torch.device,
+    own: FileLines | None,
+    *,
+    whole: bool,
+    held: tuple[TrainedModel, Subwords] | None,
+) -> ModelAndText:
+    """Open a model that reads pieces of words, and its text; ``own``, ``whole`` as of :func:`_open_words`."""
+    source, target = config.corpora()
+    model: TrainedModel
+    if held is None:
+        assert config.model is not None, "a scenario of pieces has a model"
+        learns = config.dynamic_parameters
+        reading = {
+            "context": config.context,
+            "stride": config.stride,
+            "learns": None if learns is None else learns.split(","),
+            "key": config.key,
+        }
+        model, tokenizer = load_and_open(config.model, reading, device=device, dtype=config.dtype)
+    else:
+        model, tokenizer = held[0], held[1].tokenizer
+        for option in ("context", "stride", "dynamic_parameters", "dtype", "key", "device"):
+            kept = (getattr(ScenarioConfig, option), device.type if option == "device" else None)
+            if getattr(config, option) not in kept:
+                word = "learns" if option == "dynamic_parameters" else option
+                raise UserError(f"{option} is set where a model is loaded: hebblm.load(..., {word}=...)")
+    rows = len(model.head.weight)
+    policy: Normalization = config.normalization or "raw"
+    plain = Subwords(tokenizer, rows)
+    column, remedy = config.source_column()
+    train = None if source is None else SubwordCorpus(resolve(source, column, remedy=remedy), plain, policy)
+    if train is None:
+        say("the training text is not known, so no word counts as new; --source CORPUS names a text to count words in")
+        subwords = Subwords(tokenizer, rows, None, config.tokenizer)
+    else:
+        subwords = Subwords(tokenizer, rows, train.piece_counts("train").tolist(), config.tokenizer)
+    text = (
+        foreign_text(target, own, WhitespaceTokenizer(), whole=whole)
+        if own
+        else resolve(target, config.column, remedy=CHOOSE)
+    )
+    read = SubwordCorpus(text, subwords, policy)
+    stream = encode_subwords(read, config.split or "test", config.max_tokens, train)
+    hashes = {target: text.provenance.get("sha256", {})}
+    if train is not None and source is not None:
+        hashes[source] = train.corpus.provenance.get("sha256", {})
+    complete = config.max_tokens is None or len(stream) < config.max_tokens
+    return ModelAndText(
+        model=model,
+        dictionary=subwords,
+        train=train,
+        stream=stream,
+        vocabulary=UnionVocabulary(),
+        normalization=policy,
+        data_sha256=hashes,
+        whole=complete,
+        tokenizer=read.describe(),
+        column=text.provenance.get("column"),
+    )
+
+
 def _lines(config: ScenarioConfig, own: FileLines | None, split: str) -> LineSource | None:
-    """Return the lines of the split that is read, None where they are not known."""
     target = config.corpora()[1]
     if own is None:
         return resolve(target, config.column).sources.get(split)
@@ -184,7 +254,7 @@ def _text(
     *,
     whole: bool,
 ) -> PreparedCorpus:
-    """Return a text of the user's own, in tokens like those of the model's text, which its own tokenizer gives."""
+    """Text of the user's own, in tokens like those of the model's text, which its own tokenizer gives."""
     lines = (normalize(line, policy) for line in islice(text.lines(), SAMPLE))
     path = target.removeprefix("text:")
     tokenizer = fitting(lines, own, dictionary.__contains__, config.tokenizer, name=path)

@@ -2,108 +2,100 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+import torch
 from torch import Tensor
 
+from hebblm.adapt import functional as F
+from hebblm.adapt.methods import ENSEMBLES
 from hebblm.adapt.methods.rule import Rule
 from hebblm.adapt.work import Stopwatch, Work, clock_of
-from hebblm.evaluation import gradients
+from hebblm.evaluation.checkpoint import RunCheckpoint
 from hebblm.evaluation.forgetting import Probe
 from hebblm.evaluation.hyperparameters import Hyperparameters
-from hebblm.evaluation.loop import EvaluationScores, evaluate
+from hebblm.evaluation.loop import Hooks, Schedule, evaluate
 from hebblm.evaluation.neighbors import NeighborLog
 from hebblm.evaluation.scenario import Scenario
-from hebblm.evaluation.streams import Layout
+from hebblm.evaluation.scores import EvaluationScores
+from hebblm.evaluation.training_text import mean_squares
+from hebblm.layout import Layout
 from hebblm.models.base import StreamBase
 from hebblm.models.dynamic import DynamicBase, DynamicConfig
 from hebblm.progress import bar, say
 from hebblm.ranks import ALONE, Ranks
 from hebblm.report.result import Forgetting
 
+Losses = npt.NDArray[np.float32]
+
 
 @dataclass(slots=True)
 class Pass:
-    """Findings of a pass.
-
-    Args:
-        scores: losses and costs.
-        memory: description of the memory behind the stream.
-        forgetting: by method, where it was asked for.
-        preparation: what was done besides reading the stream.
-        dynamic: of a pass of dynamic evaluation, its values as they were used.
-        exchanged: what several processes told each other, None for one.
-    """
+    """Findings of a pass."""
 
     scores: EvaluationScores
-    memory: dict[str, Any] = field(default_factory=dict)
-    forgetting: dict[str, Forgetting] = field(default_factory=dict)
-    preparation: list[Work] = field(default_factory=list)
-    dynamic: DynamicConfig | None = None
-    exchanged: dict[str, Any] | None = None
+    memory: dict[str, Any] = field(default_factory=dict)  # description of the one behind the stream
+    forgetting: dict[str, Forgetting] = field(default_factory=dict)  # by method, where it was asked for
+    preparation: list[Work] = field(default_factory=list)  # what was done besides reading the stream
+    dynamic: DynamicConfig | None = None  # of a pass of dynamic evaluation, its values as they were used
+    exchanged: dict[str, Any] | None = None  # what several processes told each other, None for one
+
+
+@dataclass(frozen=True, slots=True)
+class Watching:
+    """What is looked at in a pass, and kept of it, besides its losses.
+
+    Args:
+        probe: the source's text before and after, None for nothing.
+        check: see :class:`~hebblm.evaluation.loop.Hooks`.
+        log: notes neighbours, None for nothing.
+        checkpoint: of the run, None where that is not kept.
+    """
+
+    probe: Probe | None = None
+    check: bool = False
+    log: NeighborLog | None = None
+    checkpoint: RunCheckpoint | None = None
 
 
 def shared_pass(
     scenario: Scenario,
     rules: Mapping[str, Rule],
     settings: Hyperparameters,
-    *,
-    log: NeighborLog | None = None,
-    probe: Probe | None = None,
-    check: bool = False,
+    watching: Watching | None = None,
     ranks: Ranks = ALONE,
 ) -> Pass:
     """Run the methods that read the hidden states of the base as trained, or as it learns for all alike.
 
-    Args:
-        scenario: opened.
-        rules: by name.
-        settings: hyper-parameters.
-        log: notes neighbours, None for nothing.
-        probe: the source's text before and after, None for nothing.
-        check: see :func:`~hebblm.evaluation.loop.evaluate`.
-        ranks: over which the streams are divided; each returns what all found.
+    The streams are divided over the ranks; each returns what all found.
     """
     layout = scenario.layout().part(ranks.rank, ranks.size)
     base = scenario.base(settings, streams=layout.streams)
     title = f"evaluate {len(rules)} methods"
     sent, waited = ranks.traffic.sent, ranks.traffic.seconds
-    found = _run(scenario, base, rules, settings, title, log=log, probe=probe, check=check, layout=layout, ranks=ranks)
+    found = _run(scenario, base, rules, settings, title, watching or Watching(), layout, ranks)
     if ranks.size > 1:
-        told = ranks.all_gather_object((ranks.traffic.sent - sent, ranks.traffic.seconds - waited))
+        traffic = ranks.all_gather_object((ranks.traffic.sent - sent, ranks.traffic.seconds - waited))
         tokens = len(scenario.stream)
         found.exchanged = {
             "processes": ranks.size,
             "backend": ranks.backend,
-            "bytes_a_token": sum(sent for sent, _ in told) / tokens,
-            "seconds_a_token": sum(seconds for _, seconds in told) / ranks.size / tokens,
+            "bytes_a_token": sum(sent for sent, _ in traffic) / tokens,
+            "seconds_a_token": sum(seconds for _, seconds in traffic) / ranks.size / tokens,
         }
     return found
 
 
 def dynamic_pass(
-    scenario: Scenario,
-    rules: Mapping[str, Rule],
-    settings: Hyperparameters,
-    *,
-    probe: Probe | None = None,
-    check: bool = False,
+    scenario: Scenario, rules: Mapping[str, Rule], settings: Hyperparameters, watching: Watching | None = None
 ) -> Pass:
     """Run dynamic evaluation, a base of its own, and the methods that read its moving states.
 
     Base and memory are updated as often as those of all other methods.
-
-    Args:
-        scenario: opened.
-        rules: by name.
-        settings: hyper-parameters.
-        probe: the source's text before and after, None for nothing.
-        check: see :func:`~hebblm.evaluation.loop.evaluate`.
-
-    Raises:
-        UserError: the rms rule, or a rate that is to be measured, without the training text.
     """
     config = settings.dynamic
     if scenario.config.streams > 1:
@@ -111,26 +103,22 @@ def dynamic_pass(
     with Stopwatch(clock_of(scenario.device)).time("gradient statistics") as statistics:
         base = dynamic_base(scenario, config, gradient_statistics(scenario, config))
     layout = Layout.of(len(scenario.stream))
-    found = _run(scenario, base, rules, settings, "dynamic evaluation", probe=probe, check=check, layout=layout)
+    found = _run(scenario, base, rules, settings, "dynamic evaluation", watching or Watching(), layout, ALONE)
     found.preparation.append(statistics)
     found.dynamic = base.config
     return found
 
 
 def gradient_statistics(scenario: Scenario, config: DynamicConfig) -> list[Tensor] | None:
-    """Return what dynamic evaluation needs to know of the training text, one tensor a parameter; None for nothing.
-
-    Raises:
-        UserError: the training text is not at hand.
-    """
+    """What dynamic evaluation needs to know of the training text, one tensor a parameter; None for nothing."""
     if not config.needs_statistics:
         return None
-    return gradients.mean_squares(scenario.model, scenario.training_ids()[: config.statistics], config.segment)
+    return mean_squares(scenario.model, scenario.training_ids()[: config.statistics], config.segment)
 
 
-def dynamic_base(scenario: Scenario, config: DynamicConfig, mean_squares: list[Tensor] | None) -> DynamicBase:
-    """Return a fresh base of dynamic evaluation; ``mean_squares``: see :func:`gradient_statistics`."""
-    return DynamicBase(scenario.base(), config, mean_squares)
+def dynamic_base(scenario: Scenario, config: DynamicConfig, statistics: list[Tensor] | None) -> DynamicBase:
+    """Fresh base of dynamic evaluation, with what :func:`gradient_statistics` gave."""
+    return DynamicBase(scenario.base(), config, statistics)
 
 
 def _run(
@@ -139,15 +127,12 @@ def _run(
     rules: Mapping[str, Rule],
     settings: Hyperparameters,
     title: str,
-    *,
-    probe: Probe | None,
-    check: bool,
+    watching: Watching,
     layout: Layout,
-    log: NeighborLog | None = None,
-    ranks: Ranks = ALONE,
+    ranks: Ranks,
 ) -> Pass:
     """Read the stream once by ``base`` and score it by every rule."""
-    config, stream = scenario.config, scenario.stream
+    config, stream, checkpoint = scenario.config, scenario.stream, watching.checkpoint
     retrieve = any(rule.needs.retrieval for rule in rules.values())  # otherwise no memory is built or written
     window = max(rule.needs.window for rule in rules.values())
     watch = Stopwatch(clock_of(scenario.device))
@@ -157,37 +142,58 @@ def _run(
     memories = [memory]
     if len(layout.begins) > layout.together:
         memories = scenario.memories(memory, settings, layout.streams)
-    contexts = [scenario.context(base, each, window, streams=layout.beside) for each in memories]
-    context = contexts[0]
-    context.learn_shares(rules.values())
+    contexts = [scenario.context(base, memory, window, streams=layout.beside) for memory in memories]
+    contexts[0].learn_shares(rules.values())
     found = Pass(EvaluationScores({}), preparation=[opening])
-    observers = [] if log is None else [log]
+    observers = [] if watching.log is None else [watching.log]
+    schedule = Schedule(
+        config.update_every,
+        layout,
+        write=retrieve and scenario.writes,
+        read_ahead=not base.moving and config.vocabulary == "union",
+        ranks=ranks,
+    )
 
     def read() -> None:
         with watch.time("reading"), bar() as progress:
             task = progress.add_task(title, total=len(stream), unit="tokens")
-            found.scores = evaluate(
-                base,
-                contexts,
-                rules,
-                stream,
-                scenario.vocabulary,
-                update_every=config.update_every,
-                layout=layout,
-                write=retrieve and scenario.writes,
-                read_ahead=not base.moving and config.vocabulary == "union",
-                observers=observers,
-                check=check,
-                progress=lambda tokens: progress.advance(task, tokens),
-                ranks=ranks,
-                position=None if scenario.saved is None else scenario.saved.position(title, base, observers),
+            hooks = Hooks(
+                observers,
+                watching.check,
+                lambda tokens: progress.advance(task, tokens),
+                None if checkpoint is None else checkpoint.next_pass(title, base, observers),
             )
+            found.scores = evaluate(base, contexts, rules, stream, scenario.vocabulary, schedule, hooks)
         found.memory = dict(memories[0].describe())
 
-    if probe is None:
+    if watching.probe is None:
         read()
     else:
         with watch.time("forgetting") as probing:
-            found.forgetting = probe.around(base, context, rules, read)
+            found.forgetting = watching.probe.around(base, contexts[0], rules, read)
         found.preparation.append(probing)
     return found
+
+
+def ensemble_scores(names: Sequence[str], parts: Mapping[str, EvaluationScores], update_every: int) -> EvaluationScores:
+    """Losses and costs of ensembles, each as long as the methods that it mixes together."""
+    scores = EvaluationScores({})
+    for name in names:
+        mixed = [(method, parts[method]) for method in ENSEMBLES[name].parts]
+        scores.nll[name] = ensemble_losses([part.nll[method] for method, part in mixed], update_every)
+        scores.seconds[name] = sum(part.seconds[method] for method, part in mixed)
+    return scores
+
+
+def ensemble_losses(losses: Sequence[Losses], update_every: int) -> Losses:
+    """``-log sum_c w_c exp(-l_c)`` (T,) nats, a token under the mixture of what C methods give to it, (T,) each.
+
+    w is that of :class:`hebblm.adapt.functional.LearnedShares`, by the tokens of earlier intervals: the same for every
+    word that may come, so that the mixture is a distribution, and known before the token is. A loss is +inf where a
+    method gave the token nothing.
+    """
+    shares, mixed = F.LearnedShares((0.0,) * (len(losses) - 1)), []
+    for interval in torch.split(torch.from_numpy(np.stack(losses, 1)).double(), update_every):  # (n, C)
+        mixed.append(F.gated_losses(interval, torch.tensor([shares.value], dtype=torch.float64).log()))
+        shares = shares.after(interval.tolist())
+    return torch.cat(mixed).float().numpy()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -16,27 +17,30 @@ import pyarrow.parquet as pq
 from hebblm.adapt.methods import DYNAMIC, ENSEMBLES, METHODS
 from hebblm.adapt.methods.mbpa import MbpaConfig
 from hebblm.errors import UserError
+from hebblm.evaluation.checkpoint import RunCheckpoint
 from hebblm.evaluation.documents import by_document
-from hebblm.evaluation.ensembles import ensemble_scores
 from hebblm.evaluation.forgetting import Probe
 from hebblm.evaluation.hyperparameters import Hyperparameters
-from hebblm.evaluation.loop import EvaluationScores
-from hebblm.evaluation.metrics import method_result
 from hebblm.evaluation.neighbors import NeighborLog, neighbor_table
-from hebblm.evaluation.passes import Pass, dynamic_pass, shared_pass
+from hebblm.evaluation.passes import Pass, Watching, dynamic_pass, ensemble_scores, shared_pass
 from hebblm.evaluation.scenario import Scenario
+from hebblm.evaluation.scores import EvaluationScores
 from hebblm.files import atomic_path, sha256
 from hebblm.locks import held
 from hebblm.ranks import ALONE, Ranks
-from hebblm.report import Result, ScenarioRecord
+from hebblm.report import MethodResult, Result, ScenarioRecord, frequency_report
+from hebblm.report.buckets import OOV_BY_OCCURRENCE, PIECES, occurrence_report, occurrences_so_far, stream_parts
 from hebblm.report.gains import Bootstrap, bootstrap_gains, lead, paired_gains
-from hebblm.report.inspect_data import NEIGHBORS_FILE
-from hebblm.report.logged import FILES
-from hebblm.report.parts import OOV_BY_OCCURRENCE, PIECES, occurrences_so_far, stream_parts
+from hebblm.report.inspection import NEIGHBORS_FILE
+from hebblm.report.numbers import perplexity
 from hebblm.report.result import FILE_NAME as RESULT_FILE
-from hebblm.report.seconds import METHOD, RUN, SHARED, Part, Seconds
+from hebblm.report.stored import METHOD, RUN, SHARED, Part, Seconds
 from hebblm.report.tokens import FILE_NAME as TOKENS_FILE
+from hebblm.report.tokens import FILES, running_curve
+from hebblm.text import EvaluationStream
 from hebblm.text.dictionary import UNK
+
+Losses = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +56,7 @@ class Evaluation:
 
     scenario: Scenario
     result: Result
-    nll: dict[str, npt.NDArray[np.float32]]
+    nll: dict[str, Losses]
     neighbors: NeighborLog | None = None
 
     def save(self, folder: Path, *, log_samples: bool) -> None:
@@ -72,7 +76,7 @@ class Evaluation:
             replace(self.result, extra={**self.result.extra, FILES: files}).save(folder)
 
     def tokens(self) -> pa.Table:
-        """Return one row a token: position, token, counts in training and stream so far, is_oov, losses in nats."""
+        """One row a token: position, token, counts in training and stream so far, is_oov, losses in nats."""
         stream = self.scenario.stream.reported
         targets, counts = stream.targets, stream.target_counts
         symbols = pa.array(stream.symbols, type=pa.string())
@@ -98,6 +102,7 @@ def run_scenario(
     forgetting: int | None = None,
     check: bool = False,
     ranks: Ranks = ALONE,
+    checkpoint: RunCheckpoint | None = None,
 ) -> Evaluation | None:
     """Evaluate every method on the scenario's stream.
 
@@ -109,8 +114,9 @@ def run_scenario(
         edges: bounds of the frequency buckets.
         log_neighbors: tokens of the beginning of the stream whose neighbours are noted.
         forgetting: tokens of the source's own text that are scored before and after, None for none.
-        check: see :func:`~hebblm.evaluation.loop.evaluate`.
+        check: see :class:`~hebblm.evaluation.loop.Hooks`.
         ranks: over which the streams are divided.
+        checkpoint: of the run, None where that is not kept.
 
     Returns:
         What was found; None for another rank than the first.
@@ -133,11 +139,11 @@ def run_scenario(
         log = NeighborLog(log_neighbors, settings.methods[MbpaConfig], write=scenario.writes)
     shared, dynamic = Pass(EvaluationScores({})), Pass(EvaluationScores({}))
     if rules:
-        shared = shared_pass(scenario, rules, settings, log=log, probe=probe, check=check, ranks=ranks)
+        shared = shared_pass(scenario, rules, settings, Watching(probe, check, log, checkpoint), ranks)
     if not ranks.leads:
         return None
     if moving:
-        dynamic = dynamic_pass(scenario, moving, settings, probe=probe, check=check)
+        dynamic = dynamic_pass(scenario, moving, settings, Watching(probe, check, None, checkpoint))
         settings = replace(settings, dynamic=dynamic.dynamic or settings.dynamic)
     passes = {name: dynamic if name in moving else shared for name in built}
     ensembles = [name for name in methods if name in ENSEMBLES]
@@ -148,29 +154,68 @@ def run_scenario(
         if lost := int(np.isnan(losses).sum()):
             rates = METHODS[name].rates(settings.methods)
             raise UserError(f"{name}: {lost:,} of {len(losses):,} losses are nan; lower {rates} (--set)")
-    stream = scenario.stream.reported
     nll = {name: scenario.stream.word_losses(losses) for name, losses in by_token.items()}
     bootstrap = Bootstrap(seed=config.seed)
-    seen = occurrences_so_far(stream.targets)
-    parts = stream_parts(stream.target_counts, seen, stream.oov, edges)
+    gains, paired = _gains(scenario, nll, by_token, edges, bootstrap)
+    results: dict[str, MethodResult] = {}
+    for name, found in passes.items():
+        result = method_result(
+            name,
+            found.scores,
+            scenario.stream,
+            _hyperparameters(name, settings),
+            edges,
+            measured=scenario.measured,
+            checked=check and name in built and bool(built[name].needs.descents),
+        )
+        results[name] = replace(result, gains=gains.get(name, ()), forgetting=found.forgetting.get(name))
+    extra: dict[str, Any] = {"bootstrap": asdict(bootstrap), "lead": lead(by_token, bootstrap), "paired": paired}
+    if probe is not None:
+        extra["forgetting"] = probe.describe()
+    if scenario.documents:
+        extra["documents"] = by_document(scenario.documents, scenario.stream, by_token)
+    whole = Result(
+        scenario=_record(scenario, shared.exchanged),
+        model={**scenario.model.describe(), "update": asdict(settings.base)},
+        memory={**(shared.memory or dynamic.memory), "content": config.memory_content, "k": config.k},
+        provenance={**provenance, "data_sha256": scenario.data_sha256},
+        methods=results,
+        seconds=Seconds(
+            time.perf_counter() - started + sum(found.scores.earlier_seconds for found in (shared, dynamic)),
+            (*_parts(shared), *_parts(dynamic, " of dynamic evaluation")),
+        ),
+        extra=extra,
+    )
+    return Evaluation(scenario, whole, nll, log)
+
+
+def _gains(
+    scenario: Scenario,
+    nll: Mapping[str, Losses],
+    by_token: Mapping[str, Losses],
+    edges: tuple[int, ...],
+    bootstrap: Bootstrap,
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Gains of the methods, by name, and those of each over each other one."""
+    stream = scenario.stream.reported
+    parts = stream_parts(stream.target_counts, occurrences_so_far(stream.targets), stream.oov, edges)
     gains = bootstrap_gains(nll, parts, bootstrap)
     larger = {name: part for name, part in parts.items() if name not in OOV_BY_OCCURRENCE}
     paired = paired_gains(nll, larger, bootstrap)
     if scenario.closed:  # gains a piece beside those a word, which a text without blanks has few of
         every = {PIECES: np.ones(len(scenario.stream), dtype=np.bool_)}
-        for name, found_gains in bootstrap_gains(by_token, every, bootstrap).items():
-            gains[name] += found_gains
+        for name, of_pieces in bootstrap_gains(by_token, every, bootstrap).items():
+            gains[name] += of_pieces
         for name, others in paired_gains(by_token, every, bootstrap).items():
             for other, part in others.items():
                 paired[name][other] |= part
-    results = {}
-    for name, found in passes.items():
-        values = _hyperparameters(name, settings)
-        checked = check and name in built and bool(built[name].needs.descents)
-        tokens = scenario.stream
-        result = method_result(name, found.scores, tokens, values, edges, measured=scenario.measured, checked=checked)
-        results[name] = replace(result, gains=gains.get(name, ()), forgetting=found.forgetting.get(name))
-    record = ScenarioRecord(
+    return gains, paired
+
+
+def _record(scenario: Scenario, exchanged: Mapping[str, Any] | None) -> ScenarioRecord:
+    """What a result says of its scenario; ``exchanged``: what processes told each other, None for one."""
+    config, stream = scenario.config, scenario.stream.reported
+    return ScenarioRecord(
         kind=scenario.kind,
         source=scenario.source,
         target=scenario.target,
@@ -194,40 +239,52 @@ def run_scenario(
             **({} if scenario.column is None else {"column": scenario.column}),
             **scenario.pieces(),
             **({} if config.streams == 1 else {"streams": config.streams, "memory_scope": config.memory_scope}),
-            **({} if shared.exchanged is None else {"processes": shared.exchanged}),
+            **({} if exchanged is None else {"processes": exchanged}),
         },
     )
-    return Evaluation(
-        scenario,
-        Result(
-            scenario=record,
-            model={**scenario.model.describe(), "update": asdict(settings.base)},
-            memory={**(shared.memory or dynamic.memory), "content": config.memory_content, "k": config.k},
-            provenance={**provenance, "data_sha256": scenario.data_sha256},
-            methods=results,
-            seconds=Seconds(
-                time.perf_counter() - started + sum(each.scores.earlier_seconds for each in (shared, dynamic)),
-                (*_parts(shared), *_parts(dynamic, " of dynamic evaluation")),
-            ),
-            extra={
-                "bootstrap": asdict(bootstrap),
-                "lead": lead(by_token, bootstrap),
-                "paired": paired,
-                **({} if probe is None else {"forgetting": probe.describe()}),
-                **(
-                    {}
-                    if not scenario.documents
-                    else {"documents": by_document(scenario.documents, scenario.stream, by_token)}
-                ),
-            },
-        ),
-        nll,
-        log,
+
+
+def method_result(
+    name: str,
+    scores: EvaluationScores,
+    stream: EvaluationStream,
+    hyperparameters: Mapping[str, Any],
+    edges: Sequence[int],
+    *,
+    measured: bool,
+    checked: bool,
+) -> MethodResult:
+    """Summary of one method's losses, by word, and by piece where tokens are pieces of words."""
+    words = stream.reported
+    losses = stream.word_losses(scores.nll[name]).astype(np.float64)
+    seconds, errors = scores.seconds[name], scores.errors[name]
+    oov = words.oov
+    mean, total, counts = float(losses.mean()), float(scores.nll[name].sum(dtype=np.float64)), words.target_counts
+    units = stream.words + stream.lines  # a word count leaves out ends of line; token perplexity scores them
+    piece = total / len(stream) if words is not stream else None
+    fast_error = {"queries": len(errors), "mean": sum(errors) / max(1, len(errors)), "max": max(errors, default=0.0)}
+    return MethodResult(
+        nll=mean,
+        perplexity=perplexity(mean),
+        oov_nll=float(losses[oov].mean()) if oov.any() else None,
+        in_vocabulary_nll=None if oov.all() else float(losses[~oov].mean()),
+        frequency=() if counts is None else tuple(frequency_report(losses, counts, tuple(edges))),
+        hyperparameters=hyperparameters,
+        seconds=seconds,
+        tokens_per_second=len(stream) / seconds if seconds else 0.0,
+        rose_queries=scores.rose[name] if checked else None,
+        stabilized_queries=scores.stabilized[name] if checked else None,
+        words_perplexity=perplexity(total / units) if measured else None,
+        bits_per_byte=stream.bits_per_byte(total / len(stream)) if measured else None,
+        running=tuple(running_curve(losses)),
+        oov_occurrences=tuple(occurrence_report(losses, occurrences_so_far(words.targets), oov)),
+        piece_nll=piece,
+        piece_perplexity=None if piece is None else perplexity(piece),
+        extra={"fast_error": fast_error} if errors else {},
     )
 
 
 def _parts(found: Pass, whose: str = "") -> list[Part]:
-    """Return what a pass spent its time on, told apart from the other pass by the words of ``whose``."""
     scores = found.scores
     times = {
         **{work.name: work.seconds for work in found.preparation},
@@ -241,7 +298,7 @@ def _parts(found: Pass, whose: str = "") -> list[Part]:
 
 
 def _hyperparameters(name: str, settings: Hyperparameters) -> dict[str, Any]:
-    """Return the settings that a method depends on, as JSON."""
+    """Settings that a method depends on, as JSON."""
     if name in ENSEMBLES:
         return {part: _hyperparameters(part, settings) for part in ENSEMBLES[name].parts}
     values, dynamic = METHODS[name].hyperparameters(settings.methods), asdict(settings.dynamic)

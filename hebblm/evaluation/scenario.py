@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -13,83 +13,52 @@ from hebblm.errors import UserError
 from hebblm.evaluation.documents import Document, borders
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.scenario_config import ScenarioConfig as ScenarioConfig
-from hebblm.evaluation.streams import Layout
-from hebblm.evaluation.training_memory import training_memory
+from hebblm.evaluation.training_text import training_memory
 from hebblm.evaluation.vocabulary import VocabularyPolicy
+from hebblm.layout import Layout
 from hebblm.memory import AnyMemory, HybridMemory, ShardedMemory, build_memory
-from hebblm.models.base import Ids, StreamBase, TrainedModel
+from hebblm.models.base import GradientBase, Ids, StreamBase, TrainedModel
 from hebblm.models.catalog import training_corpus
 from hebblm.models.dynamic import DynamicConfig
-from hebblm.models.learning import GradientBase
 from hebblm.progress import say
 from hebblm.ranks import ALONE, Ranks
 from hebblm.text import Dictionary, EvaluationStream, PreparedCorpus
-from hebblm.text.beginning import Beginning
+from hebblm.text.binarize import Beginning
 from hebblm.text.subword_corpus import SubwordCorpus
 from hebblm.text.subwords import Subwords
-
-if TYPE_CHECKING:
-    from hebblm.evaluation.saved import Saved
 
 
 @dataclass(slots=True, kw_only=True)
 class ModelAndText:
-    """A model and the text that it is to read.
-
-    Args:
-        model: the trained base.
-        dictionary: of the source.
-        train: the source corpus, where its text is at hand.
-        stream: the tokens to be scored.
-        vocabulary: how unseen words are charged.
-        normalization: as resolved.
-        data_sha256: of the files read.
-        whole: whether the stream is the whole split.
-        tokenizer: specification of what split the target into tokens.
-        beginning: how much text the stream is, where it is words and a part of the split whose lines are at hand.
-        total: tokens of the split of which the stream is a part, None where it is all or they were not counted.
-        column: of records that holds the text, None where it is no records.
-    """
+    """A model and the text that it is to read."""
 
     model: TrainedModel
-    dictionary: Dictionary | Subwords
-    train: PreparedCorpus | SubwordCorpus | None
-    stream: EvaluationStream
-    vocabulary: VocabularyPolicy
-    normalization: str
-    data_sha256: dict[str, Any]
-    whole: bool
-    tokenizer: Mapping[str, Any] = field(default_factory=dict)
+    dictionary: Dictionary | Subwords  # of the source
+    train: PreparedCorpus | SubwordCorpus | None  # the source corpus, where its text is at hand
+    stream: EvaluationStream  # the tokens to be scored
+    vocabulary: VocabularyPolicy  # how unseen words are charged
+    normalization: str  # as resolved
+    data_sha256: dict[str, Any]  # of the files read
+    whole: bool  # whether the stream is the whole split
+    tokenizer: Mapping[str, Any] = field(default_factory=dict)  # what split the target into tokens
+    # How much text the stream is, where it is words and a part of the split whose lines are at hand.
     beginning: Beginning | None = None
-    total: int | None = None
-    column: str | None = None
+    total: int | None = None  # tokens of the split of which the stream is a part; None where they were not counted
+    column: str | None = None  # of records that holds the text, None where it is no records
 
 
 @dataclass(slots=True, kw_only=True)
 class Scenario(ModelAndText):
-    """An opened scenario.
+    """An opened scenario."""
 
-    Args:
-        kind: ``intra-domain`` or ``cross-domain``.
-        source: name of the source corpus.
-        target: name of the target corpus.
-        config: as asked for.
-        device: where to compute.
-        split: what was read: test, valid, or all of a text of the user's own.
-        part: the same in words.
-        documents: that the stream is made of, found where it is read in several parts.
-        saved: where its passes stand on disk, None where that is not kept.
-    """
-
-    kind: str
-    source: str
+    kind: str  # intra-domain or cross-domain
+    source: str  # name of the corpus
     target: str
-    config: ScenarioConfig
+    config: ScenarioConfig  # as asked for
     device: torch.device
-    split: str = "test"
-    part: str = ""
-    documents: Sequence[Document] = ()
-    saved: Saved | None = None
+    split: str = "test"  # what was read: test, valid, or all of a text of the user's own
+    part: str = ""  # the same in words
+    documents: Sequence[Document] = ()  # that the stream is made of, found where it is read in several parts
 
     @property
     def closed(self) -> bool:
@@ -103,11 +72,10 @@ class Scenario(ModelAndText):
 
     @property
     def training_tokenizer(self) -> Mapping[str, Any] | None:
-        """Tokeniser of the source's text, None where it is not at hand."""
         return None if self.train is None else self.train.describe()
 
     def pieces(self) -> dict[str, Any]:
-        """Return what a result records of the pieces that were scored or, where tokens are words, of a part's text."""
+        """What a result records of the pieces that were scored or, where tokens are words, of a part's text."""
         if not self.closed:
             text = {} if self.beginning is None else {"text": self.beginning._asdict()}
             return {"spelled_bytes": int(self.stream.spelled.sum()), **text}
@@ -120,7 +88,7 @@ class Scenario(ModelAndText):
         }
 
     def source_stream(self) -> EvaluationStream | None:
-        """Return the source's own text of the split that is read of the target, None where it is not at hand."""
+        """Source's own text of the split that is read of the target, None where it is not at hand."""
         return None if self.train is None else self.train.stream(self.config.split or "test")
 
     @property
@@ -131,7 +99,7 @@ class Scenario(ModelAndText):
         return self.stream.vocabulary_size - self.stream.source_size
 
     def base(self, settings: Hyperparameters | None = None, *, streams: int = 1) -> GradientBase:
-        """Return a fresh base of so many streams, which learns as the settings have it; not at all without any."""
+        """Fresh base of so many streams, which learns as the settings have it; not at all without any."""
         return self.model.base(
             rows=self.novel_rows,
             init=self.config.new_rows,
@@ -142,17 +110,15 @@ class Scenario(ModelAndText):
 
     @property
     def writes(self) -> bool:
-        """Whether what is observed is added to the memory."""
         return self.config.memory_content != "train"
 
     def layout(self) -> Layout:
-        """Return the streams that the text is read in."""
         config = self.config
         places = borders(self.stream, self.documents)
         return Layout.of(len(self.stream), config.streams, scope=config.memory_scope, borders=places)
 
     def memories(self, memory: AnyMemory, settings: Hyperparameters, streams: int) -> list[AnyMemory]:
-        """Return the memory of each of some streams of their own; all begin with the entries of ``memory``."""
+        """Memory of each of some streams of their own; all begin with the entries of ``memory``."""
         content = self.config.memory_content
         if content == "train":
             return [memory] * streams
@@ -161,7 +127,6 @@ class Scenario(ModelAndText):
         return [HybridMemory.over(memory) for _ in range(streams)]
 
     def memory(self, settings: Hyperparameters, ranks: Ranks = ALONE) -> AnyMemory:
-        """Return the memory as it is before the stream is read; of several ranks that share it, each keeps a part."""
         if self.config.memory_content == "test":
             own = self.empty_memory(settings)
         else:
@@ -169,7 +134,6 @@ class Scenario(ModelAndText):
         return ShardedMemory(own, ranks) if ranks.size > 1 else own
 
     def _training_memory(self, settings: Hyperparameters, ranks: Ranks) -> AnyMemory:
-        """Return the memory of the training text, or this rank's share of it."""
         ids = self.training_ids("use --memory-content test")
         if len(ids) - 1 > self.config.training_entries:
             say(
@@ -191,18 +155,10 @@ class Scenario(ModelAndText):
         return settings.base.lr == 0 and self.config.vocabulary == "union" and not self.model.keyed
 
     def empty_memory(self, settings: Hyperparameters) -> AnyMemory:
-        """Return a memory without entries."""
         return build_memory(self.model.key_width, settings.memory, self.device)
 
     def training_ids(self, *otherwise: str) -> Ids:
-        """Return the source's training stream (T,), which a checkpoint that came with its words names by itself.
-
-        Args:
-            otherwise: what a user can do who has no such text.
-
-        Raises:
-            UserError: it names none, or the text cannot be had.
-        """
+        """Source's training stream (T,), which a checkpoint that came with its words names by itself."""
         if self.train is not None:
             return self.train.tokens("train")
         try:
@@ -216,16 +172,12 @@ class Scenario(ModelAndText):
         return corpus.tokens("train")
 
     def check_statistics(self, config: DynamicConfig) -> None:
-        """Refuse dynamic evaluation whose training text cannot be had, before any other method has read the text.
-
-        Raises:
-            UserError: see :meth:`training_ids`.
-        """
+        """Refuse dynamic evaluation whose training text cannot be had, before any other method has read the text."""
         if config.needs_statistics:
             self.training_ids("leave dynamic evaluation out of --methods", "--set dynamic.rule=sgd dynamic.lr=0.01")
 
     def context(self, base: StreamBase, memory: AnyMemory, window: int, *, streams: int = 1) -> Context:
-        """Return the shared state of all methods at the start of the streams that share it."""
+        """Shared state of all methods at the start of the streams that share it."""
         head = base.head
         rows = head.weight.shape[0]
         counts = torch.from_numpy(self.stream.train_counts[:rows].copy()).to(self.device)

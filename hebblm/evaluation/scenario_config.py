@@ -6,17 +6,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Literal, Self, get_args, get_type_hints
+from typing import Any, ClassVar, Literal, Self, get_args, get_type_hints
 
 from hebblm.adapt import checks
 from hebblm.adapt.settings import scalar, words_of
 from hebblm.errors import MOST, UserError
-from hebblm.evaluation.options import ReadingOptions
 from hebblm.models.catalog import check_configured, is_causal, model_folder, trained_on
 from hebblm.models.device import check_device
 from hebblm.models.presets import check_preset
-from hebblm.text.corpora import check_name
-from hebblm.text.manifest import file_corpora
+from hebblm.text.corpora import check_name, file_corpora
+from hebblm.text.fitting import Splitting
 from hebblm.text.prepared import DICTIONARY_FILE
 from hebblm.text.records import CHOOSE
 
@@ -66,6 +65,49 @@ def several(name: str, words: str | Iterable[str]) -> tuple[str, ...]:
         if not isinstance(word, str):
             raise UserError(f"{name} = {word!r:.60} is no string; write it as one")
     return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelOptions:
+    """Options of a model that reads texts, the same for every command.
+
+    Args:
+        tokenizer: how a text is split: auto (for a model of words like its own text; at punctuation as well where
+            that one came tokenised and the first text that is read did not; a saved memory or reader keeps its own
+            way), whitespace or moses.
+        context: tokens of the window that a model of transformers reads in; by default what it was trained with, at
+            most 1,024.
+        stride: tokens by which that window moves on; by default half of it.
+        dtype: number type of a transformers model's weights: auto (as they are stored, but float32 for float16 on a
+            CPU), float32, bfloat16 or float16.
+        device: auto, cpu, cuda, or one of several as cuda:1.
+    """
+
+    # Headings of a command's help, what is said below them, and what stands there.
+    GROUPS: ClassVar[tuple[tuple[str, str | None, str], ...]] = (
+        ("model and tokens", None, "tokenizer context stride dtype device"),
+    )
+
+    tokenizer: Splitting = "auto"
+    context: int | None = None
+    stride: int | None = None
+    dtype: str = "auto"
+    device: str = "auto"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadingOptions(ModelOptions):
+    """Options of reading and learning, the same for every command.
+
+    Args:
+        max_tokens: read only the first so many tokens: words and ends of line, or the pieces of words that a model of
+            transformers reads.
+        seed: of what is drawn at random: the weights of a training, uniform rows, the resamples behind intervals, the
+            words that are generated.
+    """
+
+    max_tokens: int | None = None
+    seed: int = 1111
 
 
 @dataclass(frozen=True)
@@ -121,7 +163,7 @@ class ScenarioConfig(ReadingOptions):
             "memory_content training_entries k update_every streams memory_scope max_tokens device seed",
         ),
         ("models of transformers", None, "context stride dtype dynamic_parameters key"),
-        ("methods", None, "methods hyperparameters values set method around skip_dynamic"),
+        ("methods", None, "methods plugin hyperparameters values set method around skip_dynamic"),
         (
             "output",
             None,

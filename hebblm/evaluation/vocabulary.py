@@ -17,13 +17,13 @@ class VocabularyPolicy(Protocol):
     """Policy that turns a head's probabilities into losses of everything that can occur."""
 
     def readable(self, inputs: Tensor, rows: int) -> Tensor:
-        """Return ids (N,) that a model of ``rows`` rows can embed."""
+        """Ids (N,) that a model of ``rows`` rows can embed."""
 
     def losses(self, rule: Rule, batch: EvalBatch, targets: Tensor) -> Tensor:
-        """Return the loss (N,) in nats of ``targets`` (N,) by a rule."""
+        """Loss (N,) in nats of ``targets`` (N,) by a rule."""
 
     def new_rows(self, targets: Tensor, rows: int) -> int:
-        """Return how many rows the head needs once ``targets`` were observed."""
+        """How many rows the head needs once ``targets`` were observed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +31,12 @@ class UnionVocabulary:
     """Vocabulary in which every word of the target has a row from the start."""
 
     def readable(self, inputs: Tensor, rows: int) -> Tensor:
-        """Return the ids as they are."""
         return inputs
 
     def losses(self, rule: Rule, batch: EvalBatch, targets: Tensor) -> Tensor:
-        """Return the rule's own losses, which take less than its whole distribution."""
         return rule.score(batch, targets)
 
     def new_rows(self, targets: Tensor, rows: int) -> int:
-        """Nothing to add."""
         return 0
 
 
@@ -62,15 +59,13 @@ class OpenVocabulary:
     share: float = 0.5
 
     def readable(self, inputs: Tensor, rows: int) -> Tensor:
-        """Return the ids, ``<unk>`` in place of words without a row."""
         return torch.where(inputs < rows, inputs, self.unk)
 
     def losses(self, rule: Rule, batch: EvalBatch, targets: Tensor) -> Tensor:
-        """Return the losses of what the rule predicts, over everything that can occur."""
         return self.score(rule.log_probs(batch), targets)
 
     def score(self, log_probs: Tensor, targets: Tensor) -> Tensor:
-        """Return the losses (N,) of targets from the log-probabilities of the rows (N, rows).
+        """Losses (N,) of targets from the log-probabilities of the rows (N, rows).
 
         ``<unk>`` gives ``share`` of its probability to the words without a row, in equal parts.
         """
@@ -84,5 +79,4 @@ class OpenVocabulary:
         return -torch.where(targets == self.unk, taken + math.log1p(-self.share), taken)
 
     def new_rows(self, targets: Tensor, rows: int) -> int:
-        """Return the rows to add: words are numbered by first appearance."""
         return max(0, int(targets.max()) + 1 - rows)

@@ -25,7 +25,7 @@ from hebblm.language_model import LanguageModel, load
 from hebblm.models.base import device_of
 from hebblm.models.huggingface.model import HuggingFaceModel, longest
 from hebblm.progress import say, track
-from hebblm.reading import Text
+from hebblm.reader_text import Text
 
 GENERATED = 256  # tokens of an answer, where the task does not say
 HARNESS_DEVICE = "cuda:0"
@@ -87,35 +87,24 @@ class AdaptedLM(TemplateLM):  # type: ignore[misc]
 
     @property
     def eot_token_id(self) -> int:
-        """Id that ends a text."""
         return self.vocabulary.start if self.vocabulary.end is None else self.vocabulary.end
 
     @property
     def prefix_token_id(self) -> int:
-        """Id that stands before a text."""
         return self.vocabulary.start
 
     def set_cache_hook(self, cache_hook: CacheHook) -> None:
-        """Take the place where the harness keeps scores.
-
-        Raises:
-            UserError: documents are learned from, which one whose score is kept would not be.
-        """
+        """Take the place where the harness keeps scores."""
         if self.learn:
             raise UserError("learn=True: a document whose score is kept is not learned from; leave --use_cache out")
         super().set_cache_hook(cache_hook)
 
     @property
     def tokenizer_name(self) -> str:
-        """Name under which the harness keeps prompts."""
         return str(getattr(self.tokenizer, "name_or_path", "")).replace("/", "__")
 
     def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
-        """Return a conversation as one prompt; as in ``hf``, a template that takes no system role goes without.
-
-        Raises:
-            UserError: the model has no template.
-        """
+        """A conversation as one prompt; as in ``hf``, a template that takes no system role goes without."""
         if getattr(self.tokenizer, "chat_template", None) is None:
             raise UserError("the model has no chat template; leave --apply_chat_template out")
         render = partial(
@@ -131,7 +120,7 @@ class AdaptedLM(TemplateLM):  # type: ignore[misc]
             return str(render([message for message in chat_history if message["role"] != "system"]))
 
     def tok_encode(self, string: str, add_special_tokens: bool | None = None, **_: Any) -> list[int]:
-        """Return the ids of a string, by None with the special ones around it that the tokenizer adds by itself."""
+        """Ids of a string, by None with the special ones around it that the tokenizer adds by itself."""
         if self.tokenizer is None:
             return list(self.vocabulary.encode(string, include=False).ids)
         if add_special_tokens is None:  # a chat template may have written the first of them already
@@ -139,25 +128,25 @@ class AdaptedLM(TemplateLM):  # type: ignore[misc]
         return list(self.tokenizer.encode(string, add_special_tokens=add_special_tokens, verbose=False))
 
     def loglikelihood_rolling(self, requests: Sequence[Instance], disable_tqdm: bool = False) -> list[float]:
-        """Return the log-probability of whole documents, nats; they are learned from as they are read if asked for."""
-        found = []
+        """Log-probability of whole documents, nats; they are learned from as they are read if asked for."""
+        totals = []
         for request in track(requests, "documents", len(requests), "documents"):
             begun, rest = self._document(request.args[0])
             self.reader.begin()
             scores = self.reader.read(begun, learn=False), self.reader.read(rest, learn=self.learn)
-            found.append(-sum(float(part.nll.double().sum()) for part in scores))
-            self.cache_hook.add_partial("loglikelihood_rolling", request.args, found[-1])
+            totals.append(-sum(float(part.nll.double().sum()) for part in scores))
+            self.cache_hook.add_partial("loglikelihood_rolling", request.args, totals[-1])
         self.reader.begin()  # a long document's keys and values would be copied with each request that follows
-        return found
+        return totals
 
     def generate_until(self, requests: Sequence[Instance], disable_tqdm: bool = False) -> list[str]:
-        """Return what follows each prompt, up to the strings that end an answer; learns nothing."""
-        found = []
+        """What follows each prompt, up to the strings that end an answer; learns nothing."""
+        answers = []
         for request in track(requests, "answers", len(requests), "answers"):
             prompt, options = request.args
             until = options.get("until") or []
             temperature = options.get("temperature", 1.0) if options.get("do_sample") else 0.0
-            found.append(
+            answers.append(
                 self._answer(
                     self.tok_encode(prompt) or [self.prefix_token_id],
                     most=options.get("max_gen_toks", GENERATED),
@@ -165,11 +154,11 @@ class AdaptedLM(TemplateLM):  # type: ignore[misc]
                     until=[*([until] if isinstance(until, str) else until), *self._ends()],
                 )
             )
-            self.cache_hook.add_partial("generate_until", request.args, found[-1])
-        return found
+            self.cache_hook.add_partial("generate_until", request.args, answers[-1])
+        return answers
 
     def _document(self, text: str) -> tuple[Tensor, Text]:
-        """Return a special id before a document (at most 1,), which ``hf`` scores and none learns from, and the rest.
+        """A special id before a document (at most 1,), which ``hf`` scores and none learns from, and the rest.
 
         It stands behind the one that every document begins with, and would be known after the first of them.
         """
@@ -178,7 +167,7 @@ class AdaptedLM(TemplateLM):  # type: ignore[misc]
         return ids[:special], text if self.tokenizer is None else ids[special:]
 
     def _answer(self, ids: list[int], *, most: int, temperature: float, until: Sequence[str]) -> str:
-        """Return what follows ids (T,), before which nothing stands: ``Reader.generate`` would put ``start`` there."""
+        """What follows ids (T,), before which nothing stands: ``Reader.generate`` would put ``start`` there."""
         base = self.reader._base
         with base.aside():
             base.load_stream_state(self.reader._beginning)
@@ -193,7 +182,7 @@ class AdaptedLM(TemplateLM):  # type: ignore[misc]
             )
 
     def _ends(self) -> list[str]:
-        """Return the texts of the tokens that end an answer by the model's own configuration, such as a turn's end."""
+        """Texts of the tokens that end an answer by the model's own configuration, such as a turn's end."""
         if not isinstance(self.reader.model, HuggingFaceModel):
             return []
         ends = self.reader.model.model.generation_config.eos_token_id
@@ -206,23 +195,18 @@ class AdaptedLM(TemplateLM):  # type: ignore[misc]
         disable_tqdm: bool = False,
         **_: Any,
     ) -> list[tuple[float, bool]]:
-        """Return the log-probability of each continuation, nats, and whether all its tokens are the most probable."""
-        found = []
+        """Log-probability of each continuation, nats, and whether all its tokens are the most probable."""
+        answers = []
         for words, context, continuation in track(requests, "continuations", len(requests), "continuations"):
             ids = torch.tensor([*context, *continuation])
             scores = self.reader.log_probs(ids[:-1], last=len(continuation)).cpu()  # (N, V)
-            found.append(scored(scores, ids[len(context) :]))
-            self.cache_hook.add_partial("loglikelihood", words, found[-1])
-        return found
+            answers.append(scored(scores, ids[len(context) :]))
+            self.cache_hook.add_partial("loglikelihood", words, answers[-1])
+        return answers
 
 
 def widened(lm: LanguageModel, stride: int | None) -> LanguageModel:
-    """Return a model that reads in windows as long as it allows, at most ``LONGEST`` tokens; one of words as it is.
-
-    Args:
-        lm: as :func:`hebblm.load` gives it where no context is asked for.
-        stride: tokens by which the window moves on; None for half of it.
-    """
+    """A model that reads in windows as long as it allows, at most ``LONGEST`` tokens; one of words as it is."""
     if not isinstance(lm.model, HuggingFaceModel):
         return lm
     context = max(lm.model.context, min(LONGEST, longest(lm.model.model.config) or 0))
@@ -230,12 +214,7 @@ def widened(lm: LanguageModel, stride: int | None) -> LanguageModel:
 
 
 def scored(log_probs: Tensor, targets: Tensor) -> tuple[float, bool]:
-    """Return the sum of the targets' log-probabilities, nats, and whether each target is the most probable.
-
-    Args:
-        log_probs: (N, V).
-        targets: (N,).
-    """
+    """Sum of the targets' (N,) log-probabilities (N, V), nats, and whether each target is the most probable."""
     total = log_probs.double().gather(1, targets[:, None]).sum()
     return float(total), bool((log_probs.argmax(1) == targets).all())
 

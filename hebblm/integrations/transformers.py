@@ -53,15 +53,7 @@ class AdaptedLogitsProcessor(LogitsProcessor):
         self._open = weakref.finalize(self, hook.remove)
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        """Return adapted scores (B, V).
-
-        Args:
-            input_ids: (B, T) tokens so far; not looked at.
-            scores: (B, V) logits or log-probabilities of the next token, as they come in.
-
-        Raises:
-            UserError: they are not those of the reader's model, or it was closed.
-        """
+        """Adapted scores (B, V) from logits or log-probabilities (B, V) of the next token; ids are not looked at."""
         if self.weight == 0:
             return scores
         if not self._open.alive:

@@ -5,15 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from hebblm.memory.faiss_index import TrainedIndex
-from hebblm.memory.gather import gather
-from hebblm.memory.nearest import Ranked
-from hebblm.memory.store import Entries, EntryStore
+from hebblm.memory.nearest import Ranked, gather
+from hebblm.memory.store import Entries
 from hebblm.types import Neighbors
 
 
@@ -58,15 +57,15 @@ class AnyMemory(ABC):
 
     @abstractmethod
     def nearest(self, queries: Tensor, k: int) -> Ranked:
-        """Return distances and positions (N, K) only; see :meth:`search`."""
+        """Distances and positions (N, K) only; see :meth:`search`."""
 
     def nearest_within(self, queries: Tensor, k: int, limits: Tensor) -> Ranked:
-        """Return what :meth:`nearest` does; entries farther than ``limits`` (N,) may be missing."""
+        """What :meth:`nearest` does; entries farther than ``limits`` (N,) may be missing."""
         return self.nearest(queries, k)
 
     @abstractmethod
-    def parts(self) -> list[Entries]:
-        """Return views of the entries, oldest first: at least one."""
+    def segments(self) -> list[Entries]:
+        """Views of the entries, oldest first: at least one."""
 
     @abstractmethod
     def mark_base(self) -> None:
@@ -77,22 +76,22 @@ class AnyMemory(ABC):
         """Drop every entry added since the last :meth:`mark_base`, or since construction."""
 
     def __len__(self) -> int:
-        return sum(map(len, self.parts()))
+        return sum(map(len, self.segments()))
 
     def __repr__(self) -> str:
         """Say how much it holds."""
         return f"{type(self).__name__}({len(self):,} entries of width {self.dim})"
 
     def search(self, queries: Tensor, k: int) -> Neighbors:
-        """Return the ``k`` nearest entries of each query (N, D); fewer are masked out.
+        """The ``k`` nearest entries of each query (N, D); fewer are masked out.
 
         Raises:
             UserError: ``k`` below 1, or a query that is not finite.
         """
-        return gather(self.parts(), self.nearest(queries, k), queries)
+        return gather(self.segments(), self.nearest(queries, k), queries)
 
     def span(self, every: int) -> int | None:
-        """Return how many tokens from here on can be searched at once when every ``every`` tokens are written.
+        """How many tokens from here on can be searched at once when every ``every`` tokens are written.
 
         Returns:
             A multiple of ``every``; None for any number.
@@ -100,12 +99,12 @@ class AnyMemory(ABC):
         return None if self.in_blocks else every
 
     def dropped(self, written: Tensor) -> Tensor:
-        """Return how many of the oldest entries and rows (N,) are forgotten once so many more (N,) are written."""
+        """How many of the oldest entries and rows (N,) are forgotten once so many more (N,) are written."""
         return torch.zeros_like(written)
 
     def counts(self, classes: int) -> Tensor:
-        """Return the number of present entries of each of ``classes`` labels, (V,) int64."""
-        return torch.stack([torch.bincount(part.values, minlength=classes) for part in self.parts()]).sum(0)
+        """Number of present entries of each of ``classes`` labels, (V,) int64."""
+        return torch.stack([torch.bincount(part.values, minlength=classes) for part in self.segments()]).sum(0)
 
     def refresh(self) -> TrainedIndex | None:
         """Bring the trained index up to date, as a search would; None where all entries are compared."""
@@ -116,65 +115,10 @@ class AnyMemory(ABC):
         return None
 
     def describe(self) -> dict[str, object]:
-        """Return what a result records about this memory."""
+        """What a result records about this memory."""
         dtype = str(self.dtype).removeprefix("torch.")
         return {"kind": self.kind, "dtype": dtype, "entries": len(self), **self.settings()}
 
     def settings(self) -> dict[str, Any]:
-        """Return how entries are kept and searched, beside what every memory has, for results and manifests."""
+        """How entries are kept and searched, beside what every memory has, for results and manifests."""
         return {}
-
-
-class StoredMemory(AnyMemory):
-    """A memory whose entries stand in one store.
-
-    Args:
-        store: of the entries; those present are no base, see :meth:`mark_base`.
-    """
-
-    def __init__(self, store: EntryStore) -> None:
-        self._store = store
-        self._base = 0
-
-    def over(self, store: EntryStore) -> Self:
-        """Return the memory with other entries, those of ``store``, which become its base."""
-        self._store = store
-        self.mark_base()
-        return self
-
-    @property
-    def dim(self) -> int:
-        """D, the width of a key."""
-        return self._store.dim
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """The type keys are stored in."""
-        return self._store.dtype
-
-    def __len__(self) -> int:
-        return len(self._store)
-
-    def add(self, keys: Tensor, values: Tensor, log_normalizers: Tensor | None = None) -> None:
-        """Append entries: keys (M, D), values (M,) int64, log_normalizers (M,) in nats."""
-        self._store.append(keys, values, log_normalizers)
-
-    def release(self) -> None:
-        """Let go of the pages of keys that were read from disk."""
-        self._store.release()
-
-    def entries(self) -> Entries:
-        """Return a view of all entries, oldest first."""
-        return self._store.entries()
-
-    def parts(self) -> list[Entries]:
-        """Return the one view of the entries."""
-        return [self.entries()]
-
-    def mark_base(self) -> None:
-        """Make the present entries the state that :meth:`reset` returns to."""
-        self._base = len(self)
-
-    def reset(self) -> None:
-        """Drop every entry added since the last :meth:`mark_base`, or since construction."""
-        self._store.truncate(self._base)

@@ -10,26 +10,16 @@ import torch
 from torch import Tensor
 
 from hebblm.memory.base import AnyMemory
-from hebblm.memory.gather import checked, gather
-from hebblm.memory.nearest import Ranked, listed_distances, merge, nearest, shifted
+from hebblm.memory.nearest import Ranked, checked, gather, listed_distances, merge, nearest, shifted
 from hebblm.memory.store import Entries, EntryStore
 from hebblm.types import Neighbors
 
 
 class WrittenBlock:
-    """A block of the stream beside the memory that it is being written to.
+    """A block of the stream, keys (N, D) and labels (N,), beside the memory that it is being written to.
 
-    Positions count through the memory's entries, then through the block's rows.
-
-    Args:
-        memory: one whose :meth:`~AnyMemory.span` lets a block of this size be served from it.
-        keys: (N, D) hidden states of the block, in the order of the stream.
-        values: (N,) int64 the labels that followed them.
-        visible: (N,) int64, row i comes when the first ``visible[i]`` rows were written; at most i, ascending.
-        log_normalizers: (N,) of the keys, nats, None if they are not kept.
-
-    Raises:
-        TypeError: a memory that has to be searched interval by interval.
+    Row i comes when the first ``visible[i]`` rows were written, at most i, ascending. The memory's span lets a block of
+    this size be served from it. Positions count through the memory's entries, then through the block's rows.
     """
 
     def __init__(
@@ -44,7 +34,7 @@ class WrittenBlock:
             raise TypeError(f"a {type(memory).__name__} is searched interval by interval")
         self.memory = memory
         self.queries = keys
-        self._stored = memory.parts()
+        self._stored = memory.segments()
         like = self._stored[0].keys
         store = EntryStore(like.shape[1], dtype=like.dtype, device=like.device)
         store.append(keys, values, log_normalizers)
@@ -52,19 +42,13 @@ class WrittenBlock:
         self._visible = visible.to(like.device)
 
     def search(self, k: int) -> Neighbors:
-        """Return the ``k`` nearest entries of each row that were written before it; fewer are masked out.
-
-        Raises:
-            UserError: ``k`` below 1, or a row that is not finite.
-        """
         return self.gather(self.nearest(k))
 
     def gather(self, ranked: Ranked) -> Neighbors:
-        """Collect the entries at ``ranked`` positions (N, K)."""
         return gather([*self._stored, self._rows], ranked, self.queries)
 
     def nearest(self, k: int) -> Ranked:
-        """Return distances and positions (N, K) only; equal distances: older first."""
+        """Distances and positions (N, K) only; equal distances: older first."""
         queries = checked(self.queries, self._rows, k)
         stored, first = len(self.memory), self.memory.dropped(self._visible)
         if bool(first.any()):
@@ -76,7 +60,7 @@ class WrittenBlock:
 
 
 def _left_nearest(queries: Tensor, entries: Entries, first: Tensor, k: int) -> Ranked:
-    """Return the nearest of the entries that each row still finds: those from position ``first`` (N,) on."""
+    """Nearest of the entries that each row still finds: those from position ``first`` (N,) on."""
     going = min(len(entries), int(first.max()))  # entries that some row finds and another does not
     leaving = _nearest_between(queries, entries.run(0, going), first, torch.full_like(first, going))
     staying = nearest(queries, entries.run(going), k)
@@ -93,34 +77,20 @@ def _nearest_between(queries: Tensor, entries: Entries, first: Tensor, last: Ten
 
 
 def dropped_counts(memory: AnyMemory, wanted: Tensor, labels: Tensor, visible: Tensor) -> Tensor:
-    """Return how many entries of each wanted label a memory drops while a block of the stream is written to it.
+    """How many entries (N, K) of each wanted label (N, K) a memory drops while a block of the stream is written to it.
 
-    Args:
-        memory: as it is before the block.
-        wanted: (N, K) int64 labels.
-        labels: (N,) int64, the block's own; its first rows may be dropped in turn.
-        visible: (N,) int64, how many rows of the block were written when each of its rows comes.
-
-    Returns:
-        (N, K) int64.
+    The block's own ``labels`` (N,) may be dropped in turn; ``visible`` (N,) of its rows were written when each comes.
     """
     dropped = memory.dropped(visible)  # (N,)
     if not bool(dropped.any()):
         return torch.zeros_like(wanted)
-    stored = memory.parts()[0].values[: int(dropped.max())].to(labels.device)
+    stored = memory.segments()[0].values[: int(dropped.max())].to(labels.device)
     return occurrences(wanted, torch.cat([stored, labels])[: int(dropped.max())], dropped)
 
 
 def occurrences(wanted: Tensor, values: Tensor, last: Tensor) -> Tensor:
-    """Count each wanted label among the first labels of a run.
-
-    Args:
-        wanted: (N, K) int64 labels.
-        values: (B,) int64, the run.
-        last: (N,) int64, how many labels of the run count for each row.
-
-    Returns:
-        (N, K) int64.
+    """How often (N, K) each wanted label (N, K) stands among the first ``last`` (N,) labels of a run ``values``
+    (B,).
     """
     if not len(values) or not wanted.numel():
         return torch.zeros_like(wanted)

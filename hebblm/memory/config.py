@@ -39,5 +39,5 @@ class MemoryConfig:
                 raise unknown(f"memory.{name}", value, known, f"use one of {', '.join(known)}")
 
     def identity(self) -> dict[str, object]:
-        """Return what tells memories of the same entries apart; those in RAM have no store, as before there was one."""
+        """What tells memories of the same entries apart; those in RAM have no store, as before there was one."""
         return {name: value for name, value in asdict(self).items() if (name, value) != ("store", "ram")}

@@ -20,11 +20,10 @@ from torch import Tensor
 from hebblm.errors import UserError
 from hebblm.files import atomic_path
 from hebblm.memory import faiss_index
-from hebblm.memory.arrays import MappedArray
 from hebblm.memory.faiss_index import CHUNK, TrainedIndex, load_faiss
 from hebblm.memory.nearest import Ranked
 from hebblm.memory.pq import FaissMemory
-from hebblm.memory.store import EntryStore, accumulation_dtype
+from hebblm.memory.store import EntryStore, MappedArray, accumulation_dtype
 
 INDEX, LISTS = "index.faiss", "lists.bin"
 SHARD = 1 << 18  # entries that are encoded at once: what an interrupted build encodes again at most
@@ -34,13 +33,9 @@ RELEASED_FROM = 1 << 30  # bytes of keys; fewer may stay in memory
 
 @dataclass(frozen=True, slots=True)
 class ListsOnDisk(TrainedIndex):
-    """An index whose inverted lists stand in a file.
+    """An index whose inverted lists stand in a file."""
 
-    Args:
-        empty: (n,) uint8, the same index without entries, as FAISS writes it.
-    """
-
-    empty: npt.NDArray[np.uint8]
+    empty: npt.NDArray[np.uint8]  # (n,) uint8, the same index without entries, as FAISS writes it
 
 
 class DiskMemory(FaissMemory):
@@ -78,19 +73,17 @@ class DiskMemory(FaissMemory):
         self._work = work
 
     def nearest(self, queries: Tensor, k: int) -> Ranked:
-        """Return nearly the nearest as exact distances and positions (N, K) only; see :meth:`search`."""
         keys = self.entries().keys
         if keys.numel() * keys.element_size() < RELEASED_FROM or not len(queries):
             return super().nearest(queries, k)
-        found = []
-        for some in torch.split(queries, max(1, READ_AT_ONCE // (self.rescore * max(1, k)))):
+        ranked = []
+        for block in torch.split(queries, max(1, READ_AT_ONCE // (self.rescore * max(1, k)))):
             self._store.release()
-            found.append(super().nearest(some, k))
+            ranked.append(super().nearest(block, k))
         self._store.release()
-        return Ranked(*map(torch.cat, zip(*found, strict=True)))
+        return Ranked(*map(torch.cat, zip(*ranked, strict=True)))
 
     def refresh(self) -> TrainedIndex | None:
-        """Bring the index up to date with the entries; None while search is exact."""
         if self._trained is None or len(self) != len(self._trained):
             with tempfile.TemporaryDirectory(prefix="hebblm-memory-") as temporary:
                 # The lists stay as long as they are mapped, whatever becomes of their name.
@@ -98,13 +91,11 @@ class DiskMemory(FaissMemory):
         return self._trained
 
     def write_index(self, folder: Path) -> TrainedIndex | None:
-        """Write an index of the entries whose arrays stand in ``folder`` beside them; None while search is exact."""
         count = (folder / "values.bin").stat().st_size // 8
         with tempfile.TemporaryDirectory(prefix="hebblm-memory-") as temporary:
             return self._index(saved_entries(folder, self.dtype, count, self.dim), folder, Path(temporary))
 
     def settings(self) -> dict[str, Any]:
-        """Return how the index is made and searched, and that all stands on disk."""
         return {**super().settings(), "store": "disk"}
 
     def _index(self, store: EntryStore, folder: Path, temporary: Path) -> TrainedIndex | None:
@@ -124,7 +115,6 @@ class DiskMemory(FaissMemory):
         return extended
 
     def _train(self, store: EntryStore, spec: str, work: Path) -> ListsOnDisk:
-        """Return an index without entries, trained on those of a store."""
         path = work / f"{spec}-{len(store)}.faiss"
         if not path.is_file():
             index = faiss_index.make_index(self.dim, spec)
@@ -135,7 +125,7 @@ class DiskMemory(FaissMemory):
 
 
 def auto_spec(count: int) -> str | None:
-    """Return the factory string for ``count`` keys on disk, None where exact search is as fast.
+    """Factory string for ``count`` keys on disk, None where exact search is as fast.
 
     Four bits a dimension in about sqrt(2 n) inverted lists. FAISS keeps the 4-bit product quantisation that serves in
     memory in no lists on disk, and trains an 8-bit one a hundred times as long.
@@ -146,16 +136,7 @@ def auto_spec(count: int) -> str | None:
 
 
 def open_lists(folder: Path, spec: str, trained: int) -> ListsOnDisk:
-    """Return the saved index of a folder; its lists are only read.
-
-    Args:
-        folder: of the memory.
-        spec: the factory string that it was made from.
-        trained: entries when it was trained.
-
-    Raises:
-        RuntimeError: FAISS cannot read it.
-    """
+    """Saved index of a folder, made from ``spec`` and trained on so many entries; its lists are only read."""
     faiss = load_faiss()
     flags = faiss.IO_FLAG_ONDISK_SAME_DIR | faiss.IO_FLAG_READ_ONLY
     with _silent():
@@ -169,7 +150,7 @@ def open_lists(folder: Path, spec: str, trained: int) -> ListsOnDisk:
 
 
 def saved_entries(folder: Path, dtype: torch.dtype, count: int, dim: int) -> EntryStore:
-    """Return the entries of a saved memory, ``count`` keys of ``dtype`` and width ``dim``; all arrays are mapped."""
+    """Entries of a saved memory, ``count`` keys of ``dtype`` and width ``dim``; all arrays are mapped."""
     return EntryStore.mapped(
         MappedArray.open(folder / "keys.bin", dtype, (count, dim)),
         MappedArray.open(folder / "values.bin", torch.int64, (count,)),
@@ -179,7 +160,7 @@ def saved_entries(folder: Path, dtype: torch.dtype, count: int, dim: int) -> Ent
 
 
 def _extended(trained: ListsOnDisk, store: EntryStore, folder: Path, work: Path) -> ListsOnDisk:
-    """Return an index of all entries of a store whose lists and head are written to ``folder``.
+    """Index of all entries of a store whose lists and head are written to ``folder``.
 
     Entries that ``trained`` lacks are encoded shard by shard; each stays in ``work`` for whoever makes the same index.
     """
@@ -191,8 +172,8 @@ def _extended(trained: ListsOnDisk, store: EntryStore, folder: Path, work: Path)
             shard = faiss.deserialize_index(trained.empty)
             rows = keys[begin : begin + SHARD]
             for start in range(0, len(rows), CHUNK):
-                some = faiss_index.as_float32(rows[start : start + CHUNK])
-                shard.add_with_ids(some, np.arange(begin + start, begin + start + len(some)))
+                chunk = faiss_index.as_float32(rows[start : start + CHUNK])
+                shard.add_with_ids(chunk, np.arange(begin + start, begin + start + len(chunk)))
                 store.release()
             _write(shard, path)
         paths.append(path)
@@ -244,7 +225,6 @@ def _merged(first: Any, paths: Sequence[Path], place: Path) -> Any:
 
 
 def _write(index: Any, path: Path) -> None:
-    """Write an index, whole or not at all."""
     with atomic_path(path) as temporary:
         temporary.write_bytes(memoryview(load_faiss().serialize_index(index)))
 

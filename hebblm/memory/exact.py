@@ -2,16 +2,65 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
 from hebblm.errors import UserError
-from hebblm.memory.base import StoredMemory
-from hebblm.memory.gather import checked
-from hebblm.memory.nearest import Ranked, nearest, nearest_within
+from hebblm.memory.base import AnyMemory
+from hebblm.memory.nearest import Ranked, checked, nearest, nearest_within
 from hebblm.memory.store import SPILL_BYTES, Entries, EntryStore
+
+
+class StoredMemory(AnyMemory):
+    """A memory whose entries stand in one store; those present are no base, see :meth:`mark_base`."""
+
+    chunk_bytes: int | None = None
+
+    def __init__(self, store: EntryStore) -> None:
+        self._store = store
+        self._base = 0
+
+    def over(self, store: EntryStore) -> Self:
+        """The memory with other entries, those of ``store``, which become its base."""
+        self._store = store
+        self.mark_base()
+        return self
+
+    @property
+    def dim(self) -> int:
+        return self._store.dim
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self._store.dtype
+
+    def __len__(self) -> int:
+        return len(self._store)
+
+    def add(self, keys: Tensor, values: Tensor, log_normalizers: Tensor | None = None) -> None:
+        self._store.append(keys, values, log_normalizers)
+
+    def release(self) -> None:
+        self._store.release()
+
+    def entries(self) -> Entries:
+        """View of all entries, oldest first."""
+        return self._store.entries()
+
+    def segments(self) -> list[Entries]:
+        return [self.entries()]
+
+    def nearest(self, queries: Tensor, k: int) -> Ranked:
+        entries = self.entries()
+        return nearest(checked(queries, entries, k), entries, k, chunk_bytes=self.chunk_bytes)
+
+    def mark_base(self) -> None:
+        self._base = len(self)
+
+    def reset(self) -> None:
+        self._store.truncate(self._base)
 
 
 class FlatMemory(StoredMemory):
@@ -44,15 +93,9 @@ class FlatMemory(StoredMemory):
         spill_bytes: int = SPILL_BYTES,
     ) -> None:
         super().__init__(EntryStore(dim, dtype=dtype, device=device, spill_bytes=spill_bytes))
-        self._chunk_bytes = chunk_bytes
-
-    def nearest(self, queries: Tensor, k: int) -> Ranked:
-        """Return exact distances and positions (N, K) only; see :meth:`search`."""
-        entries = self.entries()
-        return nearest(checked(queries, entries, k), entries, k, chunk_bytes=self._chunk_bytes)
+        self.chunk_bytes = chunk_bytes
 
     def nearest_within(self, queries: Tensor, k: int, limits: Tensor) -> Ranked:
-        """Return those of the exact nearest that may be no farther than ``limits`` (N,), (N, K)."""
         entries = self.entries()
         return nearest_within(checked(queries, entries, k), entries, k, limits)
 
@@ -91,27 +134,18 @@ class RingMemory(StoredMemory):
         return min(len(self._store), self.capacity)
 
     def add(self, keys: Tensor, values: Tensor, log_normalizers: Tensor | None = None) -> None:
-        """Append keys (M, D), values (M,), log_normalizers (M,); forget the oldest beyond capacity."""
         super().add(keys, values, log_normalizers)
         if len(self._store) >= 2 * self.capacity:
             # Compacting at twice the capacity keeps entries contiguous and costs O(1) an entry.
             self._store = self._store.copy(self.capacity)
 
-    def nearest(self, queries: Tensor, k: int) -> Ranked:
-        """Return exact distances and positions (N, K) only; see :meth:`search`."""
-        entries = self.entries()
-        return nearest(checked(queries, entries, k), entries, k)
-
     def entries(self) -> Entries:
-        """Return a view of the entries kept, oldest first."""
         return self._store.entries(latest=self.capacity)
 
     def dropped(self, written: Tensor) -> Tensor:
-        """Return how many of the oldest entries and rows (N,) are beyond capacity once so many (N,) are written."""
         return (written + len(self) - self.capacity).clamp_min(0)
 
     def mark_base(self) -> None:
-        """Make the present entries the state that :meth:`reset` returns to."""
         self._base_store = self._store.copy(self.capacity)
 
     def reset(self) -> None:
@@ -122,5 +156,4 @@ class RingMemory(StoredMemory):
             self._store = self._base_store.copy(self.capacity)
 
     def settings(self) -> dict[str, Any]:
-        """Return the capacity."""
         return {"capacity": self.capacity}

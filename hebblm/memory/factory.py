@@ -13,8 +13,7 @@ from hebblm.memory.config import MemoryConfig
 from hebblm.memory.disk import DiskMemory
 from hebblm.memory.exact import FlatMemory, RingMemory
 from hebblm.memory.hybrid import HybridMemory
-from hebblm.memory.manifest import check_files, check_owner, read_manifest
-from hebblm.memory.persistence import read_entries, read_index
+from hebblm.memory.persistence import check_files, check_owner, read_entries, read_index, read_manifest
 from hebblm.memory.pq import FaissMemory, check_search
 from hebblm.memory.store import KEY_DTYPES
 
@@ -24,7 +23,7 @@ MOVED_AT = 1 << 20  # entries in memory when they move to disk
 def build_memory(
     dim: int, config: MemoryConfig, device: torch.device | str = "cpu", *, work: Path | None = None
 ) -> AnyMemory:
-    """Return an empty memory for keys of width ``dim``.
+    """Empty memory for keys of width ``dim``.
 
     Args:
         dim: D.
@@ -53,7 +52,7 @@ def build_memory(
 
 
 def _on_disk(dim: int, config: MemoryConfig, dtype: torch.dtype, work: Path | None) -> HybridMemory:
-    """Return an empty memory that moves to disk what it was given a while ago."""
+    """Empty memory that moves to disk what it was given a while ago."""
     if config.capacity is not None or config.index == "exact":
         setting = f"capacity={config.capacity}" if config.capacity is not None else "index=exact"
         raise UserError(f"memory.{setting} does not go with memory.store=disk; leave one of them unset")
@@ -63,7 +62,7 @@ def _on_disk(dim: int, config: MemoryConfig, dtype: torch.dtype, work: Path | No
 
 
 def _recent(dim: int, dtype: torch.dtype) -> HybridMemory:
-    """Return an empty memory of what has not moved to disk yet."""
+    """Empty memory of what has not moved to disk yet."""
     return HybridMemory(FaissMemory(dim, dtype=dtype), FlatMemory(dim, dtype=dtype, device="cpu"))
 
 
@@ -113,5 +112,5 @@ def load_memory(
 
 
 def _index_pays(device: torch.device | str) -> bool:
-    """Say whether a trained index is to be had and faster: a GPU compares everything in less time."""
+    """Whether a trained index is to be had and faster: a GPU compares everything in less time."""
     return torch.device(device).type == "cpu" and faiss_index.is_installed()

@@ -29,36 +29,22 @@ GPU_CANDIDATES = 2048  # the most that a FAISS index on a GPU proposes for a que
 
 @dataclass(frozen=True, slots=True)
 class TrainedIndex:
-    """A FAISS index over a prefix of the entries.
+    """A FAISS index over a prefix of the entries."""
 
-    Args:
-        index: the FAISS index.
-        spec: the factory string it was made from.
-        trained: the number of entries when it was trained.
-    """
-
-    index: Any
-    spec: str
-    trained: int
+    index: Any  # the FAISS index
+    spec: str  # the factory string it was made from
+    trained: int  # the number of entries when it was trained
 
     def __len__(self) -> int:
         return int(self.index.ntotal)
 
 
 def is_installed() -> bool:
-    """Say whether FAISS can be imported."""
     return importlib.util.find_spec("faiss") is not None
 
 
 def load_faiss(what: str = "a trained index") -> Any:
-    """Import FAISS, which is optional.
-
-    Args:
-        what: needs it.
-
-    Raises:
-        UserError: it is not installed.
-    """
+    """FAISS, which is optional; ``what`` needs it."""
     try:
         return importlib.import_module("faiss")
     except ImportError as error:
@@ -69,7 +55,7 @@ def load_faiss(what: str = "a trained index") -> Any:
 
 
 def auto_spec(dim: int, count: int) -> str | None:
-    """Return the factory string for ``count`` keys of width ``dim``, None where exact search is as fast.
+    """Factory string for ``count`` keys of width ``dim``, None where exact search is as fast.
 
     4-bit product quantisation with at most two dimensions a code and, where the width allows, at least a
     hundred codes; inverted lists, about sqrt(n) of them, from 150,000 entries on. On the states of a
@@ -86,11 +72,7 @@ def auto_spec(dim: int, count: int) -> str | None:
 
 
 def make_index(dim: int, spec: str) -> Any:
-    """Return an empty, untrained index of squared L2 distance.
-
-    Raises:
-        UserError: FAISS does not understand ``spec`` for keys of this width.
-    """
+    """Empty, untrained index of squared L2 distance."""
     faiss = load_faiss()
     try:
         index = faiss.index_factory(dim, spec, faiss.METRIC_L2)
@@ -104,7 +86,7 @@ def make_index(dim: int, spec: str) -> Any:
 
 
 def training_minimum(index: Any) -> int:
-    """Return the fewest keys ``index`` can be trained on: its inverted lists or its largest codebook."""
+    """Fewest keys that ``index`` can be trained on: its inverted lists or its largest codebook."""
     faiss = load_faiss()
     index = faiss.downcast_index(index)
     needed = 1
@@ -142,13 +124,11 @@ def train(index: Any, keys: Tensor, release: Callable[[], None] = lambda: None) 
 
 
 def extend(index: Any, keys: Tensor) -> None:
-    """Add ``keys`` (n, D) to a trained index."""
     for rows in torch.split(keys, CHUNK):
         index.add(as_float32(rows))
 
 
 def serialized(index: Any) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """Return the bytes of an index, wherever it is placed."""
     faiss = load_faiss()
     data: np.ndarray[Any, np.dtype[np.uint8]] = faiss.serialize_index(
         faiss.index_gpu_to_cpu(index) if _on_gpu(index) else index
@@ -157,17 +137,12 @@ def serialized(index: Any) -> np.ndarray[Any, np.dtype[np.uint8]]:
 
 
 def clone(index: Any) -> Any:
-    """Return an independent copy of an index of any type, in the same place."""
     copy = load_faiss().deserialize_index(serialized(index))
     return placed(copy, torch.device("cuda", index.getDevice())) if _on_gpu(index) else copy
 
 
 def placed(index: Any, device: torch.device) -> Any:
-    """Return an index where it is to be searched: itself on the CPU, a copy on a GPU.
-
-    Raises:
-        UserError: the FAISS that is installed knows no GPU, or has no such index there.
-    """
+    """Index where it is to be searched: itself on the CPU, a copy on a GPU."""
     if device.type != "cuda":
         return index
     faiss = load_faiss()
@@ -188,7 +163,7 @@ def placed(index: Any, device: torch.device) -> Any:
 
 
 def propose(index: Any, queries: Tensor, count: int) -> Tensor:
-    """Return positions (N, C) int64 of at most ``count`` entries near each query (N, D), -1 for none."""
+    """Positions (N, C) int64 of at most ``count`` entries near each query (N, D), -1 for none."""
     if _on_gpu(index):
         found: Tensor = index.search(queries.float().contiguous(), min(count, GPU_CANDIDATES))[1]
         return found
@@ -197,7 +172,7 @@ def propose(index: Any, queries: Tensor, count: int) -> Tensor:
 
 @cache
 def _gpu_resources() -> Any:
-    """Return the scratch memory and streams that the indexes of this process share on GPUs."""
+    """Scratch memory and streams that the indexes of this process share on GPUs."""
     return load_faiss().StandardGpuResources()
 
 
@@ -206,7 +181,7 @@ def _on_gpu(index: Any) -> bool:
 
 
 def listed_distances(queries: Tensor, keys: Tensor, ids: Tensor) -> Tensor:
-    """Return the squared distances (N, C) of float32 queries (N, D) to the float32 keys (n, D) at ``ids`` (N, C).
+    """Squared distances (N, C) of float32 queries (N, D) to the float32 keys (n, D) at ``ids`` (N, C).
 
     The keys are read where they lie; gathering the candidates first would move them three times. What stands at a
     negative position is unspecified.
@@ -221,7 +196,7 @@ def listed_distances(queries: Tensor, keys: Tensor, ids: Tensor) -> Tensor:
 
 
 def as_float32(keys: Tensor) -> np.ndarray[Any, np.dtype[np.float32]]:
-    """Return (n, D) as the contiguous float32 array that FAISS takes."""
+    """(n, D) as the contiguous float32 array that FAISS takes."""
     return np.ascontiguousarray(keys.to(device="cpu", dtype=torch.float32).numpy())
 
 
@@ -240,5 +215,5 @@ def _quiet(index: Any) -> None:
 
 
 def _reason(error: Exception) -> str:
-    """Return the last clause of a FAISS message, without its C++ signature."""
+    """Last clause of a FAISS message, without its C++ signature."""
     return str(error).splitlines()[-1].rsplit(": ", 1)[-1].strip() or "not understood"

@@ -48,19 +48,16 @@ class HybridMemory(AnyMemory):
 
     @property
     def dim(self) -> int:
-        """The width of a key."""
         return self.recent.dim
 
     @property
     def dtype(self) -> torch.dtype:
-        """The type recent keys are stored in."""
         return self.recent.dtype
 
     def __len__(self) -> int:
         return len(self.bulk) + len(self.recent)
 
     def add(self, keys: Tensor, values: Tensor, log_normalizers: Tensor | None = None) -> None:
-        """Append entries: keys (M, D), values (M,) int64, log_normalizers (M,) in nats."""
         self.recent.add(keys, values, log_normalizers)
         if len(self.recent) > self.flush_at:
             self._flush()
@@ -72,25 +69,22 @@ class HybridMemory(AnyMemory):
         self.bulk.fill(keys, values, log_normalizers)
 
     def release(self) -> None:
-        """Let go of the pages of keys that were read from disk."""
         self.bulk.release()
         self.recent.release()
 
     def nearest(self, queries: Tensor, k: int) -> Ranked:
-        """Return distances and positions (N, K) only; positions count through bulk, then recent."""
         older = self.bulk.nearest(queries, k)
         newer = self.recent.nearest_within(queries, k, older.distances[:, -1])
         return merge(older, shifted(newer, len(self.bulk)), k)
 
     def span(self, every: int) -> int:
-        """Return how many tokens can be searched at once: up to the write that moves recent entries to the bulk."""
+        """How many tokens can be searched at once: up to the write that moves recent entries to the bulk."""
         before = ((self.flush_at - len(self.recent)) // every + 1) * every
         inner = self.recent.span(every)
         return before if inner is None else min(before, inner)
 
-    def parts(self) -> list[Entries]:
-        """Return views of the entries, oldest first."""
-        parts = [*self.bulk.parts(), *self.recent.parts()]
+    def segments(self) -> list[Entries]:
+        parts = [*self.bulk.segments(), *self.recent.segments()]
         return [part for part in parts if len(part)] or parts[-1:]
 
     def mark_base(self) -> None:
@@ -100,39 +94,31 @@ class HybridMemory(AnyMemory):
         self.bulk.mark_base()
 
     def reset(self) -> None:
-        """Drop every entry added since the last :meth:`mark_base`, or since construction."""
         self.bulk.reset()
         self.recent.reset()
 
     def refresh(self) -> TrainedIndex | None:
-        """Bring the index of the bulk up to date, and what indexes the recent entries have."""
         self.recent.refresh()
         return self.bulk.refresh()
 
     def write_index(self, folder: Path) -> TrainedIndex | None:
-        """Write the index of the bulk beside the arrays."""
         return self.bulk.write_index(folder)
 
     def settings(self) -> dict[str, Any]:
-        """Return those of the bulk, and when entries move to it."""
         return {**self.bulk.settings(), "flush_at": self.flush_at}
 
     @classmethod
     def over(cls, shared: AnyMemory) -> HybridMemory:
-        """Return a memory of its own entries, found exactly, beside those of another that is only read.
-
-        Raises:
-            UserError: a memory that forgets.
-        """
+        """Memory of its own entries, found exactly, beside those of another that is only read."""
         if shared.forgets:
             raise UserError(
                 f"a memory of kind {shared.kind} cannot be shared below others; leave memory.capacity unset"
             )
         bulk = shared.bulk if isinstance(shared, HybridMemory) else shared
-        own = FlatMemory(bulk.dim, dtype=bulk.dtype, device=bulk.parts()[0].keys.device)
+        own = FlatMemory(bulk.dim, dtype=bulk.dtype, device=bulk.segments()[0].keys.device)
         return cls(bulk, own, flush_at=sys.maxsize)
 
     def _flush(self) -> None:
-        for part in self.recent.parts():
+        for part in self.recent.segments():
             self.bulk.add(part.keys, part.values, part.log_normalizers)
         self.recent.reset()

@@ -12,8 +12,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from hebblm.blocks import side_by_side
+from hebblm.errors import UserError
 from hebblm.memory import faiss_index
-from hebblm.memory.store import Entries
+from hebblm.memory.store import Entries, check_tensors
+from hebblm.types import Neighbors
 
 CPU_CHUNK_BYTES = 32 << 20
 CUDA_CHUNK_BYTES = 1 << 30
@@ -24,43 +27,32 @@ MOST_PAIRS = 1 << 25  # of a query and an entry, that are compared at once besid
 
 
 class Ranked(NamedTuple):
-    """Entries chosen for N queries.
+    """Entries chosen for N queries."""
 
-    Args:
-        distances: (N, K) squared L2, ascending; +inf where there is no entry.
-        ids: (N, K) int64 positions among the entries; -1 where there is none. Equal distances: older first.
-    """
-
-    distances: Tensor
-    ids: Tensor
+    distances: Tensor  # (N, K) squared L2, ascending; +inf where there is no entry
+    ids: Tensor  # (N, K) int64 positions among the entries; -1 where there is none. Equal distances: older first.
 
 
 def compute_dtype(queries: Tensor, keys: Tensor) -> torch.dtype:
-    """Return the type of distances: float64 if either side is, float32 otherwise."""
+    """Type of distances: float64 if either side is, float32 otherwise."""
     return torch.promote_types(torch.promote_types(queries.dtype, keys.dtype), torch.float32)
 
 
 def block_rows(row_bytes: int, device: torch.device) -> int:
-    """Return how many rows of ``row_bytes`` make one block of work."""
     budget = CUDA_BLOCK_BYTES if device.type == "cuda" else CPU_BLOCK_BYTES
     return max(1, budget // max(1, row_bytes))
 
 
-def parts(count: int, row_bytes: int, device: torch.device) -> list[slice]:
-    """Return ``count`` rows of so many bytes, a block of work at a time."""
+def row_slices(count: int, row_bytes: int, device: torch.device) -> list[slice]:
+    """``count`` rows of so many bytes, a block of work at a time."""
     step = block_rows(row_bytes, device)
     return [slice(begin, begin + step) for begin in range(0, count, step)]
 
 
 def squared_differences(queries: Tensor, keys: Tensor) -> Tensor:
-    """Return ``||h - h_k||^2`` by direct difference.
+    """``||h - h_k||^2`` (...) of queries and keys (..., D) by direct difference.
 
-    Args:
-        queries: (..., D).
-        keys: (..., D), broadcast against the queries.
-
-    Returns:
-        (...), with bits that depend on the two vectors alone: the order of summation depends on D only.
+    The bits depend on the two vectors alone: the order of summation depends on D only.
     """
     squares = (keys - queries).square_()  # (..., D)
     if squares.device.type == "cpu":
@@ -76,15 +68,9 @@ def squared_differences(queries: Tensor, keys: Tensor) -> Tensor:
 
 
 def listed_distances(queries: Tensor, keys: Tensor, ids: Tensor) -> Tensor:
-    """Return ``||h - h_k||^2`` by direct difference, with bits that depend on the two vectors alone.
+    """``||h - h_k||^2`` (N, M) of queries (N, D) and the keys (n, D) at positions ``ids`` (N, M), by direct difference.
 
-    Args:
-        queries: (N, D).
-        keys: (n, D) all entries.
-        ids: (N, M) positions of the keys that each query is compared with; at negative ones anything may stand.
-
-    Returns:
-        (N, M).
+    The bits depend on the two vectors alone. At negative positions anything may stand.
     """
     dtype = compute_dtype(queries, keys)
     plain = queries.dtype == keys.dtype == torch.float32 and keys.device.type == "cpu"
@@ -93,23 +79,18 @@ def listed_distances(queries: Tensor, keys: Tensor, ids: Tensor) -> Tensor:
         return faiss_index.listed_distances(queries, keys, ids)
     distances = torch.empty(ids.shape, dtype=dtype, device=ids.device)
     dim = keys.shape[1]
-    for some in parts(len(queries), ids.shape[1] * dim * dtype.itemsize, keys.device):
-        near = ids[some]  # (n, M)
+    for block in row_slices(len(queries), ids.shape[1] * dim * dtype.itemsize, keys.device):
+        near = ids[block]  # (n, M)
         rows = keys.index_select(0, near.clamp_min(0).flatten()).to(dtype).view(*near.shape, dim)
-        distances[some] = squared_differences(queries[some, None].to(dtype), rows)
+        distances[block] = squared_differences(queries[block, None].to(dtype), rows)
     return distances
 
 
 def rank(queries: Tensor, keys: Tensor, ids: Tensor) -> Ranked:
-    """Order candidates by their exact distance.
+    """Candidates at positions ``ids`` (N, M), distinct within a row, -1 for none, by their exact distance to the
+    queries (N, D).
 
-    Args:
-        queries: (N, D).
-        keys: (n, D) all entries.
-        ids: (N, M) candidate positions, distinct within a row, -1 for none.
-
-    Returns:
-        All M candidates of each query, nearest first, ties by position.
+    All M of each query, nearest first, ties by position.
     """
     ids = ids.sort(dim=1).values
     distances = listed_distances(queries, keys, ids).masked_fill_(ids < 0, float("inf"))  # (N, M)
@@ -118,16 +99,10 @@ def rank(queries: Tensor, keys: Tensor, ids: Tensor) -> Ranked:
 
 
 def nearest(queries: Tensor, entries: Entries, k: int, *, chunk_bytes: int | None = None) -> Ranked:
-    """Return the exact ``k`` nearest entries of each query.
+    """Distances and positions (N, K) of the exact ``k`` nearest entries of each query (N, D); columns beyond n are
+    empty.
 
-    Args:
-        queries: (N, D), finite, on the entries' device.
-        entries: n entries.
-        k: K, at least 1; columns beyond n are empty.
-        chunk_bytes: bound on the scratch memory of the matrix products.
-
-    Returns:
-        (N, K) distances and positions.
+    Queries are finite and on the entries' device; ``chunk_bytes`` bounds the scratch memory of the matrix products.
     """
     dtype = compute_dtype(queries, entries.keys)
     queries = queries.to(dtype)
@@ -141,27 +116,19 @@ def nearest(queries: Tensor, entries: Entries, k: int, *, chunk_bytes: int | Non
         return pad(Ranked(ranked.distances[:, :wanted], ranked.ids[:, :wanted]), k)
     if chunk_bytes is None:
         chunk_bytes = CUDA_CHUNK_BYTES if queries.device.type == "cuda" else CPU_CHUNK_BYTES
-    parts = []
-    for some in torch.split(queries, 1024) if len(queries) else [queries]:
-        step = max(1, chunk_bytes // (dtype.itemsize * (len(some) + some.shape[1])))
-        parts.append(_nearest_chunk(some, entries, wanted, candidates, step))
-    return pad(Ranked(*map(torch.cat, zip(*parts, strict=True))), k)
+    ranked_blocks = []
+    for block in torch.split(queries, 1024) if len(queries) else [queries]:
+        step = max(1, chunk_bytes // (dtype.itemsize * (len(block) + block.shape[1])))
+        ranked_blocks.append(_nearest_chunk(block, entries, wanted, candidates, step))
+    return pad(Ranked(*map(torch.cat, zip(*ranked_blocks, strict=True))), k)
 
 
 def nearest_within(queries: Tensor, entries: Entries, k: int, limits: Tensor) -> Ranked:
-    """Return those of the exact ``k`` nearest entries that may be no farther than ``limits``.
+    """Those of the exact ``k`` nearest entries (N, K) that may be no farther than ``limits`` (N,), squared; others may
+    be missing.
 
-    Where other entries fill the K places up to a distance, only nearer ones count, and they are few: no K of them
-    have to be ranked. As in :func:`nearest`, matrix products choose and direct differences decide.
-
-    Args:
-        queries: (N, D), finite, on the entries' device.
-        entries: n entries.
-        k: K, at least 1.
-        limits: (N,) squared distances; inf where every entry may count.
-
-    Returns:
-        (N, K) distances and positions: every one of the K nearest within its limit is there, others may be missing.
+    Where other entries fill the K places up to a distance, only nearer ones count, and they are few: no K of them have
+    to be ranked. As in :func:`nearest`, matrix products choose and direct differences decide.
     """
     if not len(entries) or len(queries) * len(entries) > MOST_PAIRS or not bool(limits.isfinite().all()):
         return nearest(queries, entries, k)
@@ -180,7 +147,6 @@ def nearest_within(queries: Tensor, entries: Entries, k: int, limits: Tensor) ->
 
 
 def pad(ranked: Ranked, k: int) -> Ranked:
-    """Widen to K columns; the new ones are empty."""
     missing = k - ranked.ids.shape[1]
     if missing <= 0:
         return ranked
@@ -189,7 +155,7 @@ def pad(ranked: Ranked, k: int) -> Ranked:
 
 
 def merge(first: Ranked, second: Ranked, k: int) -> Ranked:
-    """Return the ``k`` nearest of two rankings; on equal distances those of ``first`` come first."""
+    """The ``k`` nearest of two rankings; on equal distances those of ``first`` come first."""
     distances = torch.cat([first.distances, second.distances], dim=1)
     ids = torch.cat([first.ids, second.ids], dim=1)
     distances, order = distances.sort(dim=1, stable=True)
@@ -197,7 +163,7 @@ def merge(first: Ranked, second: Ranked, k: int) -> Ranked:
 
 
 def shifted(ranked: Ranked, by: int) -> Ranked:
-    """Return the same ranking with positions that count from ``by`` on."""
+    """The same ranking with positions that count from ``by`` on."""
     return Ranked(ranked.distances, torch.where(ranked.ids < 0, ranked.ids, ranked.ids + by))
 
 
@@ -207,8 +173,8 @@ def _nearest_chunk(queries: Tensor, entries: Entries, wanted: int, candidates: i
     floors, ids = nothing.distances, nothing.ids
     for begin in range(0, len(entries), step):
         approximate = approximate_distances(queries, entries, begin, begin + step)  # (N, C)
-        values, found = approximate.topk(min(candidates, approximate.shape[1]), dim=1, largest=False, sorted=False)
-        floors, ids = torch.cat([floors, values], dim=1), torch.cat([ids, found + begin], dim=1)
+        values, nearby = approximate.topk(min(candidates, approximate.shape[1]), dim=1, largest=False, sorted=False)
+        floors, ids = torch.cat([floors, values], dim=1), torch.cat([ids, nearby + begin], dim=1)
         if ids.shape[1] > candidates:
             floors, kept = floors.topk(candidates, dim=1, largest=False, sorted=False)
             ids = ids.gather(1, kept)
@@ -226,13 +192,12 @@ def _nearest_chunk(queries: Tensor, entries: Entries, wanted: int, candidates: i
 
 
 def _nothing(queries: Tensor) -> Ranked:
-    """Return a ranking of no columns."""
     ids = torch.empty(len(queries), 0, dtype=torch.int64, device=queries.device)
     return Ranked(queries.new_empty(len(queries), 0), ids)
 
 
 def approximate_distances(queries: Tensor, entries: Entries, begin: int, end: int) -> Tensor:
-    """Return ``||h||^2 + ||h_k||^2 - 2 h.h_k`` (N, C) for a run of entries, subject to rounding."""
+    """``||h||^2 + ||h_k||^2 - 2 h.h_k`` (N, C) for a run of entries, subject to rounding."""
     keys = entries.keys[begin:end].to(queries.dtype)  # (C, D)
     norms = entries.norms[begin:end].to(queries.dtype)  # (C,)
     distances = torch.addmm(norms, queries, keys.t(), alpha=-2)  # (N, C)
@@ -262,10 +227,77 @@ def _within(queries: Tensor, entries: Entries, limits: Tensor, wanted: int, step
     for begin in range(0, len(entries), step):
         near = approximate_distances(queries, entries, begin, begin + step) <= limits[:, None]  # (N, C)
         distances = torch.full(near.shape, float("inf"), dtype=queries.dtype, device=queries.device)
-        for some in torch.split(near.nonzero(), pairs):
-            row, column = some.unbind(dim=1)
+        for pair in torch.split(near.nonzero(), pairs):
+            row, column = pair.unbind(dim=1)
             direct = listed_distances(queries[row], entries.keys, (column + begin)[:, None])
             distances[row, column] = direct[:, 0]
         ids = torch.arange(begin, begin + near.shape[1], device=queries.device).expand(near.shape)
         best = merge(best, Ranked(distances, ids), wanted)
     return best
+
+
+def checked(queries: Tensor, entries: Entries, k: int) -> Tensor:
+    """Queries (N, D) on the device of the entries; refuses a search that has no answer."""
+    check_tensors(queries=queries)
+    dim = entries.keys.shape[1]
+    if k < 1:
+        raise UserError(f"the number of neighbours K is {k}; it must be at least 1")
+    if queries.ndim != 2 or queries.shape[1] != dim:
+        raise ValueError(f"queries of shape {tuple(queries.shape)} do not fit a memory of width {dim}")
+    if not bool(queries.isfinite().all()):
+        raise UserError("a hidden state is not finite; the model that made it has diverged, lower its learning rate")
+    return queries.detach().to(entries.keys.device)
+
+
+def gather(segments: list[Entries], ranked: Ranked, queries: Tensor) -> Neighbors:
+    """Entries at ``ranked`` positions (N, K), which count through all segments.
+
+    Keys take the dtype of the queries (N, D), and everything their device. Log-normalisers are there if every segment
+    has them.
+    """
+    dtype = queries.dtype
+    mask = ranked.ids >= 0  # (N, K)
+    start = len(segments[0])
+    keys, values, logs = _take(segments[0], ranked.ids.masked_fill(ranked.ids >= start, -1), dtype)
+    for segment in segments[1:]:
+        within = (ranked.ids >= start) & (ranked.ids < start + len(segment))
+        chosen = ranked.ids[within] - start
+        keys[within], values[within] = segment.keys[chosen].to(dtype), segment.values[chosen]
+        if logs is None or segment.log_normalizers is None:
+            logs = None
+        else:
+            logs[within] = segment.log_normalizers[chosen]
+        start += len(segment)
+    empty = ~mask
+    if bool(empty.any()):
+        keys[empty] = 0
+        values[empty] = 0
+        if logs is not None:
+            logs[empty] = 0
+    device = queries.device
+    return Neighbors(
+        keys=keys.to(device),
+        values=values.to(device),
+        distances=ranked.distances.to(device),
+        mask=mask.to(device),
+        log_normalizers=None if logs is None else logs.to(device),
+    )
+
+
+def _take(entries: Entries, ids: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Keys (N, K, D), values (N, K) and log-normalisers (N, K); what stands at -1 is unspecified."""
+    dim = entries.keys.shape[1]
+    if not len(entries):
+        logs = None if entries.log_normalizers is None else torch.zeros_like(ids, dtype=torch.float32)
+        return torch.zeros(*ids.shape, dim, dtype=dtype, device=ids.device), torch.zeros_like(ids), logs
+    keys = torch.empty(*ids.shape, dim, dtype=dtype, device=ids.device)
+    flat = ids.clamp_min(0).flatten()  # (N K,)
+    rows = keys.view(-1, dim)
+
+    def take(block: slice) -> None:
+        rows[block] = entries.keys.index_select(0, flat[block])
+
+    side_by_side(take, row_slices(len(flat), dim * dtype.itemsize, ids.device), ids.device)
+    values = entries.values.index_select(0, flat).view_as(ids)
+    logs = entries.log_normalizers
+    return keys, values, None if logs is None else logs.index_select(0, flat).view_as(ids)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
 
@@ -185,6 +185,11 @@ class NGrams:
     @property
     def nbytes(self) -> int:
         return self._contexts.nbytes + self._pairs.nbytes
+
+    def context_after(self, tokens: Sequence[int]) -> Ints:
+        """Context (order,) of what comes after some tokens of a text, which may be more or fewer than it holds."""
+        nearest = np.array(tokens[: -self.order - 1 : -1], dtype=np.int64)
+        return np.r_[nearest, np.full(self.order - len(nearest), PAD)]
 
     def add(self, contexts: Ints, tokens: Ints) -> None:
         """Count tokens (N,) behind their contexts (N, order), the nearest token first, PAD where a text begins.

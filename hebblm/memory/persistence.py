@@ -1,33 +1,133 @@
-"""The files of a saved memory: a folder of raw little-endian arrays with a manifest."""
+"""A saved memory: raw little-endian arrays, and a manifest of what they are, belong to and hash to."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, TypedDict, cast
+from typing import Annotated, Any, Literal, TypedDict, cast
 
+import msgspec
 import torch
 from torch import Tensor
 
 from hebblm.errors import UserError
-from hebblm.files import Count, atomic_path, check_own, read_record, write_json
-from hebblm.memory.arrays import CHUNK, write_rows
+from hebblm.files import Count, atomic_path, check_own, lack, read_record, sha256, write_json
 from hebblm.memory.base import AnyMemory
 from hebblm.memory.disk import INDEX, open_lists, saved_entries
 from hebblm.memory.faiss_index import TrainedIndex, load_faiss
-from hebblm.memory.manifest import (
-    NAME,
-    SCHEMA,
-    Dtype,
-    IndexManifest,
-    Kind,
-    Manifest,
-    describe_files,
-    read_manifest,
-)
-from hebblm.memory.store import KEY_DTYPES, EntryStore
+from hebblm.memory.store import CHUNK, KEY_DTYPES, EntryStore, accumulation_dtype, write_rows
 
-ABOUT = "about.json"
+SCHEMA = "hebblm-memory/1"
+NAME, ABOUT = "manifest.json", "about.json"
+LARGE, QUICK = ("keys.bin", "lists.bin"), 1 << 28
+"""Files whose bytes are not read on opening, of a memory on disk, where they are more than so many: a second's work."""
+Some = Annotated[int, msgspec.Meta(ge=1, le=1 << 62)]
+
+
+@dataclass(frozen=True, slots=True)
+class IndexManifest:
+    """The settings of a FAISS memory, and its index if one was built."""
+
+    factory: str  # "auto" or a factory string
+    rescore: Some  # candidates for each neighbour
+    nprobe: Some | None  # inverted lists visited, None for the default
+    spec: str | None  # the factory string of the saved index, None if there is none
+    trained: Count  # entries when the index was trained
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any], trained: TrainedIndex | None) -> IndexManifest:
+        spec, count = (None, 0) if trained is None else (trained.spec, trained.trained)
+        return cls(settings["factory"], settings["rescore"], settings["nprobe"], spec, count)
+
+
+class Owner(TypedDict):
+    """Hashes of what a memory belongs to: the model that made its keys, the dictionary that its labels refer to."""
+
+    model_hash: str
+    dictionary_hash: str
+
+
+Kind = Literal["exact", "ring", "faiss", "hybrid", "disk"]
+Dtype = Literal["float16", "bfloat16", "float32", "float64"]
+Store = Literal["ram", "disk"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """Manifest of a saved memory; ``files`` maps each name to its size in bytes and its sha256."""
+
+    schema: str
+    kind: Kind
+    model_hash: str
+    dictionary_hash: str
+    dtype: Dtype
+    count: Count
+    dim: Count
+    capacity: Some | None = None
+    flush_at: Some | None = None
+    index: IndexManifest | None = None
+    store: Store = "ram"
+    files: dict[str, tuple[Count, str]]
+
+
+def read_manifest(folder: Path) -> Manifest:
+    path = folder / NAME
+    if not path.is_file():
+        raise UserError(f"{folder} holds no saved memory: {NAME} {lack(path)}; save one there first")
+    manifest = read_record(Manifest, path, "build the memory anew", SCHEMA)
+    _check_fields(manifest, path)
+    return manifest
+
+
+def check_owner(manifest: Manifest, folder: Path, *, model_hash: str, dictionary_hash: str) -> None:
+    for name, found, expected in (
+        ("model", manifest.model_hash, model_hash),
+        ("dictionary", manifest.dictionary_hash, dictionary_hash),
+    ):
+        if found != expected:
+            raise UserError(
+                f"the memory in {folder} belongs to another {name} "
+                f"(hash {found[:12]}, expected {expected[:12]}); build it anew with this {name}"
+            )
+
+
+def check_files(manifest: Manifest, folder: Path, *, quick: bool = False) -> None:
+    """Refuse files that are missing, truncated or changed.
+
+    If ``quick``, only the sizes of large keys and inverted lists count; there may be more than fits into memory.
+    """
+    for name, (size, digest) in manifest.files.items():
+        path = folder / name
+        if not path.is_file():
+            raise UserError(f"{path} {lack(path)}; build the memory anew")
+        if path.stat().st_size != size:
+            raise UserError(f"{path} has {path.stat().st_size} bytes instead of {size}; build the memory anew")
+        if not (quick and name in LARGE and size > QUICK) and sha256(path) != digest:
+            raise UserError(f"{path} was changed (its sha256 is not the manifest's); build the memory anew")
+
+
+def _check_fields(manifest: Manifest, path: Path) -> None:
+    """Refuse values from which no memory can be made."""
+    sound = (
+        (manifest.kind != "ring" or manifest.capacity is not None)
+        and (manifest.kind != "hybrid" or manifest.flush_at is not None)
+        and (manifest.index is not None or (manifest.kind not in ("faiss", "disk") and manifest.store == "ram"))
+        and all(Path(name).name == name for name in manifest.files)
+    )
+    if sound:
+        itemsize = KEY_DTYPES[manifest.dtype].itemsize
+        expected = {"keys.bin": manifest.count * manifest.dim * itemsize, "values.bin": manifest.count * 8}
+        if "log_normalizers.bin" in manifest.files or manifest.store == "disk":
+            expected["log_normalizers.bin"] = manifest.count * 4
+        if manifest.store == "disk":
+            expected["norms.bin"] = manifest.count * accumulation_dtype(KEY_DTYPES[manifest.dtype]).itemsize
+        sizes = {name: manifest.files[name][0] for name in expected if name in manifest.files}
+        has_index = manifest.index is not None and manifest.index.spec is not None
+        sound = sizes == expected and has_index == ("index.faiss" in manifest.files)
+        sound = sound and (manifest.store == "disk" and has_index) == ("lists.bin" in manifest.files)
+    if not sound:
+        raise UserError(f"{path} contradicts itself; build the memory anew")
 
 
 class ReadText(TypedDict, total=False):
@@ -71,44 +171,40 @@ def save_memory(
         UserError: ``folder`` holds something else, or cannot be written.
     """
     check_replaceable(folder)
-    parts, settings = memory.parts(), memory.settings()
+    segments, settings = memory.segments(), memory.settings()
     store = settings.get("store", "ram")
     with atomic_path(folder, directory=True) as temporary:
-        _write_parts(temporary / "keys.bin", [part.keys for part in parts], memory.release)
-        _write_parts(temporary / "values.bin", [part.values for part in parts])
-        logs = [part.log_normalizers for part in parts if part.log_normalizers is not None]
+        _write_parts(temporary / "keys.bin", [part.keys for part in segments], memory.release)
+        _write_parts(temporary / "values.bin", [part.values for part in segments])
+        logs = [part.log_normalizers for part in segments if part.log_normalizers is not None]
         if store == "disk":
-            _write_parts(temporary / "norms.bin", [part.norms for part in parts])
-        if len(logs) == len(parts):
+            _write_parts(temporary / "norms.bin", [part.norms for part in segments])
+        if len(logs) == len(segments):
             _write_parts(temporary / "log_normalizers.bin", logs)
         elif store == "disk":
             lacking = torch.full((1,), float("nan"), dtype=torch.float32)
-            _write_parts(temporary / "log_normalizers.bin", [lacking.expand(len(part)) for part in parts])
+            _write_parts(temporary / "log_normalizers.bin", [lacking.expand(len(part)) for part in segments])
         trained = memory.write_index(temporary)
         if about is not None:
             write_json(temporary / ABOUT, dict(about), seal=True)
-        Manifest(
+        manifest = Manifest(
             schema=SCHEMA,
             kind=cast(Kind, memory.kind),
             model_hash=model_hash,
             dictionary_hash=dictionary_hash,
-            dtype=cast(Dtype, str(parts[0].keys.dtype).removeprefix("torch.")),
+            dtype=cast(Dtype, str(segments[0].keys.dtype).removeprefix("torch.")),
             count=len(memory),
             dim=memory.dim,
             capacity=settings.get("capacity"),
             flush_at=settings.get("flush_at"),
             index=IndexManifest.of(settings, trained) if "factory" in settings else None,
             store=store,
-            files=describe_files(temporary),
-        ).write(temporary)
+            files={path.name: (path.stat().st_size, sha256(path)) for path in sorted(temporary.iterdir())},
+        )
+        write_json(temporary / NAME, asdict(manifest), seal=True)
 
 
 def check_replaceable(folder: Path) -> None:
-    """Refuse to write a memory where something else stands.
-
-    Raises:
-        UserError: there does.
-    """
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file; name a folder for the memory")
     if folder.exists() and any(folder.iterdir()):
@@ -120,7 +216,7 @@ def check_replaceable(folder: Path) -> None:
 
 
 def read_about(folder: Path, name: str = ABOUT) -> dict[str, Any]:
-    """Return what stands beside the entries of a saved memory, empty where nothing was said.
+    """What stands beside the entries of a saved memory, empty where nothing was said.
 
     Among it are ``words``, the new ones behind the ``known`` classes of the model.
     """
@@ -130,7 +226,7 @@ def read_about(folder: Path, name: str = ABOUT) -> dict[str, Any]:
 
 
 def read_entries(manifest: Manifest, folder: Path, *, mmap: bool, device: torch.device) -> EntryStore:
-    """Return the entries; what is mapped is copied when it is written, so that the files never change."""
+    """Entries; what is mapped is copied when it is written, so that the files never change."""
     dtype, count = KEY_DTYPES[manifest.dtype], manifest.count
     if manifest.store == "disk":
         return saved_entries(folder, dtype, count, manifest.dim)
@@ -143,11 +239,7 @@ def read_entries(manifest: Manifest, folder: Path, *, mmap: bool, device: torch.
 
 
 def read_index(manifest: Manifest, store: EntryStore, folder: Path) -> TrainedIndex | None:
-    """Return the index over a prefix of the entries, None if none was trained; its sha256 was checked before.
-
-    Raises:
-        UserError: another FAISS wrote it, or it belongs to other entries.
-    """
+    """Index over a prefix of the entries, None if none was trained; its sha256 was checked before."""
     index = manifest.index
     if index is None or index.spec is None:
         return None
@@ -165,7 +257,6 @@ def read_index(manifest: Manifest, store: EntryStore, folder: Path) -> TrainedIn
 
 
 def _write_parts(path: Path, parts: list[Tensor], release: Callable[[], None] = lambda: None) -> None:
-    """Write tensors one behind the other; ``release`` lets go of what was read of them."""
     with path.open("wb") as stream:
         for rows in (rows for part in parts for rows in torch.split(part, CHUNK)):
             write_rows(stream, rows)
@@ -173,7 +264,7 @@ def _write_parts(path: Path, parts: list[Tensor], release: Callable[[], None] = 
 
 
 def _read_rows(path: Path, dtype: torch.dtype, size: int, *, mmap: bool) -> Tensor:
-    """Return (size,) of a file, mapped copy-on-write or read."""
+    """(size,) of a file, mapped copy-on-write or read."""
     if not size:
         return torch.empty(0, dtype=dtype)
     mapped = torch.from_file(str(path), shared=False, size=size, dtype=dtype)

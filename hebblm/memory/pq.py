@@ -11,18 +11,18 @@ from torch import Tensor
 
 from hebblm.errors import UserError
 from hebblm.memory import faiss_index
-from hebblm.memory.base import StoredMemory
+from hebblm.memory.exact import StoredMemory
 from hebblm.memory.faiss_index import TrainedIndex
-from hebblm.memory.gather import checked
 from hebblm.memory.nearest import (
     Ranked,
+    checked,
     compute_dtype,
     error_bound,
     listed_distances,
     nearest,
     pad,
-    parts,
     rank,
+    row_slices,
 )
 from hebblm.memory.store import SPILL_BYTES, Entries, EntryStore
 
@@ -78,7 +78,7 @@ class FaissMemory(StoredMemory):
         self._base_trained: TrainedIndex | None = None
 
     def over(self, store: EntryStore, trained: TrainedIndex | None = None) -> Self:
-        """Return the memory with other entries, which become its base, and an index over a prefix of them."""
+        """The memory with other entries, which become its base, and an index over a prefix of them."""
         if trained is not None:
             faiss_index.set_nprobe(trained.index, self.nprobe)
             trained = replace(trained, index=faiss_index.placed(trained.index, store.device))
@@ -86,7 +86,6 @@ class FaissMemory(StoredMemory):
         return super().over(store)
 
     def nearest(self, queries: Tensor, k: int) -> Ranked:
-        """Return nearly the nearest as exact distances and positions (N, K) only; see :meth:`search`."""
         entries = self.entries()
         queries = checked(queries, entries, k)
         trained = self.refresh()
@@ -105,7 +104,6 @@ class FaissMemory(StoredMemory):
         return pad(ranked, k)
 
     def refresh(self) -> TrainedIndex | None:
-        """Bring the index up to date with the entries; None while search is exact."""
         count, trained = len(self), self._trained
         if trained is not None and count < 2 * trained.trained:
             if count > len(trained):
@@ -140,12 +138,10 @@ class FaissMemory(StoredMemory):
         self._base_trained = self.refresh()
 
     def reset(self) -> None:
-        """Drop every entry added since the last :meth:`mark_base`, or since construction."""
         super().reset()
         self._trained = self._base_trained
 
     def settings(self) -> dict[str, Any]:
-        """Return how the index is made and searched."""
         return {
             "factory": self.factory,
             "index": None if self._trained is None else self._trained.spec,
@@ -155,11 +151,7 @@ class FaissMemory(StoredMemory):
 
 
 def check_search(rescore: int, nprobe: int | None) -> None:
-    """Refuse values with which an index would find nothing, whether there is one or not.
-
-    Raises:
-        UserError: one of them is below 1.
-    """
+    """Refuse values with which an index would find nothing, whether there is one or not."""
     if rescore < 1:
         raise UserError(f"memory.rescore={rescore} leaves no candidates; use at least 1")
     if nprobe is not None and nprobe < 1:
@@ -167,7 +159,7 @@ def check_search(rescore: int, nprobe: int | None) -> None:
 
 
 def _rescore(queries: Tensor, entries: Entries, ids: Tensor, wanted: int) -> Ranked:
-    """Return the exact ``wanted`` nearest (N, K) among candidates ``ids`` (N, C), -1 for none.
+    """Exact ``wanted`` nearest (N, K) among candidates ``ids`` (N, C), -1 for none.
 
     Distances with rounding of their own reduce the candidates to little more than K first; where the rounding could
     have cost one of the K, all candidates are ranked.
@@ -194,15 +186,15 @@ def _rescore(queries: Tensor, entries: Entries, ids: Tensor, wanted: int) -> Ran
 
 
 def _products(queries: Tensor, entries: Entries, ids: Tensor) -> Tensor:
-    """Return squared distances (N, C) of queries (N, D) to the entries at ``ids`` (N, C), subject to rounding."""
+    """Squared distances (N, C) of queries (N, D) to the entries at ``ids`` (N, C), subject to rounding."""
     dtype = compute_dtype(queries, entries.keys)
     dim = entries.keys.shape[1]
     distances = torch.empty(ids.shape, dtype=dtype, device=ids.device)
-    for block in parts(len(ids), ids.shape[1] * dim * dtype.itemsize, ids.device):
-        some, centres = ids[block], queries[block].to(dtype)  # (n, C), (n, D)
-        flat = some.clamp_min(0).flatten()
-        rows = entries.keys.index_select(0, flat).to(dtype).view(*some.shape, dim)
+    for block in row_slices(len(ids), ids.shape[1] * dim * dtype.itemsize, ids.device):
+        listed, centres = ids[block], queries[block].to(dtype)  # (n, C), (n, D)
+        flat = listed.clamp_min(0).flatten()
+        rows = entries.keys.index_select(0, flat).to(dtype).view(*listed.shape, dim)
         products = torch.bmm(rows, centres[..., None])[..., 0]  # (n, C)
-        norms = entries.norms.index_select(0, flat).view_as(some)
+        norms = entries.norms.index_select(0, flat).view_as(listed)
         distances[block] = norms - 2 * products + centres.square().sum(dim=1, keepdim=True)
     return distances

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from hebblm.memory.arrays import GrowingArray
 from hebblm.memory.base import AnyMemory
 from hebblm.memory.faiss_index import TrainedIndex
-from hebblm.memory.gather import gather
-from hebblm.memory.nearest import Ranked
-from hebblm.memory.store import Entries
+from hebblm.memory.nearest import Ranked, gather
+from hebblm.memory.store import Entries, GrowingArray
 from hebblm.ranks import Ranks
 from hebblm.types import Neighbors
 
@@ -43,31 +42,27 @@ class ShardedMemory(AnyMemory):
             raise TypeError("a memory that forgets cannot be kept in pieces")
         self._own = own
         self._ranks = ranks
-        self._counts = torch.zeros(0, dtype=torch.int64, device=own.parts()[0].values.device)
+        self._counts = torch.zeros(0, dtype=torch.int64, device=own.segments()[0].values.device)
         self._base: tuple[Tensor, _Places] | None = None
         self._places = _Places(ranks, self._counts.device)
-        self.note(ranks.all_gather_rows(torch.cat([part.values for part in own.parts()])))
+        self.note(ranks.all_gather_rows(torch.cat([part.values for part in own.segments()])))
 
     @property
     def dim(self) -> int:
-        """D, the width of a key."""
         return self._own.dim
 
     @property
     def dtype(self) -> torch.dtype:
-        """The type keys are stored in."""
         return self._own.dtype
 
     def __len__(self) -> int:
-        """Return the number of entries of all ranks."""
         return len(self._places)
 
     def add(self, keys: Tensor, values: Tensor, log_normalizers: Tensor | None = None) -> None:
-        """Append entries of this rank: keys (M, D), values (M,), log_normalizers (M,); they count once noted."""
+        """Append entries of this rank; they count once noted."""
         self._own.add(keys, values, log_normalizers)
 
     def note(self, labels: Sequence[Tensor]) -> None:
-        """Take account of the labels (M,) that each rank has written since the last time."""
         self._places.append([len(each) for each in labels])
         written = torch.cat(list(labels)).to(self._counts.device)
         if len(written):
@@ -75,7 +70,6 @@ class ShardedMemory(AnyMemory):
             self._counts = found + _widened(self._counts, len(found))
 
     def nearest(self, queries: Tensor, k: int) -> Ranked:
-        """Return distances and places (N, K) among the entries of all ranks."""
         asked = self._ranks.all_gather_rows(queries)  # by rank (N, D)
         sizes = [len(each) for each in asked]
         found = self._own.nearest(torch.cat(asked), k)
@@ -91,7 +85,7 @@ class ShardedMemory(AnyMemory):
         return Ranked(distances[:, :k].contiguous(), ids.gather(1, order)[:, :k].contiguous())
 
     def search(self, queries: Tensor, k: int) -> Neighbors:
-        """Return the ``k`` nearest entries of each query (N, D); those of other ranks are fetched, each once."""
+        """The ``k`` nearest entries of each query (N, D); those of other ranks are fetched, each once."""
         ranked = self.nearest(queries, k)
         wanted, place = torch.unique(ranked.ids, return_inverse=True)  # (U,), (N, K)
         if missing := int(len(wanted) > 0 and wanted[0] < 0):
@@ -102,14 +96,14 @@ class ShardedMemory(AnyMemory):
         return gather([entries], Ranked(ranked.distances, place - missing), queries)
 
     def _fetched(self, wanted: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return keys (U, D), labels (U,) and log-normalisers (U,), nan for none, of entries at places (U,)."""
+        """Keys (U, D), labels (U,) and log-normalisers (U,), nan for none, of entries at places (U,)."""
         owners, numbers = self._places.owners(wanted)
         order = owners.argsort(stable=True)
         counts = torch.bincount(owners, minlength=self._ranks.size).tolist()
         asked, sizes = self._ranks.exchange(numbers[order], counts)
         like = torch.empty(0, self.dim, dtype=self.dtype, device=wanted.device)
         nothing = torch.zeros(len(asked), 1, device=wanted.device)
-        found = gather(self._own.parts(), Ranked(nothing, asked[:, None]), like)
+        found = gather(self._own.segments(), Ranked(nothing, asked[:, None]), like)
         logs = found.log_normalizers
         given = (
             found.keys[:, 0],
@@ -121,38 +115,32 @@ class ShardedMemory(AnyMemory):
         back = order.argsort()
         return keys[back], values[back, 0], logs[back, 0]
 
-    def parts(self) -> list[Entries]:
-        """Return views of this rank's entries, oldest first."""
-        return self._own.parts()
+    def segments(self) -> list[Entries]:
+        """Views of this rank's entries, oldest first."""
+        return self._own.segments()
 
     def mark_base(self) -> None:
-        """Make the present entries the state that :meth:`reset` returns to."""
         self._own.mark_base()
-        self._base = self._counts.clone(), self._places.copy()
+        self._base = self._counts.clone(), copy.deepcopy(self._places)
 
     def reset(self) -> None:
-        """Drop every entry added since the last :meth:`mark_base`, or since construction."""
         self._own.reset()
         if self._base is None:
             self._counts = self._counts[:0]
             self._places = _Places(self._ranks, self._counts.device)
         else:
-            self._counts, self._places = self._base[0].clone(), self._base[1].copy()
+            self._counts, self._places = self._base[0].clone(), copy.deepcopy(self._base[1])
 
     def counts(self, classes: int) -> Tensor:
-        """Return the number of entries of each of ``classes`` labels on all ranks, (V,) int64."""
         return _widened(self._counts, classes).clone()
 
     def refresh(self) -> TrainedIndex | None:
-        """Bring the index of this rank's entries up to date."""
         return self._own.refresh()
 
     def describe(self) -> dict[str, object]:
-        """Return what a result records: this rank's piece, and the entries of all."""
         return {**self._own.describe(), "entries": len(self)}
 
     def settings(self) -> dict[str, Any]:
-        """Return those of this rank's piece."""
         return self._own.settings()
 
 
@@ -162,7 +150,7 @@ class _Places:
     def __init__(self, ranks: Ranks, device: torch.device) -> None:
         self._rank, self._size = ranks.rank, ranks.size
         self._total = 0
-        self._held = [0] * self._size  # entries by rank
+        self._sizes = [0] * self._size  # entries by rank
         self._runs = GrowingArray(torch.empty(0, 3, dtype=torch.int64, device=device))  # place, rank, number
         self._own = GrowingArray(torch.empty(0, 2, dtype=torch.int64, device=device))  # number, place
 
@@ -174,16 +162,16 @@ class _Places:
         rows = []
         for rank, count in enumerate(counts):
             if count:
-                rows.append([self._total, rank, self._held[rank]])
+                rows.append([self._total, rank, self._sizes[rank]])
                 if rank == self._rank:
-                    self._own.append(self._own.view().new_tensor([[self._held[rank], self._total]]))
+                    self._own.append(self._own.view().new_tensor([[self._sizes[rank], self._total]]))
                 self._total += count
-                self._held[rank] += count
+                self._sizes[rank] += count
         if rows:
             self._runs.append(self._runs.view().new_tensor(rows))
 
     def of_own(self, numbers: Tensor) -> Tensor:
-        """Return the places of this rank's entries at some numbers, of any shape; -1 stays."""
+        """Places of this rank's entries at some numbers, of any shape; -1 stays."""
         own = self._own.view()
         if not len(own):
             return numbers
@@ -191,28 +179,21 @@ class _Places:
         return torch.where(numbers < 0, numbers, first[..., 1] + numbers - first[..., 0])
 
     def owners(self, places: Tensor) -> tuple[Tensor, Tensor]:
-        """Return for places (U,) the rank that holds each, and its number there."""
+        """For places (U,) the rank that holds each, and its number there."""
         runs = self._runs.view()
         first = runs[torch.searchsorted(runs[:, 0].contiguous(), places, right=True) - 1]
         return first[:, 1], first[:, 2] + places - first[:, 0]
 
-    def copy(self) -> _Places:
-        other = _Places(Ranks(self._rank, self._size), self._runs.view().device)
-        other._total, other._held = self._total, list(self._held)
-        other._runs.append(self._runs.view())
-        other._own.append(self._own.view())
-        return other
-
 
 def _packed(*columns: Tensor) -> Tensor:
-    """Return tensors (N, ...) side by side as bytes (N, bytes)."""
+    """Tensors (N, ...) side by side as bytes (N, bytes)."""
     return torch.cat([each.contiguous().view(torch.uint8).view(len(each), -1) if each.numel() else
                       each.new_empty(len(each), each.shape[1:].numel() * each.element_size(), dtype=torch.uint8)
                       for each in columns], dim=1)  # fmt: skip
 
 
 def _unpacked(rows: Tensor, *like: Tensor) -> list[Tensor]:
-    """Return the tensors (N, ...) that were packed, which are of the kind of others; the inverse of :func:`_packed`."""
+    """Tensors (N, ...) that were packed, which are of the kind of others; the inverse of :func:`_packed`."""
     # A single row would be contiguous where it lies, and that is nowhere a number may begin.
     widths = [each.shape[1:].numel() * each.element_size() for each in like]
     parts = torch.split(rows, widths, dim=1)
@@ -223,5 +204,5 @@ def _unpacked(rows: Tensor, *like: Tensor) -> list[Tensor]:
 
 
 def _widened(counts: Tensor, classes: int) -> Tensor:
-    """Return counts (n,) of so many classes or more."""
+    """Counts (n,) of so many classes or more."""
     return torch.nn.functional.pad(counts, (0, max(0, classes - len(counts))))

@@ -1,14 +1,124 @@
-"""The entries of a memory: keys, labels, and what is kept beside them."""
+"""The entries of a memory, in arrays that grow by rows: in memory, or on disk in a mapped file."""
 
 from __future__ import annotations
 
+import math
+import mmap
+import tempfile
 from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
 
 import torch
 from torch import Tensor
 
-from hebblm.errors import UserError
-from hebblm.memory.arrays import GrowingArray, MappedArray, RowArray
+from hebblm.errors import UserError, reason
+
+CHUNK = 65_536  # rows that are written at once
+
+
+def write_rows(stream: IO[bytes], rows: Tensor) -> None:
+    """Write ``rows`` (n, ...) to a file as they lie in memory on little-endian machines, a chunk at a time."""
+    for chunk in torch.split(rows, CHUNK):
+        plain = chunk.cpu().contiguous()
+        # NumPy does not know bfloat16: its bits are written.
+        array = (plain.view(torch.int16) if plain.dtype == torch.bfloat16 else plain).numpy()
+        stream.write(array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes())
+
+
+class GrowingArray:
+    """Rows in memory; capacity doubles when it is exhausted, so that n appends copy O(n) rows.
+
+    ``initial`` (n, ...) are not copied until the array grows.
+    """
+
+    def __init__(self, initial: Tensor) -> None:
+        self._data = initial
+        self._length = len(initial)
+
+    def append(self, rows: Tensor) -> None:
+        needed = self._length + len(rows)
+        if needed > len(self._data):
+            grown = self._data.new_empty((max(needed, 2 * self._length), *self._data.shape[1:]))
+            grown[: self._length] = self._data[: self._length]
+            self._data = grown
+        self._data[self._length : needed] = rows
+        self._length = needed
+
+    def truncate(self, length: int) -> None:
+        self._length = min(self._length, length)
+
+    def view(self) -> Tensor:
+        """All rows without a copy; valid until the next change."""
+        return self._data[: self._length]
+
+
+class MappedArray:
+    """Rows in a file that is read through a memory map; for what is too large for memory.
+
+    Without a file they stand in an unnamed temporary one, and can grow; ``initial`` (n, ...), on the CPU, is copied
+    there. Rows are written with plain writes, so that a full disk is an error that can be told, not a fault of the map.
+    """
+
+    def __init__(self, initial: Tensor, file: IO[bytes] | None = None) -> None:
+        self._row_shape = tuple(initial.shape[1:])
+        self._row_bytes = initial[:0].element_size() * math.prod(self._row_shape)
+        self._file = tempfile.TemporaryFile(prefix="hebblm-memory-") if file is None else file  # noqa: SIM115 - lives as long as self
+        self._length = 0
+        self._mapped: mmap.mmap | None = None
+        self._view: Tensor = initial[:0]
+        if len(initial):
+            self.append(initial)
+
+    @classmethod
+    def open(cls, path: Path, dtype: torch.dtype, shape: tuple[int, ...]) -> MappedArray:
+        """Rows of a saved file, which never changes; they are read at random, a page at a time."""
+        array = cls(torch.empty(0, *shape[1:], dtype=dtype), path.open("rb"))
+        array._map(shape[0])
+        if array._mapped is not None:
+            array._mapped.madvise(mmap.MADV_RANDOM)
+        return array
+
+    def append(self, rows: Tensor) -> None:
+        try:
+            self._file.seek(self._length * self._row_bytes)
+            write_rows(self._file, rows)
+            self._file.flush()
+        except OSError as error:
+            raise UserError(
+                f"the memory does not fit in {tempfile.gettempdir()}: {reason(error)}; point TMPDIR to a larger disk"
+            ) from error
+        self._map(self._length + len(rows))
+
+    def truncate(self, length: int) -> None:
+        """Keep the first ``length`` rows, as they are in memory; later ones are overwritten by the next append."""
+        self._length = min(self._length, length)
+        self._view = self._view[: self._length]
+
+    def view(self) -> Tensor:
+        return self._view
+
+    def release(self) -> None:
+        """Let go of the pages that were read; what is read again comes from the system's cache, or from the disk."""
+        if self._mapped is not None:
+            self._mapped.madvise(mmap.MADV_DONTNEED)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy has a temporary file of its own."""
+        return MappedArray, (self._view,)
+
+    def _map(self, length: int) -> None:
+        self._length, self._mapped = length, None
+        self._view = self._view.new_empty(0, *self._row_shape)
+        size = length * self._row_bytes
+        if size:
+            # Copy-on-write: torch asks for writable memory, and nothing here ever writes to it.
+            self._mapped = mmap.mmap(self._file.fileno(), size, access=mmap.ACCESS_COPY)
+            self._view = torch.frombuffer(self._mapped, dtype=self._view.dtype).view(length, *self._row_shape)
+
+
+RowArray = GrowingArray | MappedArray
+
 
 KEY_DTYPES = {
     "float16": torch.float16,
@@ -21,27 +131,19 @@ SPILL_BYTES = 4 << 30
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """A view of n entries, oldest first.
+    """A view of n entries, oldest first."""
 
-    Args:
-        keys: (n, D) as stored.
-        values: (n,) int64.
-        norms: (n,) squared L2 norms of the keys as stored; float64 for float64 keys, float32 otherwise.
-        log_normalizers: (n,) float32 in nats, or None unless every entry has one.
-        largest: () of the norms, or of more than these; None if it has to be looked for.
-    """
-
-    keys: Tensor
-    values: Tensor
-    norms: Tensor
-    log_normalizers: Tensor | None
-    largest: Tensor | None = None
+    keys: Tensor  # (n, D) as stored
+    values: Tensor  # (n,) int64
+    norms: Tensor  # (n,) squared L2 norms of the keys as stored; float64 for float64 keys, float32 otherwise
+    log_normalizers: Tensor | None  # (n,) float32 in nats, or None unless every entry has one
+    largest: Tensor | None = None  # () of the norms, or of more than these; None if it has to be looked for
 
     def __len__(self) -> int:
         return len(self.keys)
 
     def run(self, begin: int, end: int | None = None) -> Entries:
-        """Return a view of those from one position to another, or to the end."""
+        """View of those from one position to another, or to the end."""
         logs = self.log_normalizers
         some = slice(begin, end)
         return Entries(self.keys[some], self.values[some], self.norms[some], None if logs is None else logs[some])
@@ -50,14 +152,8 @@ class Entries:
 class EntryStore:
     """Growing arrays of keys, values and log-normalisers.
 
-    Args:
-        dim: D, the width of a key.
-        dtype: float32, float16, bfloat16 or float64; keys are converted when they are added.
-        device: where the entries live; None takes the device of the first keys added.
-        spill_bytes: entries on the CPU whose keys outgrow this many bytes move to memory-mapped temporary files.
-
-    Raises:
-        UserError: ``dtype`` is not one of the four.
+    Entries on the CPU whose keys outgrow ``spill_bytes`` move to memory-mapped temporary files. No ``device`` is that
+    of the first keys added.
     """
 
     def __init__(
@@ -85,7 +181,7 @@ class EntryStore:
 
     @classmethod
     def from_tensors(cls, keys: Tensor, values: Tensor, log_normalizers: Tensor | None) -> EntryStore:
-        """Return a store over ``keys`` (n, D), ``values`` (n,), ``log_normalizers`` (n,), without copying."""
+        """Store over ``keys`` (n, D), ``values`` (n,), ``log_normalizers`` (n,), without copying."""
         store = cls(keys.shape[1], dtype=keys.dtype, device=keys.device)
         logs = values.new_full((len(keys),), float("nan"), dtype=torch.float32)
         tensors = keys, values, squared_norms(keys), logs if log_normalizers is None else log_normalizers
@@ -94,14 +190,13 @@ class EntryStore:
 
     @classmethod
     def mapped(cls, keys: MappedArray, values: MappedArray, norms: MappedArray, logs: MappedArray) -> EntryStore:
-        """Return a store over the files of a saved memory; what is added to it goes to temporary files."""
+        """Store over the files of a saved memory; what is added to it goes to temporary files."""
         store = cls(keys.view().shape[1], dtype=keys.view().dtype, device="cpu", spill_bytes=0)
         store._saved = True
         store._hold(keys, values, norms, logs)
         return store
 
     def _hold(self, keys: RowArray, values: RowArray, norms: RowArray, logs: RowArray) -> None:
-        """Take arrays of some entries in place of the empty ones."""
         self._keys, self._values, self._norms, self._logs = keys, values, norms, logs
         self._note(norms.view())
         self._lacking = int(logs.view().isnan().sum())
@@ -115,18 +210,7 @@ class EntryStore:
         return self._device or torch.device("cpu")
 
     def append(self, keys: Tensor, values: Tensor, log_normalizers: Tensor | None = None) -> None:
-        """Add entries at the end.
-
-        Args:
-            keys: (M, D) floating point.
-            values: (M,) integer labels.
-            log_normalizers: (M,) logsumexp of the base logits of each key, in nats.
-
-        Raises:
-            ValueError: shapes that do not fit together.
-            UserError: no tensors, a label that is no whole number from 0 on, or a key that is not finite, or not
-                representable in the memory's dtype.
-        """
+        """Add keys (M, D), integer labels (M,) and, in nats, the logsumexp (M,) of each key's base logits."""
         self._check(keys, values, log_normalizers)
         if self._device is None:
             self._move(keys.device)
@@ -154,17 +238,16 @@ class EntryStore:
         self._lacking += int(logs.isnan().sum())
 
     def truncate(self, length: int) -> None:
-        """Keep the first ``length`` entries."""
         for array in (self._keys, self._values, self._norms, self._logs):
             array.truncate(length)
         self._lacking = int(self._logs.view().isnan().sum())
 
     def release(self) -> None:
-        """Let go of the pages of keys that were read from disk."""
-        self._keys.release()
+        if isinstance(self._keys, MappedArray):
+            self._keys.release()
 
     def entries(self, latest: int | None = None) -> Entries:
-        """Return a view of all entries, or of the ``latest`` ones; valid until the next change."""
+        """View of all entries, or of the ``latest`` ones; valid until the next change."""
         start = 0 if latest is None else max(0, len(self) - latest)
         logs = self._logs.view()[start:]
         complete = not self._lacking or (start > 0 and not bool(logs.isnan().any()))
@@ -177,13 +260,12 @@ class EntryStore:
         )
 
     def copy(self, latest: int) -> EntryStore:
-        """Return a store with its own copy of the ``latest`` entries."""
+        """Store with its own copy of the ``latest`` entries."""
         start = max(0, len(self) - latest)
         keys, values, logs = (a.view()[start:].clone() for a in (self._keys, self._values, self._logs))
         return EntryStore.from_tensors(keys, values, logs)
 
     def _note(self, norms: Tensor) -> None:
-        """Take account of the norms (n,) of new entries."""
         if len(norms):
             largest = norms.max()
             self._largest = largest if self._largest is None else torch.maximum(largest, self._largest)
@@ -218,23 +300,18 @@ class EntryStore:
 
 
 def check_tensors(**arrays: object) -> None:
-    """Refuse arrays that are no tensors; None is none at all.
-
-    Raises:
-        UserError: naming it.
-    """
     for name, array in arrays.items():
         if array is not None and not isinstance(array, Tensor):
             raise UserError(f"{name} of type {type(array).__name__} are no tensor; give torch.as_tensor of them")
 
 
 def accumulation_dtype(dtype: torch.dtype) -> torch.dtype:
-    """Return the type that norms and distances of keys of ``dtype`` are computed in."""
+    """Type that norms and distances of keys of ``dtype`` are computed in."""
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
 def squared_norms(keys: Tensor) -> Tensor:
-    """Return ``||h_k||^2`` of keys (n, D) as (n,), in chunks: half-precision keys are not widened whole."""
+    """``||h_k||^2`` of keys (n, D) as (n,), in chunks: half-precision keys are not widened whole."""
     dtype = accumulation_dtype(keys.dtype)
     norms = torch.empty(len(keys), dtype=dtype, device=keys.device)
     for rows, out in zip(torch.split(keys, 16384), torch.split(norms, 16384), strict=True):

@@ -1,10 +1,10 @@
-"""The AWD-LSTM as a base: it reads one stream, fixed or moving."""
+"""The AWD-LSTM as a trained model and as a base."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,27 +14,28 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+import awd_lstm
 from awd_lstm import AWDLSTM, detach, grow_vocabulary, read_config
-from awd_lstm import model as network
 from awd_lstm.loss import linear_cross_entropy
-from hebblm.models import awd_segments
-from hebblm.models.base import Ids, NewRows, Segment, State
-from hebblm.models.learning import GradientBase
-from hebblm.models.one_thread import one_thread_if_small
+from awd_lstm.model import parameter_count
+from awd_lstm.streams import ParallelStreams
+from hebblm.models.base import GradientBase, Ids, NewRows, Segment, State, mean_squares_of
 from hebblm.models.update import BaseUpdate
+from hebblm.progress import track
+from hebblm.ranks import partition
 from hebblm.types import OutputHead
+
+STREAMS = 40  # parts of a training stream that are read side by side, at most
+SEGMENT = 256  # tokens of each that are read at once
+WARM_UP = 256  # tokens before each, whose states are thrown away
+GRADIENT_STREAMS = 20
+SMALL = 1 << 18  # weights of the largest matrix: a megabyte, which lies in a core's own cache
 
 
 class AwdBase(GradientBase):
     """An AWD-LSTM that reads one stream, fixed or moving, or several side by side.
 
-    Args:
-        model: as trained; it is copied, never changed.
-        rows: words appended to its vocabulary from the start (the union policy).
-        init: initial value of new rows.
-        update: how it learns while it reads.
-        seed: of ``uniform`` rows.
-        streams: B, how many are read; several must not move.
+    The model is copied, never changed; the other arguments are those of :meth:`hebblm.models.base.TrainedModel.base`.
     """
 
     def __init__(
@@ -47,117 +48,85 @@ class AwdBase(GradientBase):
         seed: int = 0,
         streams: int = 1,
     ) -> None:
-        super().__init__(update)
+        super().__init__(update, streams)
         self.init = init
         self.seed = seed
         self._trained = model
         self._rows = rows
-        self._streams = streams
         self.reset()
 
     def reset(self) -> None:
-        """Return to the trained weights, the initial vocabulary and an empty state."""
+        super().reset()
         self.model = copy.deepcopy(self._trained).eval()
         self._generator = torch.Generator(self.model.bias.device).manual_seed(self.seed)
-        self._hidden: Tensor | None = None
-        self._optimizer = None
         self._state = self.model.initial_state(self._streams)
         self.grow(self._rows)
 
     @property
     def head(self) -> OutputHead:
-        """The tied softmax as it is now; the tensors are the model's own."""
-        return model_head(self.model)
+        return _head(self.model)
 
     def parameters(self) -> dict[str, nn.Parameter]:
-        """Return all weights, by name."""
         return dict(self.model.named_parameters())
 
-    def read(self, inputs: Tensor) -> Tensor:
-        """Return the hidden states (N, D) after each of the tokens (N,); a moving base keeps their graph.
-
-        Where several streams are read, (B, N, D) after (B, N).
-        """
-        alone = nullcontext() if self._streams > 1 else one_thread_if_small(self.model.layers)
-        with torch.set_grad_enabled(self.tracked), alone:
-            out = self.model(inputs.view(self._streams, -1), self._state)
-            hidden: Tensor = out.hidden  # within the block: a view made under no_grad would lose its graph
-            hidden = hidden if self._streams > 1 else hidden[0]
+    def _states(self, ids: Tensor) -> Tensor:
+        with one_thread_if_small(self.model.layers, self._streams):
+            out = self.model(ids, self._state)
         self._state = detach(out.state)
-        self._hidden = hidden if self.tracked else None
-        states = hidden.detach()
-        return states
+        hidden: Tensor = out.hidden
+        return hidden
 
-    def loss(self, targets: Tensor) -> Tensor:
-        """Return the mean loss () of the labels (N,) of the tokens read last, nats, with its graph; once a segment."""
-        assert self._hidden is not None, "a loss follows a reading that keeps its graph"
-        hidden, self._hidden = self._hidden, None
+    def _loss(self, hidden: Tensor, targets: Tensor) -> Tensor:
         return linear_cross_entropy(hidden, self.model.embedding, self.model.bias, targets, self.model.bias.dtype)
 
     def grow(self, rows: int) -> None:
-        """Append rows; the optimiser starts anew, as its tensors have the old shape."""
         if rows:
             grow_vocabulary(self.model, rows, self.init, self._generator)
-            self._optimizer = None
+            self._optimizer = None  # its tensors have the old shape
 
     def stream_state(self) -> State:
-        """Return (h, c) of each layer by name."""
-        return awd_segments.named_state(self._state)
+        return _named(self._state)
 
     def load_stream_state(self, state: State) -> None:
-        """Go on from such a state."""
-        self._state = awd_segments.layers_of(state)
+        self._state = _layers(state)
 
     @property
     def changed(self) -> bool:
-        """Say whether its weights may be others than after construction: it learns, or words were appended."""
         return self.tracked or len(self.model.bias) > len(self._trained.bias) + self._rows
 
     def state_dict(self) -> State:
-        """Return where it stands and what it learned, with what new rows are drawn from."""
+        """With what new rows are drawn from."""
         return {**super().state_dict(), "generator": self._generator.get_state()}
 
     def load_state_dict(self, state: State) -> None:
-        """Go on, to the bit, where :meth:`state_dict` was asked for."""
         if "weight bias" in state:
             self.grow(len(state["weight bias"]) - len(self.model.bias))
         self._generator.set_state(state["generator"].cpu())
         super().load_state_dict(state)
 
     def frozen(self) -> AwdBase:
-        """Return a base with the weights as they are now, at the beginning of a stream."""
         return AwdBase(self.model)
 
 
 @dataclass(frozen=True, slots=True)
 class AwdModel:
-    """A trained AWD-LSTM and where it came from.
+    """A trained AWD-LSTM and where it came from."""
 
-    Args:
-        model: in evaluation mode.
-        folder: its checkpoint.
-        origin: ``shipped``, ``trained`` (in the cache) or ``checkpoint`` (named by the user).
-        sha256: of the weights file.
-    """
-
-    model: AWDLSTM
-    folder: Path
-    origin: str
-    sha256: str
+    model: AWDLSTM  # in evaluation mode
+    folder: Path  # its checkpoint
+    origin: str  # shipped, trained (in the cache) or checkpoint (named by the user)
+    sha256: str  # of the weights file
 
     @property
     def head(self) -> OutputHead:
-        """The tied softmax."""
-        return model_head(self.model)
+        return _head(self.model)
 
     @property
     def keyed(self) -> bool:
-        """Memories keep the states of the softmax layer."""
         return False
 
     @property
     def key_width(self) -> int:
-        """Width of these states."""
         return self.model.config.embedding_dim
 
     def base(
@@ -169,38 +138,84 @@ class AwdModel:
         seed: int = 0,
         streams: int = 1,
     ) -> AwdBase:
-        """Return a base at the beginning of its streams; the arguments are those of :class:`AwdBase`."""
         return AwdBase(self.model, rows=rows, init=init, update=update, seed=seed, streams=streams)
 
     def mean_squares(self, train: Ids, segment: int, announce: Callable[[float], None] | None = None) -> list[Tensor]:
-        """Return the mean square of the gradient of a segment's mean loss, by parameter."""
-        return awd_segments.gradient_mean_squares(self.model, train, segment, announce)
+        streams = ParallelStreams(train, min(GRADIENT_STREAMS, max(1, len(train) // 2)))
+        parameters = list(self.model.parameters())
 
+        def losses() -> Iterator[Tensor]:
+            state = self.model.initial_state(streams.batch_size)
+            starts = range(0, len(streams), segment)
+            for start in track(starts, "gradient statistics", len(starts), "segments", announce):
+                inputs, targets = streams.segment(start, segment, parameters[0].device)
+                out = self.model(inputs, state)
+                state = detach(out.state)
+                hidden = out.hidden.reshape(-1, out.hidden.shape[-1])
+                bias = self.model.bias
+                yield linear_cross_entropy(hidden, self.model.embedding, bias, targets.reshape(-1), bias.dtype)
+
+        return mean_squares_of(losses(), parameters)
+
+    @torch.no_grad()
     def segments(
         self, ids: Ids, done: int = 0, state: State | None = None, rank: int = 0, ranks: int = 1
     ) -> Iterator[Segment]:
-        """Read a training stream in parts side by side; see :func:`hebblm.models.awd_segments.read_segments`."""
-        return awd_segments.read_segments(self.model, ids, done, state, rank, ranks)
+        """Read a training stream in up to 40 parts side by side; a segment is the next 256 tokens of each.
+
+        Each part but the first starts with the 256 tokens before it, whose states are thrown away, so that no state is
+        that of a cold start. Several processes divide the parts in their order.
+        """
+        device = self.model.bias.device
+        total = len(ids) - 1
+        streams, stride = _parts(total)
+        mine = partition(streams, rank, ranks)
+        begins = [part * stride for part in mine]
+        behind = self.model.initial_state(len(mine))
+        if state is not None:
+            behind = tuple((h[mine.start : mine.stop], c[mine.start : mine.stop]) for h, c in _layers(state))
+        for start in range(done * SEGMENT if done else -WARM_UP, stride, SEGMENT):
+            stop = min(start + SEGMENT, stride)
+            block = torch.zeros(len(mine), stop - start + 1, dtype=torch.int64)
+            real = torch.zeros(len(mine), stop - start, dtype=torch.bool)
+            for row, begin in enumerate(begins):
+                low, high = begin + start, min(begin + stop, total)
+                first = max(low, 0)
+                if high > first:
+                    block[row, first - low : high - low + 1] = torch.from_numpy(ids[first : high + 1].astype("int64"))
+                    real[row, first - low : high - low] = True
+            if not mine:
+                if start >= 0:
+                    yield Segment(self.model.embedding[:0], block.new_zeros(0, device=device), _named(behind))
+                continue
+            out = self.model(block[:, :-1].to(device), behind)
+            # A part that starts at the very beginning of the text has no past: its state stays empty until position 0.
+            behind = tuple((_cold(h, start, begins), _cold(c, start, begins)) for h, c in out.state)
+            if start >= 0:
+                keep = real.to(device)
+                yield Segment(out.hidden[keep], block[:, 1:].to(device)[keep], _named(behind))
 
     def segment_count(self, total: int) -> int:
-        """Return in how many segments ``total`` labels are given."""
-        return awd_segments.segment_count(total)
+        return -(-_parts(total)[1] // SEGMENT)
 
     def label_places(self, total: int) -> npt.NDArray[np.int64]:
-        """Return the place (total,) in the stream of each label, in the order in which they are given."""
-        return awd_segments.label_places(total)
+        streams, stride = _parts(total)
+        runs = [
+            np.arange(begin + start, min(begin + min(start + SEGMENT, stride), total))
+            for start in range(0, stride, SEGMENT)
+            for begin in range(0, streams * stride, stride)
+        ]
+        return np.concatenate(runs) + 1 if runs else np.empty(0, np.int64)
 
     def reading(self) -> dict[str, int]:
-        """Return nothing: states depend on weights and tokens alone."""
-        return {}
+        return {}  # states depend on weights and tokens alone
 
     def describe(self) -> dict[str, Any]:
-        """Return what a result records about the model."""
         training = read_config(self.folder).get("training", {})
         return {
             "arch": "awd_lstm",
             **self.model.config.to_dict(),
-            "parameters": network.parameter_count(self.model),
+            "parameters": parameter_count(self.model),
             "origin": self.origin,
             "weights_sha256": self.sha256,
             "valid_perplexity": training.get("valid_perplexity"),
@@ -209,6 +224,47 @@ class AwdModel:
         }
 
 
-def model_head(model: AWDLSTM) -> OutputHead:
-    """Return a model's softmax layer."""
+@contextmanager
+def one_thread_if_small(layers: nn.Module, streams: int) -> Iterator[None]:
+    """Run on one thread inside where one stream is read and no matrix of the layers is large.
+
+    Reading one stream multiplies each matrix by one vector after the other. A second thread gains next to nothing on
+    these, but must be met after every product, which beside a busy process may mean to wait until it has its turn.
+    """
+    before = torch.get_num_threads()
+    if streams > 1 or before == 1 or max(weights.numel() for weights in layers.parameters()) > SMALL:
+        yield
+        return
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _head(model: AWDLSTM) -> OutputHead:
     return OutputHead(model.embedding.detach(), model.bias.detach())
+
+
+def _named(state: awd_lstm.State) -> State:
+    return {
+        f"{layer} {name}": tensor for layer, pair in enumerate(state) for name, tensor in zip("hc", pair, strict=True)
+    }
+
+
+def _layers(state: State) -> awd_lstm.State:
+    return tuple((state[f"{layer} h"], state[f"{layer} c"]) for layer in range(len(state) // 2))
+
+
+def _parts(total: int) -> tuple[int, int]:
+    """Number of parts that are read side by side, and how many of ``total`` labels each holds at most."""
+    streams = max(1, min(STREAMS, total // (4 * WARM_UP)))
+    return streams, -(-total // streams)
+
+
+def _cold(state: Tensor, start: int, begins: list[int]) -> Tensor:
+    """State (B, H), empty for the part without a past while the others warm up."""
+    if start >= 0:
+        return state
+    past = torch.tensor([begin > 0 for begin in begins], device=state.device)
+    return state * past[:, None]

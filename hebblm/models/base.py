@@ -1,34 +1,23 @@
-"""Protocols of a language model that adapts, evaluates and remembers; they name no architecture."""
+"""Trained language models and the bases that they open, which read streams: what all have in common."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from hebblm.models.update import BaseUpdate as BaseUpdate
+from hebblm.tensors import prefixed, under
 from hebblm.types import OutputHead
 
-if TYPE_CHECKING:
-    from hebblm.models.learning import GradientBase
-
 Ids = npt.NDArray[Any]
-
-
-def hash_of_ids(ids: Ids, block: int = 1 << 22) -> str:
-    """Return the sha256 of token ids (T,), whatever integers they are kept as, taken block by block."""
-    digest = hashlib.sha256()
-    for start in range(0, len(ids), block):
-        digest.update(np.ascontiguousarray(ids[start : start + block], dtype=np.int64).tobytes())
-    return digest.hexdigest()
-
-
 NewRows = Literal["zero", "uniform", "mean"]
 State = dict[str, Tensor]
 """Where a base stands in its stream: tensors by name, as they go into a file."""
@@ -42,7 +31,7 @@ class Base(Protocol):
         """The softmax layer as it is now."""
 
     def read(self, inputs: Tensor) -> Tensor:
-        """Return the hidden states (N, D) after each of the tokens (N,), going on from the last call.
+        """Hidden states (N, D) after each of the tokens (N,), going on from the last call.
 
         Where memories keep another layer's states, these stand behind: (N, D + D_key). A base of B streams takes
         (B, N) and returns (B, N, D); what a stream that has ended is given to fill up does no harm.
@@ -63,33 +52,134 @@ class StreamBase(Base, Protocol):
 
     @property
     def moving(self) -> bool:
-        """Say whether the base learns while it reads."""
+        """Whether the base learns while it reads."""
 
     def stream_state(self) -> State:
-        """Return where it stands in the stream, weights apart."""
+        """Where it stands in the stream, weights apart."""
 
     def load_stream_state(self, state: State) -> None:
         """Go on from where :meth:`stream_state` was asked for; the weights stay as they are."""
 
     def state_dict(self) -> State:
-        """Return where it stands and what it learned, as :meth:`load_state_dict` takes it over."""
+        """Where it stands and what it learned, as :meth:`load_state_dict` takes it over."""
 
     def load_state_dict(self, state: State) -> None:
         """Go on, to the bit, where :meth:`state_dict` was asked for; called on a base as it is after construction."""
 
     def aside(self) -> AbstractContextManager[None]:
-        """Let what is read inside be forgotten behind: the stream goes on from where it stood."""
+        """Read something inside that is forgotten afterwards: the stream goes on from where it stood."""
 
     def frozen(self) -> StreamBase:
-        """Return a base with the weights as they are now, which learns nothing, at the beginning of a stream."""
+        """A base with the weights as they are now, which learns nothing, at the beginning of a stream."""
+
+
+class GradientBase(StreamBase):
+    """A base whose weights take a gradient step after each segment, or none; others can be made of its gradients.
+
+    Args:
+        update: how it learns while it reads; None for not at all.
+        streams: B, how many are read; several must not move.
+    """
+
+    def __init__(self, update: BaseUpdate | None, streams: int) -> None:
+        self.update = update or BaseUpdate()
+        self.tracked = self.update.lr > 0  # whether reading keeps the graph for loss()
+        self._streams = streams
+        self._hidden: Tensor | None = None  # (N, D) with its graph
+        self._optimizer: torch.optim.Optimizer | None = None
+
+    @abstractmethod
+    def parameters(self) -> dict[str, nn.Parameter]:
+        """The weights that may learn, by name."""
+
+    @abstractmethod
+    def _states(self, ids: Tensor) -> Tensor:
+        """Hidden states (B, N, D) after tokens (B, N), going on from the last call."""
+
+    @abstractmethod
+    def _loss(self, hidden: Tensor, targets: Tensor) -> Tensor:
+        """Mean loss () of labels (N,) behind hidden states (N, D), nats."""
+
+    @property
+    def moving(self) -> bool:
+        return self.tracked
+
+    @property
+    def changed(self) -> bool:
+        """Whether its weights may be others than after construction."""
+        return self.tracked
+
+    def reset(self) -> None:
+        self._hidden = self._optimizer = None
+
+    def read(self, inputs: Tensor) -> Tensor:
+        with torch.set_grad_enabled(self.tracked):
+            hidden = self._states(inputs.view(self._streams, -1))
+            # Inside the block: a view made under no_grad would lose its graph.
+            hidden = hidden if self._streams > 1 else hidden[0]
+        self._hidden = hidden if self.tracked else None
+        return hidden.detach()
+
+    def loss(self, targets: Tensor) -> Tensor:
+        """Mean loss () of the labels (N,) of the tokens read last, nats, with its graph; once a segment."""
+        assert self._hidden is not None, "a loss follows a reading that keeps its graph"
+        hidden, self._hidden = self._hidden, None
+        return self._loss(hidden, targets)
+
+    def learn(self, targets: Tensor) -> None:
+        if not self.tracked:
+            return
+        parameters = list(self.parameters().values())
+        loss = self.loss(targets)
+        for parameter in parameters:
+            parameter.grad = None
+        torch.autograd.backward(loss)
+        torch.nn.utils.clip_grad_norm_(parameters, self.update.clip)
+        self._optimizer = self._optimizer or self._make_optimizer()
+        self._optimizer.step()
+
+    def _make_optimizer(self) -> torch.optim.Optimizer:
+        kind = torch.optim.RMSprop if self.update.optimizer == "rmsprop" else torch.optim.SGD
+        return kind(list(self.parameters().values()), lr=self.update.lr)
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        before = self.stream_state()
+        try:
+            yield
+        finally:
+            self.load_stream_state(before)
+
+    def state_dict(self) -> State:
+        state = prefixed("state ", self.stream_state())
+        if self.changed:
+            state |= prefixed("weight ", {name: weight.detach() for name, weight in self.parameters().items()})
+        if self._optimizer is not None:
+            for index, remembered in self._optimizer.state_dict()["state"].items():
+                tensors = {name: value for name, value in remembered.items() if isinstance(value, Tensor)}
+                state |= prefixed(f"optimizer {index} ", tensors)
+        return state
+
+    def load_state_dict(self, state: State) -> None:
+        with torch.no_grad():
+            for name, weight in self.parameters().items() if self.changed else ():
+                weight.copy_(state[f"weight {name}"])
+        remembered: dict[int, dict[str, Tensor]] = {}
+        for name, tensor in under("optimizer ", state).items():
+            index, _, key = name.partition(" ")
+            remembered.setdefault(int(index), {})[key] = tensor
+        if remembered:
+            self._optimizer = self._make_optimizer()
+            self._optimizer.load_state_dict({**self._optimizer.state_dict(), "state": remembered})
+        self.load_stream_state(under("state ", state))
 
 
 class Segment(NamedTuple):
-    """Hidden states ``keys`` (M, D), the ``labels`` (M,) that follow them, and the network's state behind them."""
+    """Part of a training stream."""
 
-    keys: Tensor
-    labels: Tensor
-    state: State
+    keys: Tensor  # (M, D) hidden states
+    labels: Tensor  # (M,) that follow them
+    state: State  # the network's behind them
 
 
 class TrainedModel(Protocol):
@@ -120,7 +210,7 @@ class TrainedModel(Protocol):
         seed: int = 0,
         streams: int = 1,
     ) -> GradientBase:
-        """Return a base at the beginning of a stream.
+        """A base at the beginning of a stream.
 
         Args:
             rows: words appended to its vocabulary from the start (the union policy).
@@ -131,12 +221,12 @@ class TrainedModel(Protocol):
         """
 
     def mean_squares(self, train: Ids, segment: int, announce: Callable[[float], None] | None = None) -> list[Tensor]:
-        """Return the mean square of the gradient of a segment's mean loss, one tensor a parameter of :meth:`base`.
+        """Mean square of the gradient of a segment's mean loss, one tensor a parameter of :meth:`base`.
 
         Args:
             train: (T,) training ids.
             segment: tokens a step.
-            announce: told behind the first step how many seconds all of them are going to take.
+            announce: told after the first step how many seconds all of them are going to take.
         """
 
     def segments(
@@ -153,18 +243,35 @@ class TrainedModel(Protocol):
         """
 
     def segment_count(self, total: int) -> int:
-        """Return in how many segments :meth:`segments` gives ``total`` labels."""
+        """Number of segments in which :meth:`segments` gives ``total`` labels."""
 
     def label_places(self, total: int) -> npt.NDArray[np.int64]:
-        """Return the place (total,) in the stream of each label, in the order in which :meth:`segments` gives them."""
+        """Place (total,) in the stream of each label, in the order in which :meth:`segments` gives them."""
 
     def reading(self) -> dict[str, int]:
-        """Return what hidden states depend on beside the weights and the tokens, by name."""
+        """What hidden states depend on beside the weights and the tokens, by name."""
 
     def describe(self) -> dict[str, Any]:
-        """Return what a result records about the model."""
+        """What a result records about the model."""
 
 
 def device_of(model: TrainedModel) -> torch.device:
-    """Return where a model computes."""
     return model.head.weight.device
+
+
+def hash_of_ids(ids: Ids) -> str:
+    """Hash (sha256) of token ids (T,), whatever integers they are kept as."""
+    digest, block = hashlib.sha256(), 1 << 22  # so that copies are small
+    for start in range(0, len(ids), block):
+        digest.update(np.ascontiguousarray(ids[start : start + block], dtype=np.int64).tobytes())
+    return digest.hexdigest()
+
+
+def mean_squares_of(losses: Iterable[Tensor], parameters: Sequence[Tensor]) -> list[Tensor]:
+    """Mean over losses of the square of their gradient, one tensor a parameter."""
+    sums, count = [torch.zeros_like(parameter) for parameter in parameters], 0
+    for loss in losses:
+        for total, gradient in zip(sums, torch.autograd.grad(loss, parameters), strict=True):
+            total += gradient.square()
+        count += 1
+    return [total / count for total in sums]

@@ -24,13 +24,9 @@ from hebblm.text.tokenizers import Tokenizer, load_tokenizer
 if TYPE_CHECKING:
     from hebblm.models.presets import Preset
 
-HUB_ID = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
-"""Pattern of the hub's names of models."""
-
-ADAPTER_CONFIG = "adapter_config.json"
-"""Configuration of an adapter of ``peft``."""
-RECORD = "training.json"
-"""Record of a model of ``transformers``'s training: ``corpus``, ``parameters``, ``scores``."""
+HUB_ID = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")  # the hub's names of models
+ADAPTER_CONFIG = "adapter_config.json"  # of peft
+RECORD = "training.json"  # of a model of transformers: corpus, parameters, scores
 
 CHECKOUT = {
     "llama-wt2-small": "",
@@ -44,26 +40,17 @@ CHECKOUT = {
 
 @dataclass(frozen=True, slots=True)
 class ShippedModel:
-    """A model that comes with hebblm.
-
-    Args:
-        name: as on the command line.
-        corpus: that it was trained on.
-        normalization: ``raw`` or ``lower``.
-        parameters: how many it has, with the tied softmax counted once.
-        valid_perplexity: a word of the validation text, as recorded when it was trained.
-    """
+    """A model that comes with hebblm."""
 
     name: str
     corpus: str
-    normalization: str
-    parameters: int
-    valid_perplexity: float
+    normalization: str  # raw or lower
+    parameters: int  # with the tied softmax counted once
+    valid_perplexity: float  # a word of the validation text, as recorded when it was trained
 
 
 def shipped_models() -> list[ShippedModel]:
-    """Return the models that ship, by name."""
-    found = []
+    models = []
     for folder in _shipped_folders():
         corpus, document = trained_on(folder), read_config(folder)
         if is_causal(folder):
@@ -74,12 +61,12 @@ def shipped_models() -> list[ShippedModel]:
             size = _parameters(document["config"])
             perplexity = document["training"].get("valid_perplexity", math.nan)
         name, policy = (str(corpus.get(key, "")) for key in ("name", "normalization"))
-        found.append(ShippedModel(folder.name, name, policy, size, float(perplexity)))
-    return found
+        models.append(ShippedModel(folder.name, name, policy, size, float(perplexity)))
+    return models
 
 
 def missing_models() -> list[str]:
-    """Return the names of the models that only a checkout of the repository has, where this is none."""
+    """Names of the models that only a checkout of the repository has, where this is none."""
     return sorted(CHECKOUT.keys() - {folder.name for folder in _shipped_folders()})
 
 
@@ -88,13 +75,9 @@ def _shipped_folders() -> list[Path]:
 
 
 def model_folder(name: Path) -> Path | None:
-    """Return the folder of a model: itself, or that of the shipped model of this name; None for a hub id.
+    """Folder of a model: itself, or that of the shipped model of this name; None for a hub id.
 
     A name without its last part is enough where it fits one model alone: ``small-ptb`` is ``small-ptb-raw``.
-
-    Raises:
-        UserError: something else than a folder, no name that the hub could know, a mistyped one, or a model that is
-            not installed.
     """
     if name.is_dir():
         return name
@@ -113,11 +96,6 @@ def model_folder(name: Path) -> Path | None:
 
 
 def _installed(name: str) -> Path:
-    """Return the folder of a model that ships.
-
-    Raises:
-        UserError: only a checkout of the repository has it.
-    """
     if name in missing_models():
         train = f", or train it: {CHECKOUT[name]} --output-path {name}" if CHECKOUT[name] else ""
         raise UserError(f"{name} is not installed; run pip install -e . in a checkout of the repository{train}")
@@ -125,25 +103,18 @@ def _installed(name: str) -> Path:
 
 
 def check_configured(folder: Path) -> None:
-    """Refuse a folder that no model was saved to.
-
-    Raises:
-        UserError: it has no configuration.
-    """
+    """Refuse a folder that no model was saved to."""
     if not (folder / CONFIG).is_file() and not (folder / ADAPTER_CONFIG).is_file():
         raise UserError(f"{folder} has no {CONFIG}, so it holds no model; name the folder of one")
 
 
 def is_causal(folder: Path) -> bool:
-    """Say whether a folder holds a model of ``transformers``, or an adapter for one, by its configuration."""
+    """Whether a folder holds a model of ``transformers``, or an adapter for one, by its configuration."""
     return (folder / ADAPTER_CONFIG).is_file() or "model_type" in read_config(folder)
 
 
 def trained_on(folder: Path) -> dict[str, Any]:
-    """Return what a checkpoint records of its corpus: ``name``, ``normalization`` and more; empty if nothing.
-
-    Beside a model of ``transformers`` it is the ``corpus`` of :data:`RECORD`, a name.
-    """
+    """What a checkpoint records of its corpus: ``name``, ``normalization`` and more; empty if nothing."""
     if is_causal(folder):
         name = _record(folder).get("corpus")
         return {"name": name, "normalization": "raw"} if isinstance(name, str) else {}
@@ -152,11 +123,7 @@ def trained_on(folder: Path) -> dict[str, Any]:
 
 
 def checkpoint_words(folder: Path) -> tuple[Dictionary, Tokenizer]:
-    """Return dictionary and tokeniser of a checkpoint, or of the corpus it was trained on where it has none itself.
-
-    Raises:
-        UserError: there are none, the dictionary was changed since the model was trained, or the corpus cannot be had.
-    """
+    """Dictionary and tokeniser of a checkpoint, or of the corpus it was trained on where it has none itself."""
     corpus = trained_on(folder)
     if (folder / DICTIONARY_FILE).is_file():
         return checkpoint_dictionary(folder), load_tokenizer(corpus.get("tokenizer", {"name": "whitespace"}), folder)
@@ -167,15 +134,7 @@ def checkpoint_words(folder: Path) -> tuple[Dictionary, Tokenizer]:
 
 
 def training_corpus(folder: Path | None, dictionary_hash: str) -> PreparedCorpus:
-    """Return the text that a model of words was trained on, the corpus that its checkpoint names.
-
-    Args:
-        folder: of the checkpoint, None for none.
-        dictionary_hash: of the model's dictionary, which must be the corpus' own.
-
-    Raises:
-        UserError: the checkpoint names no corpus, or it cannot be had, or it has other words by now.
-    """
+    """Text that a model of words was trained on, as its checkpoint says; refused where it has other words by now."""
     corpus = {} if folder is None else trained_on(folder)
     if "name" not in corpus:
         raise UserError("its checkpoint names none")
@@ -186,11 +145,7 @@ def training_corpus(folder: Path | None, dictionary_hash: str) -> PreparedCorpus
 
 
 def checkpoint_dictionary(folder: Path) -> Dictionary:
-    """Return the dictionary beside a model, whose counts are those of the text that the model was trained on.
-
-    Raises:
-        UserError: missing, malformed, or changed since the model was trained.
-    """
+    """Dictionary in a model's folder; refused where it was changed since the model was trained on these counts."""
     corpus, path = trained_on(folder), folder / DICTIONARY_FILE
     dictionary = Dictionary.load(path, corpus.get("dictionary_file_sha256"))
     counted, tokens = sum(dictionary.counts), corpus.get("train_tokens")
@@ -200,27 +155,25 @@ def checkpoint_dictionary(folder: Path) -> Dictionary:
 
 
 def cached_folder(prepared: PreparedCorpus, preset: Preset) -> Path:
-    """Return the cache folder of the model that a preset gives on a corpus: one a recipe, dictionary and text."""
+    """Cache folder of the model that a preset gives on a corpus: one a recipe, dictionary and text."""
     texts = [prepared.split(split).sha256 for split in ("train", "valid")]  # the latter decides which epoch is kept
     digest = hash_of([preset.model.to_dict(), preset.training.to_dict(), prepared.meta.dictionary_hash, *texts])
     return cache_dir() / "models" / f"{slug(prepared.meta.name)}-{prepared.meta.normalization}-{digest}"
 
 
 def shipped_folder(prepared: PreparedCorpus, preset: str) -> Path | None:
-    """Return the folder of the shipped model for a corpus and preset, None if there is none."""
     folder = models_path() / f"{preset}-{prepared.meta.name}-{prepared.meta.normalization}"
     return folder if folder.is_dir() else None
 
 
 def _record(folder: Path) -> dict[str, Any]:
-    """Return what lies in a folder of a model of ``transformers`` about its training; empty if nothing."""
     path = folder / RECORD
     document = read_json(path) if path.is_file() else {}
     return document if isinstance(document, dict) else {}
 
 
 def _parameters(config: dict[str, Any]) -> int:
-    """Return the number of weights of an AWD-LSTM of this shape."""
+    """Number of weights of an AWD-LSTM of this shape, without loading torch."""
     size, width, hidden = (config[name] for name in ("vocabulary_size", "embedding_dim", "hidden_dim"))
     widths = [width, *[hidden] * (config["layers"] - 1), width]
     layers = sum(4 * out * (into + out + 2) for into, out in pairwise(widths))

@@ -1,7 +1,8 @@
-"""Choice of the device to compute on."""
+"""The device to compute on, and memory that is kept for the next step."""
 
 from __future__ import annotations
 
+import ctypes
 from typing import TYPE_CHECKING
 
 from hebblm.errors import UserError
@@ -11,25 +12,20 @@ if TYPE_CHECKING:
     import torch
 
 DEVICES = ("auto", "cpu", "cuda")
+# Of glibc's malloc.h. The threshold is the largest that glibc accepts on 64-bit machines.
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+LARGEST_THRESHOLD = 32 << 20  # bytes
+NEVER = (1 << 31) - 1  # bytes
 
 
 def check_device(name: str) -> None:
-    """Refuse an unknown name.
-
-    Raises:
-        UserError: naming those there are.
-    """
     kind, colon, number = name.partition(":")
     if kind not in DEVICES or (colon and (kind == "auto" or not number.isdecimal())):
         raise unknown("device", name, DEVICES, "choose auto, cpu, cuda, or one of several as cuda:1")
 
 
 def pick_device(name: str) -> torch.device:
-    """Return the device called ``auto``, ``cpu`` or ``cuda``, the latter two also with a number, as ``cuda:1``.
-
-    Raises:
-        UserError: an unknown name, CUDA where there is none, or a number that none of its kind has.
-    """
+    """Device called ``auto``, ``cpu`` or ``cuda``, the latter two also with a number, as ``cuda:1``."""
     import torch  # takes seconds, which a mistyped name need not wait for
 
     check_device(name)
@@ -42,3 +38,17 @@ def pick_device(name: str) -> torch.device:
     if number and int(number) >= count:
         raise UserError(f"device = {name} is none of the {count} of its kind here; leave the number out")
     return torch.device(kind, int(number)) if number else torch.device(kind)
+
+
+def keep_freed_memory() -> bool:
+    """Make glibc keep what is freed; whether there was a glibc to ask.
+
+    A step of training or of evaluation frees tens of megabytes, and the next one asks for as many; pages that were
+    given back have to be mapped and cleared anew. The process grows to its largest step and stays there.
+    """
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):  # another C library, or another system
+        return False
+    accepted = [mallopt(M_MMAP_THRESHOLD, LARGEST_THRESHOLD), mallopt(M_TRIM_THRESHOLD, NEVER)]
+    return all(accepted)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from hebblm.models.base import State, StreamBase
-from hebblm.models.learning import GradientBase
+from hebblm.models.base import GradientBase, State, StreamBase
 from hebblm.models.update import MEASURED
 from hebblm.models.update import DynamicConfig as DynamicConfig
 from hebblm.types import OutputHead
@@ -22,7 +22,7 @@ class DynamicBase:
     With g the gradient of the segment's mean loss and theta_0 the trained weights,
     ``theta <- theta - eta g + lambda (theta_0 - theta)`` (sgd), or
     ``theta <- theta - eta g / (RMS + epsilon) + lambda R (theta_0 - theta)`` (rms), where RMS is the root mean square
-    of the gradients over training segments, R is RMS over its mean, and lambda R is at most 1. Behind fewer tokens than
+    of the gradients over training segments, R is RMS over its mean, and lambda R is at most 1. After fewer tokens than
     ``config.segment``, eta and lambda R are lower in proportion.
 
     Args:
@@ -47,29 +47,24 @@ class DynamicBase:
 
     @property
     def head(self) -> OutputHead:
-        """The softmax layer as it is now."""
         return self._base.head
 
     @property
     def moving(self) -> bool:
-        """Dynamic evaluation always keeps the graph: a rate of 0 still decays."""
-        return True
+        return True  # also at a rate of 0, where weights still decay
 
     def parameters(self) -> dict[str, nn.Parameter]:
-        """Return the weights that learn, by name."""
         return self._base.parameters()
 
     def read(self, inputs: Tensor) -> Tensor:
-        """Return the hidden states (N, D) after each of the tokens (N,), going on from the last call."""
         return self._base.read(inputs)
 
     def reset(self) -> None:
-        """Return to the trained weights."""
         self._base.reset()
         self._start()
 
     def grow(self, rows: int) -> None:
-        """Append rows, whose origin is their initial value."""
+        """Append rows; what these decay to is their initial value."""
         self._base.grow(rows)
         for index, parameter in enumerate(self.parameters().values() if rows else ()):
             known = len(self._origin[index])
@@ -78,15 +73,13 @@ class DynamicBase:
         self._rescale()
 
     def stream_state(self) -> State:
-        """Return where it stands in the stream, weights apart."""
         return self._base.stream_state()
 
     def load_stream_state(self, state: State) -> None:
-        """Go on from such a state; the weights stay as they are."""
         self._base.load_stream_state(state)
 
     def state_dict(self) -> State:
-        """Return where it stands and what it learned, with the origins of the rows that were appended since."""
+        """With the origins of the rows that were appended since."""
         grown = {
             f"origin {index}": origin[rows:]
             for index, (origin, rows) in enumerate(zip(self._origin, self._rows, strict=True))
@@ -95,7 +88,6 @@ class DynamicBase:
         return {**self._base.state_dict(), **grown}
 
     def load_state_dict(self, state: State) -> None:
-        """Go on, to the bit, where :meth:`state_dict` was asked for."""
         self._base.load_state_dict(state)
         for index, origin in enumerate(self._origin):
             if (grown := state.get(f"origin {index}")) is not None:
@@ -103,15 +95,12 @@ class DynamicBase:
         self._rescale()
 
     def aside(self) -> AbstractContextManager[None]:
-        """Let what is read inside be forgotten behind: the stream goes on from where it stood."""
         return self._base.aside()
 
     def frozen(self) -> StreamBase:
-        """Return a base with the weights as they are now, which learns nothing, at the beginning of a stream."""
         return self._base.frozen()
 
     def learn(self, targets: Tensor) -> None:
-        """Take one step on the segment read last."""
         share = min(len(targets) / self.config.segment, 1.0)
         lr, parameters = share * float(self.config.lr), list(self.parameters().values())
         # A weight that a single token does not reach has a gradient of zero.
@@ -134,9 +123,9 @@ class DynamicBase:
 
     def _rescale(self) -> None:
         """Prepare the rms rule's scales, which change with the vocabulary alone."""
+        self._scales = []
         if self._mean_squares is None:
             return
-        self._scales = []
         for p, mean_squares in zip(self.parameters().values(), self._mean_squares, strict=True):
             rms = _fit(mean_squares.to(p.device), p.shape[0]).sqrt()
             pull = (rms * (self.config.decay / self._average)).clamp_(max=1.0)
@@ -144,7 +133,7 @@ class DynamicBase:
 
 
 def with_rate(config: DynamicConfig, mean_squares: Sequence[Tensor] | None) -> DynamicConfig:
-    """Return dynamic evaluation with a number for its rate.
+    """Dynamic evaluation with a number for its rate.
 
     To first order a step of rate eta lowers the loss of the segment whose gradient is g by eta g . s, with s the step
     at rate 1: g itself, or g / (RMS + epsilon). On training text that is eta times the sum of RMS^2, or of
@@ -152,8 +141,7 @@ def with_rate(config: DynamicConfig, mean_squares: Sequence[Tensor] | None) -> D
 
     Args:
         config: rule and rates.
-        mean_squares: of the gradients of training segments, one tensor a parameter; not needed for a rate that is
-            a number.
+        mean_squares: of the gradients of training segments, one tensor a parameter; None for a rate that is a number.
     """
     if config.lr != MEASURED:
         return config
@@ -165,8 +153,7 @@ def with_rate(config: DynamicConfig, mean_squares: Sequence[Tensor] | None) -> D
     return replace(config, lr=float(f"{config.gain / gain:.1e}") if gain > 0 else 0.0)
 
 
-@dataclass(frozen=True, slots=True)
-class _Scales:
+class _Scales(NamedTuple):
     """Scales of one parameter, each of its shape."""
 
     pull: Tensor  # share of the way back to the trained weights, lambda R
@@ -174,7 +161,7 @@ class _Scales:
 
 
 def _fit(mean_squares: Tensor, rows: int) -> Tensor:
-    """Extend statistics (V, ...) to ``rows`` rows by their mean."""
+    """Statistics (V, ...) of ``rows`` rows, of which the new ones have the mean of the others."""
     missing = rows - mean_squares.shape[0]
     if missing == 0:
         return mean_squares

@@ -18,12 +18,7 @@ WIDE_VOCABULARY = 16_384
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """An architecture of a given vocabulary and how it is trained.
-
-    Args:
-        model: shape and dropout rates.
-        training: schedule.
-    """
+    """An architecture of a given vocabulary and how it is trained."""
 
     model: AWDLSTMConfig
     training: TrainingConfig
@@ -106,41 +101,22 @@ def paper(corpus: str, vocabulary_size: int, seed: int) -> Preset:
 
 
 def _preset(architecture: str, vocabulary_size: int, **training: Any) -> Preset:
-    """Return an architecture of a vocabulary with the values of its :class:`~awd_lstm.TrainingConfig`."""
     from awd_lstm import TrainingConfig
 
     return Preset(ARCHITECTURES[architecture](vocabulary_size), TrainingConfig(**training))
 
 
 PRESETS: dict[str, Callable[[str, int, int], Preset]] = {
-    "tiny": tiny,
-    "small": small,
-    "medium": medium,
-    "paper": paper,
+    preset.__name__: preset for preset in (tiny, small, medium, paper)
 }
 
 
 def check_preset(name: str) -> None:
-    """Refuse an unknown preset.
-
-    Raises:
-        UserError: naming those there are.
-    """
     if name not in PRESETS:
         raise unknown("preset", name, PRESETS, f"choose from {', '.join(PRESETS)}")
 
 
 def get_preset(name: str, corpus: str, vocabulary_size: int, seed: int) -> Preset:
-    """Return a preset for a corpus.
-
-    Args:
-        name: ``tiny``, ``small``, ``medium`` or ``paper``.
-        corpus: name of the corpus; the published recipes of PTB and WikiText-2 differ.
-        vocabulary_size: V.
-        seed: of everything random in training.
-
-    Raises:
-        UserError: an unknown preset.
-    """
+    """Preset for a corpus, since the published recipes of PTB and WikiText-2 differ."""
     check_preset(name)
     return PRESETS[name](corpus, vocabulary_size, seed)

@@ -1,4 +1,4 @@
-"""Training of a base model on a prepared corpus, with a progress bar and an estimate of the time."""
+"""Training of a base model on a prepared corpus, and getting one: shipped, trained before, or trained now."""
 
 from __future__ import annotations
 
@@ -11,18 +11,55 @@ import torch
 
 import awd_lstm
 from awd_lstm import AWDLSTM, Event, Trainer, load_checkpoint, read_config, training_seconds
+from awd_lstm.checkpoint import STATE, WEIGHTS
 from awd_lstm.document import CONFIG
-from awd_lstm.state import STATE
 from hebblm.errors import UserError, reason
 from hebblm.files import sha256
 from hebblm.interrupts import handled
 from hebblm.locks import held, remove_left
-from hebblm.models.allocator import keep_freed_memory
-from hebblm.models.presets import Preset
+from hebblm.models.awd import AwdModel
+from hebblm.models.catalog import cached_folder, missing_models, shipped_folder
+from hebblm.models.device import keep_freed_memory
+from hebblm.models.presets import Preset, get_preset
 from hebblm.progress import bar, duration, say
 from hebblm.ranks import ALONE, Ranks
 from hebblm.text import PreparedCorpus
 from hebblm.text.prepared import DICTIONARY_FILE
+
+
+def open_model(folder: Path, dictionary_sha256: str, device: torch.device, origin: str = "checkpoint") -> AwdModel:
+    """Checkpoint, which must have been trained with the given dictionary."""
+    model = load_checkpoint(folder, dictionary_sha256=dictionary_sha256).to(device)
+    if (folder / STATE).is_file():
+        say(
+            f"warning: the training of {folder} has not ended; these are its best weights so far, and hebblm-train, "
+            "asked as before, goes on"
+        )
+    return AwdModel(model, folder, origin, sha256(folder / WEIGHTS))
+
+
+def obtain_model(
+    prepared: PreparedCorpus, preset: str, *, seed: int, device: torch.device, provenance: dict[str, Any]
+) -> AwdModel:
+    """The shipped model of a preset and corpus, else the one in the cache, else one that is trained there.
+
+    Seed and provenance are those of a training run; a shipped model has its own.
+    """
+    recipe = get_preset(preset, prepared.meta.name, len(prepared.dictionary), seed)
+    dictionary = prepared.meta.dictionary_hash
+    shipped = shipped_folder(prepared, preset)
+    if shipped is not None and read_config(shipped).get("dictionary_sha256") == dictionary:
+        return open_model(shipped, dictionary, device, "shipped")
+    folder = cached_folder(prepared, recipe)
+    if not (folder / WEIGHTS).exists():
+        name = f"{preset}-{prepared.meta.name}-{prepared.meta.normalization}"
+        other = "; a checkout of the repository has one" if name in missing_models() else ""
+        say(
+            f"no {preset} model of {prepared.meta.name} ({prepared.meta.normalization}) yet: "
+            f"training one, kept in {folder}{other}"
+        )
+    train_model(prepared, recipe, folder, device=device, provenance=provenance)
+    return open_model(folder, dictionary, device, "trained")
 
 
 def train_model(
@@ -37,7 +74,7 @@ def train_model(
 ) -> AWDLSTM:
     """Train to the end, or finish the run that was interrupted in ``folder``, and return the best model.
 
-    A folder whose run is finished is used as it is.
+    A folder whose run is finished is used as it is; one that holds another model is refused.
 
     Args:
         prepared: the corpus; its ``train`` and ``valid`` splits are read.
@@ -47,11 +84,6 @@ def train_model(
         provenance: JSON object written into the checkpoint.
         initial: folder of a model whose weights the run begins with instead of random ones.
         ranks: the processes that divide the streams of a batch; all of them call this.
-
-    Raises:
-        UserError: the folder holds another model or cannot be written, the text is too short for the batch, there are
-            more processes than streams, or training diverged.
-        LostRankError: another process is gone.
     """
     with ExitStack() as stack, ranks.connected():
         done = ranks.leads and _is_done(prepared, preset, folder, initial)
@@ -66,23 +98,23 @@ def train_model(
 
 
 def _is_done(prepared: PreparedCorpus, preset: Preset, folder: Path, initial: Path | None) -> bool:
-    """Say whether a folder holds the model of a training that came to its end; refuse that of another one."""
+    """Whether a folder holds the model of a training that came to its end; that of another one is refused."""
     document = read_config(folder)
-    if document and not (folder / STATE).exists():
-        training, text = document.get("training", {}), _text_sha256(prepared)
-        beginning = "" if initial is None else read_config(initial).get("weights_sha256", "")
-        wanted = (preset.model.to_dict(), preset.training.to_dict(), prepared.meta.dictionary_hash, text, beginning)
-        found = (
-            document.get("config"),
-            training.get("config"),
-            document.get("dictionary_sha256"),
-            training.get("corpus", {}).get("text_sha256", text),  # an earlier version wrote none
-            training.get("initial_sha256", ""),
-        )
-        if found != wanted:
-            raise UserError(f"{folder} already holds another model; choose another --output-path or delete it")
-        return True
-    return False
+    if not document or (folder / STATE).exists():
+        return False
+    training, text = document.get("training", {}), _text_sha256(prepared)
+    beginning = "" if initial is None else read_config(initial).get("weights_sha256", "")
+    wanted = (preset.model.to_dict(), preset.training.to_dict(), prepared.meta.dictionary_hash, text, beginning)
+    stored = (
+        document.get("config"),
+        training.get("config"),
+        document.get("dictionary_sha256"),
+        training.get("corpus", {}).get("text_sha256", text),  # an earlier version wrote none
+        training.get("initial_sha256", ""),
+    )
+    if stored != wanted:
+        raise UserError(f"{folder} already holds another model; choose another --output-path or delete it")
+    return True
 
 
 def _train(
@@ -94,7 +126,6 @@ def _train(
     initial: Path | None,
     ranks: Ranks,
 ) -> None:
-    """Train to the end; see :func:`train_model`."""
     together = awd_lstm.TrainingRanks(ranks.rank, ranks.size)
     try:
         if ranks.leads:
@@ -136,7 +167,7 @@ def _train(
 
 
 def _describe(prepared: PreparedCorpus, dictionary: str) -> dict[str, Any]:
-    """Return what a checkpoint records about its text: enough to read another text the same way."""
+    """What a checkpoint records about its text: enough to read another text the same way."""
     meta = prepared.meta
     return {
         "name": meta.name,
@@ -150,7 +181,7 @@ def _describe(prepared: PreparedCorpus, dictionary: str) -> dict[str, Any]:
 
 
 def _text_sha256(prepared: PreparedCorpus) -> dict[str, str]:
-    """Return the hashes of the ids that a training reads; that of the dictionary says nothing of their order."""
+    """Hashes of the ids that a training reads; that of the dictionary says nothing of their order."""
     return {split: prepared.split(split).sha256 for split in ("train", "valid")}
 
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from hebblm.lazy import lazily
 
 if TYPE_CHECKING:
+    from hebblm.report.buckets import FrequencyBucket, frequency_report, recombine
     from hebblm.report.document import print_summary, write_comparison, write_report
-    from hebblm.report.parts import frequency_report, recombine
-    from hebblm.report.result import FrequencyBucket, MethodResult, Result, ScenarioRecord
+    from hebblm.report.result import MethodResult, Result, ScenarioRecord
     from hebblm.report.tokens import TokenLosses
 
 __all__ = [
@@ -26,4 +26,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:  # a name that is none stays an error for the type checker
-    __getattr__ = lazily(__name__, "result", "parts", "tokens", "document")
+    __getattr__ = lazily(__name__, "buckets", "result", "tokens", "document")

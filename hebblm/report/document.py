@@ -12,44 +12,38 @@ from rich.console import Console
 from rich.text import Text
 
 from hebblm.files import write_bytes, write_text
-from hebblm.report import render
-from hebblm.report.console import print_table
 from hebblm.report.methods import PLOTTED
-from hebblm.report.part_tables import (
+from hebblm.report.render import HTML, MARKDOWN, print_table, to_csv
+from hebblm.report.result import Result
+from hebblm.report.sections import fact_tables, policy_lines, scenario_line, time_line
+from hebblm.report.summary import summary_table, verdict
+from hebblm.report.table import Table, present
+from hebblm.report.tables import (
+    comparison_table,
     document_table,
     forgetting_table,
+    frequency_table,
     gain_rows,
     gain_table,
     occurrence_table,
     occurrences_by_run,
+    side_by_side,
 )
-from hebblm.report.result import Result
-from hebblm.report.sections import fact_tables, policy_lines, scenario_line
-from hebblm.report.summary import summary_table, verdict
-from hebblm.report.table import Table, present
-from hebblm.report.tables import comparison_table, frequency_table, side_by_side
-from hebblm.report.templating import HTML, MARKDOWN
 from hebblm.report.tokens import TokenLosses, check_same_run, word_table
 from hebblm.suggest import unknown
 
 FORMATS = ("md", "csv", "html", "png", "svg")
 DEFAULT_FORMATS = ("md", "csv", "html", "png")
 
-CAPTIONS = {
+CAPTIONS = {  # of the plots of a result
     "occurrences": "Loss on OOV words by occurrence",
     "comparison": "What each method gains over the base",
     "frequency": "Perplexity by training count",
     "running": "Running perplexity over the stream",
 }
-"""Of the plots of a result."""
 
 
 def check_formats(formats: Sequence[str]) -> tuple[str, ...]:
-    """Return the formats as a tuple.
-
-    Raises:
-        UserError: an unknown format, or none.
-    """
     for name in formats or ("",):
         if name not in FORMATS:
             raise unknown("format", name, FORMATS, f"choose from {', '.join(FORMATS)}")
@@ -64,21 +58,11 @@ def write_report(
     tokens: TokenLosses | None = None,
     plotted: int = PLOTTED,
 ) -> list[Path]:
-    """Write the report of one result, each file atomically.
+    """Write the report of one result, each file atomically, and return the files.
 
-    Args:
-        result: what was found.
-        directory: made if absent.
-        formats: any of ``md`` (``report.md``), ``csv`` (a file a table), ``html``
-            (``report.html``, with its pictures inside), ``png`` and ``svg`` (a file a plot).
-        tokens: the losses token by token, for the words that changed most.
-        plotted: methods that a plot shows; 0 for all.
-
-    Returns:
-        The files written.
-
-    Raises:
-        UserError: an unknown format, token losses of another run, or a place that cannot be written to.
+    Formats are any of ``md`` (``report.md``), ``csv`` (a file a table), ``html`` (``report.html``, with its pictures
+    inside), ``png`` and ``svg`` (a file a plot). With the losses token by token the words that changed most are shown.
+    A plot shows so many methods; 0 for all.
     """
     from hebblm.report import plots  # a run that writes no report need not wait for matplotlib
 
@@ -123,14 +107,6 @@ def write_comparison(
     """Write several results side by side as ``scenarios.md``, ``.html`` and ``.csv``.
 
     Where several have new words, their losses by occurrence follow (``occurrences-by-run.csv``).
-
-    Args:
-        results: by label.
-        directory: made if absent.
-        formats: as for :func:`write_report`; pictures belong to the single reports.
-
-    Returns:
-        The files written.
     """
     chosen = check_formats(formats)
     table = side_by_side(results)
@@ -149,7 +125,7 @@ def print_summary(result: Result, console: Console) -> None:
     console.print(Text(scenario_line(result.scenario)))
     print_table(summary_table(result), console)
     if result.seconds is not None:
-        console.print(Text(result.seconds.line()))
+        console.print(Text(time_line(result.seconds)))
 
 
 def print_comparison(results: Mapping[str, Result], console: Console) -> None:
@@ -169,10 +145,7 @@ def _write_pages(stem: Path, formats: Sequence[str], **content: Any) -> list[Pat
     ``facts`` are the tables behind the pictures.
     """
     return [
-        write_text(
-            stem.with_suffix(f".{suffix}"),
-            pages.get_template(f"report.{suffix}.j2").render(**content),
-        )
+        write_text(stem.with_suffix(f".{suffix}"), pages.get_template(f"report.{suffix}.j2").render(**content))
         for suffix, pages in (("md", MARKDOWN), ("html", HTML))
         if suffix in formats
     ]
@@ -185,4 +158,4 @@ def _write_data(
     if "csv" not in formats:
         return []
     plain = [(programs or {}).get(table.name, table) for table in tables]
-    return [write_text(directory / f"{table.name}.csv", render.to_csv(table)) for table in plain]
+    return [write_text(directory / f"{table.name}.csv", to_csv(table)) for table in plain]

@@ -19,71 +19,50 @@ _CELLS = 1 << 22  # of a matrix of draws that is held at once
 
 @dataclass(frozen=True, slots=True)
 class Bootstrap:
-    """Options of bootstrap intervals.
+    """Options of bootstrap intervals."""
 
-    Args:
-        block: consecutive tokens that are drawn together, as their losses depend on each other.
-        resamples: streams drawn, with replacement.
-        level: share of the resamples within an interval.
-        seed: of the draws.
-    """
-
-    block: int = 200
-    resamples: int = 1000
-    level: float = 0.95
-    seed: int = 1111
+    block: int = 200  # consecutive tokens that are drawn together, as their losses depend on each other
+    resamples: int = 1000  # streams drawn, with replacement
+    level: float = 0.95  # share of the resamples within an interval
+    seed: int = 1111  # of the draws
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Bootstrap:
-        """Return the one that a result describes; what is absent takes its default."""
+        """One that a result describes; what is absent takes its default."""
         return cls(**{field.name: values[field.name] for field in fields(cls) if field.name in values})
 
 
 def leaves_out_zero(low: float | None, high: float | None) -> bool:
-    """Say whether an interval leaves out 0; one that is not known does not."""
+    """Whether an interval leaves out 0; one that is not known does not."""
     return low is not None and high is not None and (low > 0 or high < 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """Gain of a method over the unadapted model on one part of a stream.
-
-    Args:
-        part: name of the part.
-        tokens: how many tokens it has.
-        gain: mean loss of the unadapted model minus that of the method, in nats per token; None for an empty part, and
-            where a loss is infinite.
-        low: lower end of the interval; None where the part is too small for one.
-        high: upper end.
-    """
+    """Gain of a method over the unadapted model on one part of a stream."""
 
     part: str
     tokens: Count
+    # mean loss of the unadapted model minus that of the method, in nats per token; None for an empty part, and where a
+    # loss is infinite
     gain: float | None
-    low: float | None
+    low: float | None  # lower end of the interval; None where the part is too small for one
     high: float | None
 
     @property
     def certain(self) -> bool:
-        """Say whether the interval leaves out 0."""
         return leaves_out_zero(self.low, self.high)
 
 
 def bootstrap_gains(
     nll: Mapping[str, Losses], parts: Mapping[str, NDArray[np.bool_]], config: Bootstrap
 ) -> dict[str, tuple[Gain, ...]]:
-    """Return what every method gains over the unadapted one, part by part, with percentile intervals.
+    """What every method gains over the unadapted one, part by part, with percentile intervals.
+
+    Losses (T,) are in nats, parts (T,) bool; without the unadapted method or without tokens there is nothing.
 
     The stream is cut into blocks of consecutive tokens; a resample draws as many with replacement. The gain of a
     resample is the sum of its differences over the number of its tokens. All methods and parts share the draws.
-
-    Args:
-        nll: by method, (T,) losses in nats.
-        parts: by name, (T,) bool.
-        config: length of a block, number of draws, level, seed.
-
-    Returns:
-        By method other than the unadapted one; nothing without that one or without tokens.
     """
     methods = [name for name in nll if name != BASE]
     if BASE not in nll or not methods or not nll[BASE].size:
@@ -123,37 +102,26 @@ def bootstrap_gains(
 def paired_gains(
     nll: Mapping[str, Losses], parts: Mapping[str, NDArray[np.bool_]], config: Bootstrap
 ) -> dict[str, dict[str, dict[str, list[float | None]]]]:
-    """Return what methods gain over each other, as JSON: by the method, the one behind it in ``nll``, and part.
+    """What methods gain over each other, as JSON: by the method, the one behind it in ``nll``, and part.
 
-    Args:
-        nll: by method, (T,) losses in nats; the unadapted one is left out, see :func:`bootstrap_gains`.
-        parts: by name, (T,) bool.
-        config: length of a block, number of draws, level, seed.
-
-    Returns:
-        Of each the tokens, the mean loss of the first minus that of the second, nats per token, and both ends of its
-        interval.
+    Of each the tokens, the mean loss of the first minus that of the second, nats per token, and both ends of its
+    interval.
     """
     names = [name for name in nll if name != BASE]
-    found: dict[str, dict[str, dict[str, list[float | None]]]] = {}
+    paired: dict[str, dict[str, dict[str, list[float | None]]]] = {}
     for at, first in enumerate(names[:-1]):
         gains = bootstrap_gains({BASE: nll[first], **{n: nll[n] for n in names[at + 1 :]}}, parts, config)
-        found[first] = {
-            second: {gain.part: [gain.tokens, gain.gain, gain.low, gain.high] for gain in each}
-            for second, each in gains.items()
+        paired[first] = {
+            second: {gain.part: [gain.tokens, gain.gain, gain.low, gain.high] for gain in theirs}
+            for second, theirs in gains.items()
         }
-    return found
+    return paired
 
 
 def lead(nll: Mapping[str, Losses], config: Bootstrap) -> dict[str, Any] | None:
-    """Return by how much the method of the least loss is ahead of the next, the unadapted one apart, as JSON.
+    """By how much the method of the least loss is ahead of the next, the unadapted one apart, as JSON.
 
-    Args:
-        nll: by method, (T,) losses in nats.
-        config: length of a block, number of draws, level, seed.
-
-    Returns:
-        ``best``, ``next``, and the paired gain with its interval; None where fewer than two have a finite loss.
+    None where fewer than two have a finite loss (T,).
     """
     means = {name: float(losses.mean(dtype=np.float64)) for name, losses in nll.items() if name != BASE}
     finite = sorted((mean, name) for name, mean in means.items() if np.isfinite(mean))
@@ -168,24 +136,24 @@ def lead(nll: Mapping[str, Losses], config: Bootstrap) -> dict[str, Any] | None:
 def _intervals(
     sums: NDArray[np.float64], counts: NDArray[np.float64], config: Bootstrap
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return both ends (M, P) of the interval from sums (B, M, P) and counts (B, P) by block.
+    """Both ends (M, P) of the interval from sums (B, M, P) and counts (B, P) by block.
 
     A draw without a token of a part says nothing about it and is left out for that part.
     """
     blocks, methods, parts = sums.shape
     generator = np.random.default_rng(config.seed)
     share = np.full(blocks, 1 / blocks)
-    found = np.full((config.resamples, methods, parts), np.nan)
+    resampled = np.full((config.resamples, methods, parts), np.nan)
     step = max(1, _CELLS // blocks)
     for start in range(0, config.resamples, step):
         stop = min(start + step, config.resamples)
         draws = generator.multinomial(blocks, share, stop - start).astype(np.float64)  # (R, B)
         tokens = draws @ counts  # (R, P)
         drawn = (draws @ sums.reshape(blocks, -1)).reshape(-1, methods, parts)  # (R, M, P)
-        np.divide(drawn, tokens[:, None], out=found[start:stop], where=tokens[:, None] > 0)
+        np.divide(drawn, tokens[:, None], out=resampled[start:stop], where=tokens[:, None] > 0)
     tail = (1 - config.level) / 2
-    held = counts.any(0)  # (P,)
+    nonempty = counts.any(0)  # (P,)
     ends = np.full((2, methods, parts), np.nan)
-    if held.any():
-        ends[:, :, held] = np.nanquantile(found[:, :, held], (tail, 1 - tail), axis=0)
+    if nonempty.any():
+        ends[:, :, nonempty] = np.nanquantile(resampled[:, :, nonempty], (tail, 1 - tail), axis=0)
     return ends[0], ends[1]

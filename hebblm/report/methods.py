@@ -16,8 +16,6 @@ PLOTTED = 6  # methods that a plot shows unless more are asked for; the tables h
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Name, colour and line of one method."""
-
     name: str
     color: str
     line: str = "-"
@@ -42,18 +40,13 @@ def check_plotted(most: int) -> None:
 
 
 def ordered(methods: Iterable[str]) -> list[str]:
-    """Return the methods in the order of their records; those without a look of their own follow by name."""
+    """Methods in the order of their records; those without a look of their own follow by name."""
     rank = {name: index for index, name in enumerate(EVALUATED) if EVALUATED[name].plot_style}
     return sorted(set(methods), key=lambda method: (rank.get(method, len(EVALUATED)), method))
 
 
 def best_of(losses: Mapping[str, float | None], most: int) -> set[str]:
-    """Return the unadapted model, where it is there, and the methods with the lowest losses.
-
-    Args:
-        losses: by method; None where there is none.
-        most: how many are returned.
-    """
+    """The unadapted model, where it is there, and the methods with the lowest losses."""
     order = sorted(
         ordered(losses), key=lambda name: (name != BASE, math.inf if (loss := losses[name]) is None else loss)
     )
@@ -61,7 +54,7 @@ def best_of(losses: Mapping[str, float | None], most: int) -> set[str]:
 
 
 def looks(methods: Iterable[str]) -> dict[str, Look]:
-    """Return the look of every method, in order; variants such as ``hebb-v1`` get a spare colour and line."""
+    """Look of every method, in order; variants such as ``hebb-v1`` get a spare colour and line."""
     result: dict[str, Look] = {}
     further = 0
     for method in ordered(methods):
@@ -75,13 +68,13 @@ def looks(methods: Iterable[str]) -> dict[str, Look]:
 
 
 def name_of(method: str) -> str:
-    """Return how a method is written, part by part: ``cache+hebb-250`` is ``Cache+Hebb-250``."""
+    """How a method is written, part by part: ``cache+hebb-250`` is ``Cache+Hebb-250``."""
     if method in EVALUATED:
         return EVALUATED[method].label
     return "+".join(_part_name(part) for part in method.split("+"))
 
 
 def _part_name(part: str) -> str:
-    """Return how one part of a combination is written; what is unknown stays as it is."""
+    """How one part of a combination is written; what is unknown stays as it is."""
     stem, dash, suffix = part.partition("-")
     return f"{EVALUATED[stem].label}{dash}{suffix}" if stem in EVALUATED else part

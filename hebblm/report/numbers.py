@@ -12,7 +12,7 @@ Kind = Literal["text", "nll", "perplexity", "count", "amount", "signed"]
 
 
 def perplexity(nll: float) -> float:
-    """Return exp(nll) for a loss in nats per token; inf above what a float can hold."""
+    """Exp(nll) for a loss in nats per token; inf above what a float can hold."""
     try:
         return math.exp(nll)
     except OverflowError:
@@ -20,14 +20,14 @@ def perplexity(nll: float) -> float:
 
 
 def difference(loss: float | None, other: float | None) -> float | None:
-    """Return ``loss - other``; None where one is missing or both are infinite."""
+    """``loss - other``; None where one is missing or both are infinite."""
     if loss is None or other is None or (math.isinf(loss) and math.isinf(other)):
         return None
     return loss - other
 
 
 def display(value: str | float | None, kind: Kind, decimals: int = 4) -> str:
-    """Return a cell as a reader wants it.
+    """A cell as a reader wants it.
 
     Losses and differences have ``decimals`` decimals; perplexities lose decimals as they grow and turn to
     scientific notation from one million on; an absent value is ``-`` and an infinite one ``inf``.
@@ -54,7 +54,6 @@ def display(value: str | float | None, kind: Kind, decimals: int = 4) -> str:
 
 
 def _display_perplexity(value: float) -> str:
-    """Return about five significant digits."""
     if value >= 1e6:
         return f"{value:.2e}"
     if value >= 1e4:

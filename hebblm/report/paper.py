@@ -15,14 +15,10 @@ SOURCE: str = _PRINTED["source"]
 
 
 def image(*keys: str | None) -> Any:
-    """Return what the paper prints under nested keys, such as ``online``, ``ResnetV1``, ``new``, ``hebb``.
-
-    Returns:
-        A number or a table of them; None where it prints none.
-    """
-    found: Any = _PRINTED["images"]
+    """What the paper prints under nested keys, such as ``online``, ``ResnetV1``, ``new``, ``hebb``."""
+    value: Any = _PRINTED["images"]
     for key in keys:
-        if key not in found:
+        if key not in value:
             return None
-        found = found[key]
-    return found
+        value = value[key]
+    return value

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
 from matplotlib import rc_context
 from matplotlib.axes import Axes
@@ -17,10 +17,10 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from PIL import Image
 
 from hebblm.files import write_bytes
-from hebblm.report.drawing import STYLE, TALLEST, End, label_ends, short
+from hebblm.report.buckets import FrequencyBucket
 from hebblm.report.methods import BASE, Look, best_of, looks
 from hebblm.report.numbers import difference, display, perplexity
-from hebblm.report.result import FrequencyBucket, Result
+from hebblm.report.result import Result
 
 _WIDE_RANGE = 4.0  # a running curve whose extremes differ by more than this factor gets a logarithmic axis
 _WARM_UP = 0.02  # share of the stream whose running mean is too noisy to set the scale
@@ -31,13 +31,7 @@ KINDS: tuple[Kind, ...] = ("png", "svg")
 
 
 def figures(result: Result, most: int = 0) -> dict[str, Figure]:
-    """Return the plots that a result has data for, by name, that of new words first.
-
-    Args:
-        result: with any number of methods.
-        most: methods that a plot shows: the base and the best ones, on new words in the plot of those. A note
-            says how many are left out. 0 for all.
-    """
+    """Plots that a result has data for, by name, that of new words first."""
     makers: dict[str, Callable[[Result], Figure | None]] = {
         "occurrences": occurrence_figure,
         "comparison": comparison_figure,
@@ -53,7 +47,6 @@ def figures(result: Result, most: int = 0) -> dict[str, Figure]:
 
 
 def _drawn(result: Result, most: int, *, new_words: bool) -> Result:
-    """Return a result with the methods that a plot shows."""
     losses = {name: item.oov_nll if new_words else item.nll for name, item in result.methods.items()}
     chosen = best_of(losses, most) if most else set(losses)
     return replace(result, methods={name: item for name, item in result.methods.items() if name in chosen})
@@ -67,7 +60,7 @@ def _note(figure: Figure, text: str) -> None:
 
 
 def frequency_figure(result: Result) -> Figure | None:
-    """Return perplexity by training count (above, logarithmic) and the gain over the base in nats (below)."""
+    """Perplexity by training count (above, logarithmic) and the gain over the base in nats (below)."""
     styles = looks(name for name, item in result.methods.items() if any(b.tokens for b in item.frequency))
     if not styles:
         return None
@@ -104,7 +97,7 @@ def frequency_figure(result: Result) -> Figure | None:
 
 
 def occurrence_figure(result: Result) -> Figure | None:
-    """Return nats on new words against their occurrence, one line a method; None where there are no new words.
+    """Nats on new words against their occurrence, one line a method; None where there are no new words.
 
     A loss that is infinite, or that of a diverged method, has no point.
     """
@@ -113,13 +106,13 @@ def occurrence_figure(result: Result) -> Figure | None:
         return None
     styles = looks(losses)
     buckets = [bucket for bucket in losses[next(iter(styles))] if bucket.tokens]
-    place = {bucket.bucket: at for at, bucket in enumerate(buckets)}
+    positions = {bucket.bucket: at for at, bucket in enumerate(buckets)}
     with rc_context(STYLE):
         figure = Figure(figsize=(8.4, 4.4), layout="constrained")
         axis = figure.subplots()
         for method, look in styles.items():
             points = [
-                (place[bucket.bucket], bucket.nll)
+                (positions[bucket.bucket], bucket.nll)
                 for bucket in losses[method]
                 if bucket.nll is not None and bucket.nll <= math.log(TALLEST)
             ]
@@ -140,7 +133,7 @@ def occurrence_figure(result: Result) -> Figure | None:
 
 
 def running_figure(result: Result) -> Figure | None:
-    """Return perplexity over all tokens so far against the position in the stream, one line a method."""
+    """Perplexity over all tokens so far against the position in the stream, one line a method."""
     curves = {
         method: [
             (position, perplexity(nll))
@@ -188,7 +181,7 @@ def running_figure(result: Result) -> Figure | None:
 
 
 def comparison_figure(result: Result) -> Figure | None:
-    """Return what every method gains over the base in nats: all tokens, new words, known words."""
+    """What every method gains over the base in nats: all tokens, new words, known words."""
     base = result.methods.get(BASE)
     others = [method for method in looks(result.methods) if method != BASE]
     if base is None or not others:
@@ -221,7 +214,7 @@ def comparison_figure(result: Result) -> Figure | None:
 
 
 def render(figure: Figure, kind: Kind) -> bytes:
-    """Return a figure as the bytes of an image file, the same bytes for the same figure.
+    """A figure as the bytes of an image file, the same bytes for the same figure.
 
     PNG has a palette of 256 colours, which no eye tells from millions in a plot and which takes a third of the bytes.
     """
@@ -277,7 +270,6 @@ def _grouped_bars(axis: Axes, values: Mapping[str, list[float | None]], styles: 
 
 
 def _gain_bars(axis: Axes, gains: Mapping[str, float | None], styles: Mapping[str, Look]) -> None:
-    """Draw horizontal bars from zero, each with its number."""
     for at, (method, gain) in enumerate(gains.items()):
         length = gain if gain is not None and math.isfinite(gain) else 0.0
         look = styles[method]
@@ -301,3 +293,110 @@ def _gain_bars(axis: Axes, gains: Mapping[str, float | None], styles: Mapping[st
     span = (max(finite) - min(finite)) or 1.0
     axis.set_xlim(min(finite) - (0.32 * span if min(finite) < 0 else 0), max(finite) + 0.32 * span)
     axis.locator_params(axis="x", nbins=4)
+
+
+# Any: matplotlib's stubs list every key as a literal, and the list changes from version to version.
+STYLE: Any = {
+    "font.family": "DejaVu Sans",
+    "font.size": 9,
+    "text.parse_math": False,  # what stands between dollars is a name
+    "axes.titlesize": 10.5,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.titlepad": 10,
+    "axes.labelcolor": "#333333",
+    "axes.edgecolor": "#999999",
+    "axes.linewidth": 0.8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "axes.grid": True,
+    "grid.color": "#e6e6e6",
+    "grid.linewidth": 0.7,
+    "hatch.linewidth": 0.7,
+    "xtick.color": "#333333",
+    "ytick.color": "#333333",
+    "xtick.major.size": 0,
+    "xtick.minor.size": 0,
+    "ytick.major.size": 0,
+    "ytick.minor.size": 0,
+    "legend.frameon": False,
+    "svg.hashsalt": "hebblm",
+}
+TALLEST = 1e12  # perplexity; beyond it a method diverged, and its curve would flatten all others
+_LINE = 12.5  # height of a label, points
+
+
+def short(value: float, _position: int | None = None) -> str:
+    """A tick label: plain below one thousand, in thousands or millions above."""
+    if value >= 1e9:
+        return f"{value:.0e}"
+    if value >= 1e6:
+        return f"{value / 1e6:.3g}M"
+    return f"{value / 1e3:.3g}k" if value >= 1e3 else f"{value:g}"
+
+
+class End(NamedTuple):
+    """The end of a line and what is written beside it."""
+
+    text: str
+    value: float  # where the line ends, in the units of the vertical axis
+    color: str
+
+
+def label_ends(axis: Axes, ends: Sequence[End]) -> None:
+    """Write labels beside the ends of lines at the right border, moved apart where they collide.
+
+    A short line leads from each end to the left edge of its label.
+    """
+    figure = axis.get_figure(root=True)
+    assert figure is not None  # whoever draws has a figure
+    engine = figure.get_layout_engine()
+    assert engine is not None  # nor are labels placed where none lays the axes out
+    engine.execute(figure)
+    gap = _LINE / 72 * figure.dpi / axis.get_window_extent().height
+    transform = axis.transData + axis.transAxes.inverted()
+    heights = (float(transform.transform((axis.get_xlim()[1], end.value))[1]) for end in ends)
+    wished = [min(max(height, 0.0), 1.0) for height in heights]
+    for end, at, place in zip(ends, wished, spread(wished, gap), strict=True):
+        axis.annotate(
+            end.text,
+            xy=(1.0, at),
+            xycoords="axes fraction",
+            xytext=(1.035, place),
+            textcoords="axes fraction",
+            va="center",
+            ha="left",
+            fontsize=8.5,
+            color="#333333",
+            arrowprops={
+                "arrowstyle": "-",
+                "color": end.color,
+                "linewidth": 0.7,
+                "relpos": (0.0, 0.5),
+                "shrinkA": 0,
+                "shrinkB": 0,
+            },
+        )
+
+
+def spread(positions: Sequence[float], gap: float) -> list[float]:
+    """Move labels apart until neighbours are at least ``gap`` away, as little as a pooled shift allows.
+
+    Labels that collide form a block centred on the mean of its members' wishes (pool adjacent violators), so
+    that the order of the wishes is the order of the labels.
+    """
+    order = sorted(range(len(positions)), key=lambda index: positions[index])
+    # Subtracting rank * gap turns "at least gap apart" into "never decreasing", which pooling solves.
+    blocks: list[tuple[float, int]] = []  # (mean, size)
+    for rank, index in enumerate(order):
+        mean, size = positions[index] - rank * gap, 1
+        while blocks and blocks[-1][0] > mean:
+            before, count = blocks.pop()
+            mean, size = (before * count + mean * size) / (count + size), count + size
+        blocks.append((mean, size))
+    pooled = [mean for mean, size in blocks for _ in range(size)]
+    result = [0.0] * len(positions)
+    for rank, index in enumerate(order):
+        result[index] = pooled[rank] + rank * gap
+    return result

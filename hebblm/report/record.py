@@ -26,16 +26,7 @@ _EXTRA = "extra"  # the field, where a record has it, that keeps the keys that a
 
 
 def read(kind: type[T], value: Any, where: str) -> T:
-    """Return a record from decoded JSON; keys that the record does not know go to its ``extra``, if it has one.
-
-    Args:
-        kind: a dataclass.
-        value: as :func:`decode` returns it; records within it may stand as such already.
-        where: the place of ``value`` in the file.
-
-    Raises:
-        UserError: a key is missing or a value of another type.
-    """
+    """A record from decoded JSON; keys that the record does not know go to its ``extra``, if it has one."""
     names = {field.name for field in fields(kind)}  # type: ignore[arg-type]
     given = value
     if isinstance(value, dict) and _EXTRA in names:
@@ -59,41 +50,30 @@ def read(kind: type[T], value: Any, where: str) -> T:
 
 
 def plain(record: Any) -> dict[str, Any]:
-    """Return a record as plain data: what is at its default is left out, what ``extra`` holds comes last."""
-    own = {
+    """A record as plain data: what is at its default is left out, what ``extra`` holds comes last."""
+    values = {
         field.name: value
         for field in fields(record)
         if field.name != _EXTRA and (value := getattr(record, field.name)) != field.default
     }
-    return {**msgspec.to_builtins(own), **getattr(record, _EXTRA, {})}
+    return {**msgspec.to_builtins(values), **getattr(record, _EXTRA, {})}
 
 
 def encode(value: Any, where: str) -> Any:
-    """Return ``value`` as plain JSON data, an infinite number as the string ``"inf"``.
+    """``value`` as plain JSON data, an infinite number as the string ``"inf"``.
 
     A zero probability is an infinite loss, which JSON numbers cannot express.
-
-    Args:
-        value: nested mappings, lists, tuples, strings, numbers, booleans and None.
-        where: the name of the value, for the error message.
-
-    Raises:
-        UserError: a nan or minus infinity, neither of which is a result.
     """
     return _walk(value, where, math.inf, INFINITY)
 
 
 def decode(value: Any, where: str) -> Any:
-    """Undo :func:`encode`: the string ``"inf"`` becomes a float, a nan is refused.
-
-    Raises:
-        UserError: a nan or minus infinity.
-    """
+    """Undo :func:`encode`: the string ``"inf"`` becomes a float, a nan is refused."""
     return _walk(value, where, INFINITY, math.inf)
 
 
 def _walk(value: Any, where: str, former: Any, latter: Any) -> Any:
-    """Return nested data with one value in another's place, and refuse numbers that are no result."""
+    """Nested data with one value in another's place, and refuse numbers that are no result."""
     if isinstance(value, Mapping):
         return {str(key): _walk(item, f"{where}.{key}", former, latter) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

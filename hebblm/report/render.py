@@ -1,33 +1,64 @@
-"""Tables as console output, aligned text, Markdown, CSV and HTML."""
+"""Tables on a console, as aligned text, Markdown, CSV and HTML, and the templates of pages.
+
+Whatever a template writes is escaped for its language.
+"""
 
 from __future__ import annotations
 
 import csv
+import html
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from importlib.resources import files
+from typing import Any
 
+from jinja2 import BaseLoader, Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 from rich import box
+from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table as RichTable
 from rich.text import Text
 
 from hebblm.report.numbers import INFINITY
 from hebblm.report.table import Cell, Table
-from hebblm.report.templating import HTML, MARKDOWN
+
+_MARKDOWN_SPECIALS = str.maketrans({**{sign: f"\\{sign}" for sign in "\\`*_|<>[]"}, "\n": " "})
+
+
+def markdown_escape(text: str) -> str:
+    """``text`` so that Markdown neither ends a cell nor reads markup in it."""
+    return text.translate(_MARKDOWN_SPECIALS)
+
+
+def source(name: str) -> str:
+    """A file that stands beside the templates, such as a style sheet."""
+    return files("hebblm.report").joinpath("templates", name).read_text("utf-8")
+
+
+def environment(escape: Callable[[str], str], loader: BaseLoader | None = None, **delimiters: Any) -> Environment:
+    """Templates of a loader, by default this package's; every value that is no markup is escaped."""
+    return Environment(
+        loader=loader or PackageLoader("hebblm.report"),
+        autoescape=True,  # macros and includes stay markup; `finalize` has escaped the rest by then
+        finalize=lambda value: value if isinstance(value, Markup) else Markup(escape(str(value))),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        **delimiters,
+    )
+
+
+HTML = environment(html.escape)
+MARKDOWN = environment(markdown_escape)
 
 
 def to_rich(table: Table, widths: Sequence[int] | None = None) -> RichTable:
-    """Return the cells of a table for a console, without its title and notes, the best cell of a column in bold.
-
-    Args:
-        table: of any width.
-        widths: of the columns, to be kept to; by default rich chooses them.
-    """
-    rich = RichTable(
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        padding=(0, 1, 0, 0),
-    )
+    """Cells of a table for a console, without its title and notes, the best cell of a column in bold."""
+    rich = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     second = table.header_row
     for index, column in enumerate(table.columns):
         header = Text(column.header)
@@ -47,7 +78,7 @@ def to_rich(table: Table, widths: Sequence[int] | None = None) -> RichTable:
 
 
 def to_text(table: Table) -> str:
-    """Return the cells as a Markdown table whose columns are aligned, to be read as it is."""
+    """Cells as a Markdown table whose columns are aligned, to be read as it is."""
     lines = [table.single_headers(), *table.text()]
     widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
     left = [column.kind == "text" for column in table.columns]
@@ -60,17 +91,17 @@ def to_text(table: Table) -> str:
 
 
 def to_markdown(table: Table, *, level: int = 2) -> str:
-    """Return a GitHub-flavoured Markdown table with its title as a heading of ``level`` and its notes below."""
+    """A GitHub-flavoured Markdown table with its title as a heading of ``level`` and its notes below."""
     return MARKDOWN.get_template("table.md.j2").render(table=table, level=level)
 
 
 def to_html(table: Table, *, level: int = 2) -> str:
-    """Return a table under its heading of ``level``, the best cells marked, its notes below; all text escaped."""
+    """A table under its heading of ``level``, the best cells marked, its notes below; all text escaped."""
     return HTML.get_template("table.html.j2").render(table=table, level=level)
 
 
 def to_csv(table: Table) -> str:
-    """Return CSV with full precision; what does not exist is empty, an infinite value ``inf``."""
+    """CSV with full precision; what does not exist is empty, an infinite value ``inf``."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(table.single_headers())
@@ -81,7 +112,70 @@ def to_csv(table: Table) -> str:
 
 
 def _csv_cell(cell: Cell) -> str | float:
-    """Return a cell that a program reads back to the same value."""
     if isinstance(cell, float):
         return repr(cell) if math.isfinite(cell) else INFINITY
     return "" if cell is None else cell
+
+
+BETWEEN = 2  # columns of text between two cells: padding and divider
+EDGES = 2
+
+
+def print_table(table: Table, console: Console) -> None:
+    """Print a table, in parts one below the other where the console is too narrow for it."""
+    for part in fitting(table, console.width):
+        console.print(Text(part.title, style="bold"))
+        natural = Measurement.get(console, console.options.update(max_width=1 << 16), to_rich(part)).maximum
+        console.print(to_rich(part, None if natural <= console.width else widths_within(part, console.width)))
+        for note in part.notes:
+            console.print(Text(note, style="dim"))
+
+
+def widths_within(table: Table, width: int) -> list[int]:
+    """Widths of the columns: as little as each needs, and what is left for the columns of sentences."""
+    widths = least_widths(table)
+    wide = [at for at, column in enumerate(table.columns) if column.wide]
+    spare = width - EDGES - sum(widths) - BETWEEN * (len(widths) - 1)
+    for at in wide:
+        widths[at] += max(0, spare // len(wide))
+    return widths
+
+
+def fitting(table: Table, width: int) -> list[Table]:
+    """A table as parts that fit a width, each with the first column; a single column may still be too wide."""
+    groups = groups_that_fit(least_widths(table), width)
+    return [
+        replace(
+            table,
+            title=table.title if at == 0 else f"{table.title} (continued)",
+            columns=tuple(table.columns[index] for index in group),
+            rows=tuple(tuple(row[index] for index in group) for row in table.rows),
+            notes=table.notes if at == len(groups) - 1 else (),
+        )
+        for at, group in enumerate(groups)
+    ]
+
+
+def groups_that_fit(widths: Sequence[int], width: int) -> list[list[int]]:
+    """Columns of each part: the first one, and as many of the next ones as there is room for."""
+    groups: list[list[int]] = []
+    room = 0
+    for index in range(1, len(widths)):
+        if not groups or widths[index] + BETWEEN > room:
+            groups.append([0])
+            room = width - EDGES - widths[0]
+        groups[-1].append(index)
+        room -= widths[index] + BETWEEN
+    return groups or [[0]]
+
+
+def least_widths(table: Table) -> list[int]:
+    """How wide each column must be: its cells unbroken, sentences and its title between words."""
+    second = table.header_row or [""] * len(table.columns)
+    cells = list(zip(*table.text(), strict=True)) or [()] * len(table.columns)
+    widths = []
+    for at, column in enumerate(table.columns):
+        words = [*column.header.split(), *second[at].split()]
+        words += [word for cell in cells[at] for word in (cell.split() if column.wide else [cell])]
+        widths.append(max(map(len, words), default=0))
+    return widths

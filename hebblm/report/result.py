@@ -1,242 +1,60 @@
-"""The typed form of ``result.json`` (schema ``hebblm-result/1``): what one evaluation found and how."""
+"""Results of evaluations, as they are read, shown and kept."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from html import escape
-from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hebblm.errors import UserError
-from hebblm.files import Count, read_json, write_json
-from hebblm.report import numbers
-from hebblm.report.gains import Bootstrap, Gain
-from hebblm.report.methods import BASE
-from hebblm.report.record import decode, encode, plain, read
-from hebblm.report.seconds import Seconds
+from hebblm.report import summary
+from hebblm.report.buckets import FrequencyBucket
+from hebblm.report.render import to_html, to_text
+from hebblm.report.stored import (
+    FILE_NAME,
+    SCHEMA,
+    Forgetting,
+    MethodResult,
+    ScenarioRecord,
+    StoredResult,
+    corpus_name,
+    scenario_label,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
 
-SCHEMA = "hebblm-result/1"
-FILE_NAME = "result.json"
-_TEXT = "text:"  # before the path of a text of one's own
+__all__ = [
+    "FILE_NAME",
+    "SCHEMA",
+    "Forgetting",
+    "FrequencyBucket",
+    "MethodResult",
+    "Result",
+    "ScenarioRecord",
+    "corpus_name",
+    "scenario_label",
+]
 
 
 @dataclass(frozen=True, slots=True)
-class FrequencyBucket:
-    """The tokens whose training count falls into one range.
-
-    Args:
-        bucket: the range as text, such as ``"50-100"``.
-        tokens: how many tokens of the stream fall into it.
-        nll: their mean loss in nats per token; None for an empty bucket.
-        perplexity: exp(nll); None for an empty bucket.
-    """
-
-    bucket: str
-    tokens: Count
-    nll: float | None
-    perplexity: float | None
-
-    @classmethod
-    def from_nll(cls, bucket: str, tokens: int, nll: float | None) -> FrequencyBucket:
-        """Build a bucket whose perplexity follows from its loss."""
-        return cls(bucket, tokens, nll, None if nll is None else numbers.perplexity(nll))
-
-
-@dataclass(frozen=True, slots=True)
-class Forgetting:
-    """Mean losses on the source domain's text, which is read without learning from it; nats per token.
-
-    Args:
-        before: with the base as trained and the memory as it was at first.
-        after: with the base as the stream left it, and the memory emptied of the stream.
-        memory_kept: with the base as the stream left it, and the memory as well; None for a method without memory.
-    """
-
-    before: float
-    after: float
-    memory_kept: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class MethodResult:
-    """Numbers of one method on the whole stream.
-
-    Args:
-        nll: mean loss in nats per token.
-        perplexity: exp(nll).
-        oov_nll: mean loss of the tokens outside the source vocabulary; None where there are none.
-        in_vocabulary_nll: mean loss of the other tokens; None where there are none.
-        frequency: the loss by training count.
-        hyperparameters: the settings that produced the numbers.
-        seconds: time spent on this method.
-        tokens_per_second: tokens divided by seconds; pieces, where tokens are pieces of words.
-        rose_queries: queries whose neighbours' loss rose while they were adapted; None where that was not checked.
-        stabilized_queries: those that were run again at a stable rate; None where that was not checked.
-        words_perplexity: perplexity per word for a subword vocabulary.
-        bits_per_byte: loss in bits per byte of the raw text, the spelling of what has no id included.
-        running: points (tokens scored so far, mean loss so far in nats).
-        oov_occurrences: the loss of out-of-vocabulary tokens by which occurrence of their word in the stream they are.
-        gains: what the method gains over the unadapted model, part by part.
-        forgetting: what the source domain's text costs before and after; None where that was not asked for.
-        piece_nll: mean loss in nats per piece where tokens are pieces of words; all other losses are per word then.
-        piece_perplexity: exp(piece_nll).
-        extra: further keys of the file, kept as they are.
-    """
-
-    nll: float
-    perplexity: float
-    oov_nll: float | None
-    in_vocabulary_nll: float | None
-    frequency: tuple[FrequencyBucket, ...]
-    hyperparameters: Mapping[str, Any]
-    seconds: float
-    tokens_per_second: float
-    rose_queries: Count | None = None
-    stabilized_queries: Count | None = None
-    words_perplexity: float | None = None
-    bits_per_byte: float | None = None
-    running: tuple[tuple[int, float], ...] = ()
-    oov_occurrences: tuple[FrequencyBucket, ...] = ()
-    gains: tuple[Gain, ...] = ()
-    forgetting: Forgetting | None = None
-    piece_nll: float | None = None
-    piece_perplexity: float | None = None
-    extra: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def loss(self) -> float:
-        """Mean loss in nats of what the model predicts one after the other: pieces of words, or words."""
-        return self.nll if self.piece_nll is None else self.piece_nll
-
-
-@dataclass(frozen=True, slots=True)
-class ScenarioRecord:
-    """Record of a scenario: which model met which text, and under which policies.
-
-    Args:
-        kind: ``intra-domain`` or ``cross-domain``.
-        source: corpus of the base model.
-        target: corpus of the scored stream.
-        split: split of the target.
-        normalization: ``raw`` or ``lower``.
-        vocabulary: ``union`` or ``open``.
-        tokens: tokens scored; words, where the model reads pieces of them.
-        oov_tokens: those among them outside the source vocabulary.
-        oov_types: distinct words among those.
-        extra: further keys of the file, kept as they are.
-    """
-
-    kind: str
-    source: str
-    target: str
-    split: str
-    normalization: str
-    vocabulary: str
-    tokens: Count
-    oov_tokens: Count
-    oov_types: Count
-    extra: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def label(self) -> str:
-        """A short name such as ``wt2-to-ptb test`` or ``ptb valid``."""
-        return scenario_label(self.source, self.target, self.split)
-
-    @property
-    def oov_rate(self) -> float:
-        """Share of the tokens that lie outside the source vocabulary, between 0 and 1."""
-        return self.oov_tokens / self.tokens if self.tokens else 0.0
-
-
-def corpus_name(corpus: str) -> str:
-    """Return a corpus as a reader knows it: of a text of one's own the name of its file or folder, else as it is."""
-    if not corpus.startswith(_TEXT):
-        return corpus
-    if corpus == f"{_TEXT}-":
-        return "standard input"
-    return PurePath(corpus.removeprefix(_TEXT)).name or corpus
-
-
-def scenario_label(source: str, target: str, split: str) -> str:
-    """Return a short name such as ``wt2-to-ptb test`` or ``ptb valid``."""
-    name = corpus_name(target)
-    return f"{name if source == target else f'{corpus_name(source)}-to-{name}'} {split}"
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(StoredResult):
     """Result of an evaluation: scenario, model, memory, provenance, a :class:`MethodResult` a method, its time."""
 
-    scenario: ScenarioRecord
-    model: Mapping[str, Any]
-    memory: Mapping[str, Any]
-    provenance: Mapping[str, Any]
-    methods: Mapping[str, MethodResult]
-    extra: Mapping[str, Any] = field(default_factory=dict)
-    seconds: Seconds | None = None
-
-    @property
-    def of_pieces(self) -> bool:
-        """Whether the model reads pieces of words: what is compared then rests on them."""
-        return any(item.piece_nll is not None for item in self.methods.values())
-
-    @property
-    def scored(self) -> str:
-        """What was scored one after the other, such as ``3,000 tokens`` or ``3,000 pieces``."""
-        if self.of_pieces:
-            return f"{self.scenario.extra.get('pieces', 0):,} pieces"
-        return f"{self.scenario.tokens:,} tokens"
-
-    @property
-    def bootstrap(self) -> Bootstrap:
-        """How its intervals were found."""
-        return Bootstrap.of(self.extra.get("bootstrap", {}))
-
-    def gain(self, method: str, other: str = BASE, part: str = "All") -> Gain | None:
-        """Return what a method gains over another one on a part of the stream, None where the file does not say.
-
-        Args:
-            method: name of the one.
-            other: of the other; by default the base.
-            part: All, OOV, Known, or a range of training counts such as ``<50``: per word. Pieces: per piece of a word.
-        """
-        if other == BASE:
-            return next((gain for gain in self.methods[method].gains if gain.part == part), None)
-        paired = self.extra.get("paired", {})
-        for first, second, sign in ((other, method, 1), (method, other, -1)):
-            if part in (found := paired.get(first, {}).get(second, {})):
-                tokens, *numbers = found[part]
-                gain, low, high = (None if number is None else sign * number for number in numbers)
-                return Gain(part, tokens, gain, *((low, high) if sign > 0 else (high, low)))
-        return None
-
     def __repr__(self) -> str:
-        """Return scenario and tokens in one line, the verdict in the next."""
         return f"Result of {self.scenario.label}, {self.scored}\n{self.verdict()}"
 
     def verdict(self) -> str:
         """Return who is best by how much and at what cost, or why that cannot be told."""
-        from hebblm.report.summary import verdict
-
-        return verdict(self)
+        return summary.verdict(self)
 
     def table(self) -> str:
         """Return the methods, best first, as plain text that is Markdown too."""
-        from hebblm.report.render import to_text
-        from hebblm.report.summary import summary_table
-
-        return to_text(summary_table(self))
+        return to_text(summary.summary_table(self))
 
     def _repr_html_(self) -> str:
-        """Return verdict and table for a notebook."""
-        from hebblm.report.render import to_html
-        from hebblm.report.summary import summary_table
-
-        return f"<p>{escape(self.verdict())}</p>{to_html(summary_table(self), level=4)}"
+        """Verdict and table for a notebook."""
+        return f"<p>{escape(self.verdict())}</p>{to_html(summary.summary_table(self), level=4)}"
 
     def to_pandas(self) -> pd.DataFrame:
         """Return a data frame with a row a method, the lowest loss first.
@@ -247,61 +65,11 @@ class Result:
         Raises:
             UserError: pandas is not installed.
         """
-        from hebblm.report.summary import frame
-
-        return frame(self)
-
-    @classmethod
-    def from_json(cls, value: Any, where: str = FILE_NAME) -> Result:
-        """Build a result from parsed JSON.
-
-        Raises:
-            UserError: another schema, a missing key, a value of the wrong type, or a nan.
-        """
-        schema = value.get("schema") if isinstance(value, dict) else None
-        if schema != SCHEMA:
-            raise UserError(f"{where} has schema {schema!r}, expected {SCHEMA!r}; give a file that hebblm-eval wrote")
-        document = decode(value, where)
-        for key, kind in (("scenario", ScenarioRecord), ("seconds", Seconds)):
-            if key in document:
-                document[key] = read(kind, document[key], f"{where}.{key}")
-        methods = document.get("methods")
-        if methods == {}:
-            raise UserError(f"{where} has no methods; evaluate at least one")
-        if isinstance(methods, dict):
-            document["methods"] = {
-                name: read(MethodResult, item, f"{where}.methods.{name}") for name, item in methods.items()
-            }
-        return read(cls, {key: item for key, item in document.items() if key != "schema"}, where)
-
-    @classmethod
-    def load(cls, path: Path | str) -> Result:
-        """Read ``path``, a ``result.json`` or the folder that holds one.
-
-        Raises:
-            UserError: the file is missing, truncated, of another schema, or unreadable.
-        """
-        path = Path(path)
-        file = path / FILE_NAME if path.is_dir() else path
-        return cls.from_json(read_json(file), str(file))
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON data; infinite numbers as ``"inf"``.
-
-        Raises:
-            UserError: a number is nan.
-        """
-        own = {
-            "schema": SCHEMA,
-            **plain(self),
-            "scenario": plain(self.scenario),
-            "methods": {name: plain(item) for name, item in self.methods.items()},
-        }
-        encoded: dict[str, Any] = encode(own, "result")
-        return encoded
-
-    def save(self, directory: Path | str) -> Path:
-        """Write ``directory/result.json`` atomically and return its path."""
-        path = Path(directory) / FILE_NAME
-        write_json(path, self.to_json(), seal=True)
-        return path
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise UserError(
+                "to_pandas() needs pandas, which is not installed: pip install -e '.[pandas]' in the checkout"
+            ) from error
+        frame = pd.DataFrame.from_dict(summary.rows(self), orient="index", dtype=float)
+        return frame.rename_axis("method")

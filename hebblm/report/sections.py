@@ -6,19 +6,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from hebblm.report.methods import name_of, ordered
-from hebblm.report.result import Result, ScenarioRecord
+from hebblm.report.stored import METHOD, RUN, Part, ScenarioRecord, Seconds, StoredResult
 from hebblm.report.table import Column, Table
 
+_LEAST = 0.001  # of a run's time: parts that took less are counted among the rest
+_NAMED = 4  # parts in the short form
 _FACT_COLUMNS = (Column("What"), Column("Value"))
 
 
 def scenario_line(scenario: ScenarioRecord, label: str = "") -> str:
-    """Return the scenario in one line: policies, tokens, rate of out-of-vocabulary tokens.
-
-    Args:
-        scenario: what was evaluated.
-        label: a name in place of the scenario's own.
-    """
+    """The scenario in one line: policies, tokens, rate of out-of-vocabulary tokens."""
     of = f" of {scenario.extra['part']}" if scenario.extra.get("part") else ""
     return (
         f"{label or scenario.label} ({scenario.kind}): normalization {scenario.normalization}, "
@@ -26,14 +23,14 @@ def scenario_line(scenario: ScenarioRecord, label: str = "") -> str:
     )
 
 
-def policy_lines(result: Result) -> list[str]:
-    """Return what a reader must know before the first number: scenario and memory policies, a line each."""
+def policy_lines(result: StoredResult) -> list[str]:
+    """What a reader must know before the first number: scenario and memory policies, a line each."""
     memory = ", ".join(f"{key} {value}" for key, value in flatten(result.memory))
     return [scenario_line(result.scenario), *([f"Memory: {memory}"] if memory else [])]
 
 
-def fact_tables(result: Result) -> list[Table]:
-    """Return where the time went, scenario, model, memory, hyper-parameters and provenance, each as a table."""
+def fact_tables(result: StoredResult) -> list[Table]:
+    """Where the time went, scenario, model, memory, hyper-parameters and provenance, each as a table."""
     scenario = result.scenario
     facts = [
         ("Kind", scenario.kind),
@@ -47,7 +44,7 @@ def fact_tables(result: Result) -> list[Table]:
         *flatten({name: value for name, value in result.extra.items() if name != "documents"}),
     ]
     tables = [
-        *([] if result.seconds is None else [result.seconds.table()]),
+        *([] if result.seconds is None else [time_table(result.seconds)]),
         _facts("scenario", "Scenario", facts),
         _facts("model", "Model", flatten(result.model)),
         _facts("memory", "Memory", flatten(result.memory)),
@@ -57,8 +54,7 @@ def fact_tables(result: Result) -> list[Table]:
     return [table for table in tables if table.rows]
 
 
-def hyperparameter_table(result: Result) -> Table:
-    """Return the settings of every method."""
+def hyperparameter_table(result: StoredResult) -> Table:
     rows = tuple(
         (name_of(method), ", ".join(f"{key} = {value}" for key, value in settings) or "none")
         for method in ordered(result.methods)
@@ -68,7 +64,7 @@ def hyperparameter_table(result: Result) -> Table:
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """Return nested settings as pairs of a dotted name and a text; lists are joined by commas."""
+    """Nested settings as pairs of a dotted name and a text; lists are joined by commas."""
     pairs: list[tuple[str, str]] = []
     for key, value in values.items():
         if isinstance(value, Mapping):
@@ -83,7 +79,7 @@ def _facts(name: str, title: str, facts: list[tuple[str, str]]) -> Table:
 
 
 def _share(scenario: ScenarioRecord) -> str:
-    """Return how many tokens were scored and, of a part, of how many where that is known."""
+    """How many tokens were scored and, of a part, of how many where that is known."""
     pieces = scenario.extra.get("pieces")
     count = f"{scenario.tokens:,} tokens" if pieces is None else f"{pieces:,} pieces in {scenario.tokens:,} words"
     if scenario.extra.get("whole_split", True):
@@ -95,7 +91,7 @@ def _share(scenario: ScenarioRecord) -> str:
 
 
 def _oov(scenario: ScenarioRecord) -> str:
-    """Return the out-of-vocabulary tokens as count, rate and number of words, and the unknown ones beside them."""
+    """Out-of-vocabulary tokens as count, rate and number of words, and the unknown ones beside them."""
     unk = scenario.extra.get("unk_tokens")
     if scenario.extra.get("words_counted_in", "") is None:
         return "training counts and new words not known (--source CORPUS names a text to count words in)"
@@ -113,3 +109,35 @@ def _text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
     return ", ".join(_text(item) for item in value) if isinstance(value, (list, tuple)) else str(value)
+
+
+def time_table(seconds: Seconds) -> Table:
+    """Where the time went, as seconds and as shares of the run."""
+    parts = _largest(seconds)
+    rest = seconds.total - sum(part.seconds for part in parts)
+    rows = [*((_part_label(part), part.seconds) for part in parts), ("rest", rest), ("all", seconds.total)]
+    return Table(
+        "seconds",
+        "Where the time goes",
+        (Column("What"), Column("Seconds", "amount"), Column("Percent", "amount")),
+        tuple((what, spent, 100 * spent / seconds.total) for what, spent in rows),
+        ("A method's time alone is base, retrieval if it asks for it, its own, and shared work it rests on.",),
+    )
+
+
+def time_line(seconds: Seconds) -> str:
+    """The longest parts of a run's time in one line."""
+    largest = _largest(seconds)[:_NAMED]
+    shares = (f"{_part_label(part)} {100 * part.seconds / seconds.total:.0f} %" for part in largest)
+    return f"{seconds.total:,.1f} seconds: {'; '.join(shares)}"
+
+
+def _largest(seconds: Seconds) -> list[Part]:
+    shown = (part for part in seconds.parts if part.seconds >= _LEAST * seconds.total)
+    return sorted(shown, key=lambda part: -part.seconds)
+
+
+def _part_label(part: Part) -> str:
+    if part.kind == RUN:
+        return part.name
+    return f"{name_of(part.name)}, own" if part.kind == METHOD else f"{part.name}, shared"

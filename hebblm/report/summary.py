@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from hebblm.errors import UserError
+from hebblm.report.buckets import ALL, PIECES
 from hebblm.report.gains import LEAST_BLOCKS, Gain, leaves_out_zero
 from hebblm.report.methods import BASE, name_of
 from hebblm.report.numbers import display, perplexity
-from hebblm.report.part_tables import interval_text
-from hebblm.report.parts import ALL, PIECES
-from hebblm.report.result import Result
+from hebblm.report.stored import StoredResult
 from hebblm.report.table import Column, Table
 from hebblm.report.tables import (
     Said,
     by_loss,
     fast_notes,
+    interval_text,
     loss_columns,
     lost_notes,
     method_table,
@@ -26,28 +24,25 @@ from hebblm.report.tables import (
     with_values,
 )
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 _BEST = " ◄"  # stands where a console has no bold letters
 
 
-def gain_of(result: Result, method: str) -> Gain | None:
-    """Return what a method gains over the base on all tokens; None without the base, for it, or for an infinite loss.
+def gain_of(result: StoredResult, method: str) -> Gain | None:
+    """What a method gains over the base on all tokens; None without the base, for it, or for an infinite loss.
 
     An older result holds no intervals: its gain is the difference of the losses.
     """
     if method == BASE or BASE not in result.methods:
         return None
     part = PIECES if result.of_pieces else ALL
-    if (found := result.gain(method, part=part)) is not None and found.gain is not None:
-        return found
+    if (known := result.gain(method, part=part)) is not None and known.gain is not None:
+        return known
     difference = result.methods[BASE].loss - result.methods[method].loss
     return Gain(part, result.scenario.tokens, difference, None, None) if math.isfinite(difference) else None
 
 
-def verdict(result: Result) -> str:
-    """Return who is best by how much and at what cost, or why that cannot be told; at most three sentences."""
+def verdict(result: StoredResult) -> str:
+    """Who is best by how much and at what cost, or why that cannot be told; at most three sentences."""
     finite = [name for name in by_loss(result) if math.isfinite(result.methods[name].loss)]
     if not finite:
         return "No method has a finite loss: each gave some token no probability."
@@ -67,8 +62,8 @@ def verdict(result: Result) -> str:
     return f"{_name(best)} {is_what}{_where(result)}: {measured}.{following}"
 
 
-def summary_table(result: Result) -> Table:
-    """Return every method with its loss, its gain over the base, its loss on new words and its speed, the best first.
+def summary_table(result: StoredResult) -> Table:
+    """Every method with its loss, its gain over the base, its loss on new words and its speed, the best first.
 
     Columns in which no method has a value are left out.
     """
@@ -106,22 +101,12 @@ def summary_table(result: Result) -> Table:
     return replace(table, rows=tuple(rows))
 
 
-def frame(result: Result) -> pd.DataFrame:
-    """Return a data frame with a row a method, as :meth:`Result.to_pandas` describes it.
-
-    Raises:
-        UserError: pandas is not installed.
-    """
-    try:
-        import pandas as pd
-    except ImportError as error:
-        raise UserError(
-            "to_pandas() needs pandas, which is not installed: pip install -e '.[pandas]' in the checkout"
-        ) from error
-    rows = {}
+def rows(result: StoredResult) -> dict[str, dict[str, float | None]]:
+    """The numbers of each method, the lowest loss first, as :meth:`Result.to_pandas` describes them."""
+    numbers: dict[str, dict[str, float | None]] = {}
     for name in by_loss(result):
         item, gain = result.methods[name], gain_of(result, name)
-        rows[name] = {
+        numbers[name] = {
             "nll": item.nll,
             "perplexity": item.perplexity,
             "gain": None if gain is None else gain.gain,
@@ -131,11 +116,10 @@ def frame(result: Result) -> pd.DataFrame:
             "in_vocabulary_nll": item.in_vocabulary_nll,
             "tokens_per_second": item.tokens_per_second,
         }
-    found = pd.DataFrame.from_dict(rows, orient="index", dtype=float)
-    return found.rename_axis("method")
+    return numbers
 
 
-def _alone(result: Result, best: str) -> str:
+def _alone(result: StoredResult, best: str) -> str:
     """Say why there is nothing to compare the best method with."""
     if best == BASE:
         others = len(result.methods) > 1
@@ -143,7 +127,7 @@ def _alone(result: Result, best: str) -> str:
     return "the loss of the base is infinite" if BASE in result.methods else "the run has no base to compare with"
 
 
-def _undecided(result: Result, others: list[str], gain: Gain, measured: str) -> str:
+def _undecided(result: StoredResult, others: list[str], gain: Gain, measured: str) -> str:
     """Say that the best method's interval holds 0 or is not known, and which method is better all the same."""
     tokens, name = result.scored, _name(others[0])
     if gain.low is None:
@@ -158,14 +142,14 @@ def _undecided(result: Result, others: list[str], gain: Gain, measured: str) -> 
         return f"{tokens} are too few to tell who is best ({why}). So far {known}: {measured}."
     text = f"{tokens} cannot tell whether {name} is better than the base: {measured}."
     for other in others[1:]:
-        found = gain_of(result, other)
-        if found is not None and found.certain and _value(found) > 0:
-            return f"{text} Better for certain: {_name(other)}, {_nats(result, found)}."
+        better = gain_of(result, other)
+        if better is not None and better.certain and _value(better) > 0:
+            return f"{text} Better for certain: {_name(other)}, {_nats(result, better)}."
     return text
 
 
-def _lead(result: Result, others: list[str]) -> tuple[bool, str]:
-    """Return whether the best method is ahead of the next for certain, and what is known of the two."""
+def _lead(result: StoredResult, others: list[str]) -> tuple[bool, str]:
+    """Whether the best method is ahead of the next for certain, and what is known of the two."""
     if len(others) < 2:
         return True, ""
     best, following = others[:2]
@@ -181,8 +165,8 @@ def _lead(result: Result, others: list[str]) -> tuple[bool, str]:
     return False, f"{text} {interval}, which holds 0): undecided between the two."
 
 
-def _measured(result: Result, method: str, gain: Gain) -> str:
-    """Return a gain in nats with its interval, in perplexity, and what it costs."""
+def _measured(result: StoredResult, method: str, gain: Gain) -> str:
+    """A gain in nats with its interval, in perplexity, and what it costs."""
     share = 100 * (perplexity(-_value(gain)) - 1)
     change = f"{abs(share):.1f} % {'less' if share <= 0 else 'more'}"
     text = (
@@ -194,13 +178,11 @@ def _measured(result: Result, method: str, gain: Gain) -> str:
 
 
 def _value(gain: Gain) -> float:
-    """Return a gain that :func:`gain_of` found, nats per token."""
     assert gain.gain is not None
     return gain.gain
 
 
-def _nats(result: Result, gain: Gain) -> str:
-    """Return a gain in words, with its interval where that is known."""
+def _nats(result: StoredResult, gain: Gain) -> str:
     value = _value(gain)
     if gain.low is None or gain.high is None:
         return f"{abs(value):.3f} nats a {_unit(result)} {'below' if value >= 0 else 'above'} the base"
@@ -211,25 +193,20 @@ def _nats(result: Result, gain: Gain) -> str:
 
 
 def _name(method: str) -> str:
-    """Return a method's name without saying whose it is."""
     return name_of(method).removesuffix(" (ours)")
 
 
-def _perplexity(result: Result, method: str) -> str:
-    """Return a method's perplexity as a reader wants it."""
+def _perplexity(result: StoredResult, method: str) -> str:
     return display(perplexity(result.methods[method].loss), "perplexity")
 
 
-def _unit(result: Result) -> str:
-    """Return what a loss in nats is of."""
+def _unit(result: StoredResult) -> str:
     return "piece" if result.of_pieces else "token"
 
 
-def _where(result: Result) -> str:
-    """Return how little was read, where it is a part of the text."""
+def _where(result: StoredResult) -> str:
     return "" if result.scenario.extra.get("whole_split", True) else f" on these {result.scored}"
 
 
-def _level(result: Result) -> str:
-    """Return the level of the result's intervals, per cent."""
+def _level(result: StoredResult) -> str:
     return f"{100 * result.bootstrap.level:g}"

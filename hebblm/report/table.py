@@ -15,57 +15,34 @@ Cell = str | float | None
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """Column of a table.
-
-    Args:
-        header: its title.
-        kind: how its numbers are written.
-        best: which extreme is the best, if the column is a contest between the rows.
-        subheader: a second line of the title: a source, or a number such as that of tokens.
-        decimals: of losses and differences.
-        wide: sentences, which are broken into lines where a page needs it.
-    """
+    """Column of a table."""
 
     header: str
     kind: Kind = "text"
-    best: Literal["min", "max"] | None = None
-    subheader: str | int = ""
-    decimals: int = 4
-    wide: bool = False
+    best: Literal["min", "max"] | None = None  # which extreme is the best, if the column is a contest between the rows
+    subheader: str | int = ""  # a second line of the title: a source, or a number such as that of tokens
+    decimals: int = 4  # of losses and differences
+    wide: bool = False  # sentences, which are broken into lines where a page needs it
 
 
 class Written(NamedTuple):
-    """Cell of a table as a reader sees it.
-
-    Args:
-        text: what it says.
-        numeric: whether its column holds numbers.
-        best: whether it is the best of its column.
-    """
+    """Cell of a table as a reader sees it."""
 
     text: str
-    numeric: bool
-    best: bool
+    numeric: bool  # whether its column holds numbers
+    best: bool  # whether it is the best of its column
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows of raw values under typed columns; every renderer starts from here.
+    """Rows of raw values under typed columns; every renderer starts from here."""
 
-    Args:
-        name: a short identifier, also the stem of file names.
-        title: the caption.
-        columns: one a cell of each row.
-        rows: text, numbers, or None for what does not exist.
-        notes: lines below the table.
-        headings: rows, by their place, that head a block of those that follow; the best is sought in each block.
-    """
-
-    name: str
+    name: str  # a short identifier, also the stem of file names
     title: str
-    columns: tuple[Column, ...]
-    rows: tuple[tuple[Cell, ...], ...]
-    notes: tuple[str, ...] = ()
+    columns: tuple[Column, ...]  # one a cell of each row
+    rows: tuple[tuple[Cell, ...], ...]  # text, numbers, or None for what does not exist
+    notes: tuple[str, ...] = ()  # lines below the table
+    # rows, by their place, that head a block of those that follow; the best is sought in each block
     headings: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
@@ -82,7 +59,6 @@ class Table:
 
     @property
     def counted(self) -> bool:
-        """Whether the second header line holds numbers."""
         return any(isinstance(column.subheader, int) for column in self.columns)
 
     @property
@@ -91,21 +67,21 @@ class Table:
         return "-".join(re.sub(r"[\W_]", " ", self.title.lower()).split())
 
     def single_headers(self) -> list[str]:
-        """Return one title a column, for one line only: sources go into brackets, numbers are left out."""
+        """One title a column, for one line only: sources go into brackets, numbers are left out."""
         return [
             f"{column.header} ({column.subheader})" if column.subheader and not self.counted else column.header
             for column in self.columns
         ]
 
     def text(self) -> list[list[str]]:
-        """Return every cell as a reader sees it."""
+        """Every cell as a reader sees it."""
         return [
             [display(cell, column.kind, column.decimals) for cell, column in zip(row, self.columns, strict=True)]
             for row in self.rows
         ]
 
     def lines(self) -> list[tuple[bool, list[Written]]]:
-        """Return the rows as a reader sees them, each with whether it heads a block."""
+        """Rows as a reader sees them, each with whether it heads a block."""
         best = self.best_cells()
         numeric = [column.kind != "text" for column in self.columns]
         return [
@@ -117,7 +93,7 @@ class Table:
         ]
 
     def best_cells(self) -> frozenset[tuple[int, int]]:
-        """Return (row, column) of the best cells.
+        """(row, column) of the best cells.
 
         Cells that read the same as the best one of their block share the honour; if all read the same, there is none.
         """
@@ -135,10 +111,9 @@ class Table:
         return frozenset(best)
 
     def _blocks(self) -> Iterator[tuple[int, int]]:
-        """Return the first row of each block and the row behind its last."""
         return pairwise(sorted({0, *self.headings, len(self.rows)}))
 
 
 def present(*tables: Table | None) -> list[Table]:
-    """Return the tables that there are, of those that a result may have no data for."""
+    """Tables that there are, of those that a result may have no data for."""
     return [table for table in tables if table is not None]

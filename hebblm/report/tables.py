@@ -1,15 +1,16 @@
-"""The tables that a researcher came for, built from results."""
+"""Tables of a result: methods, training counts, new words, gains with their intervals, documents, forgetting."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal
+from typing import Any, Literal
 
-from hebblm.report.methods import name_of, ordered
-from hebblm.report.numbers import Kind
-from hebblm.report.parts import ALL, gap_notes
-from hebblm.report.result import MethodResult, Result
+from hebblm.report.buckets import ALL, KNOWN, OCCURRENCES, OOV_BY_OCCURRENCE, PIECES, gap_notes
+from hebblm.report.gains import LEAST_BLOCKS, Gain
+from hebblm.report.methods import BASE, name_of, ordered
+from hebblm.report.numbers import MISSING, Kind, difference, perplexity
+from hebblm.report.stored import MethodResult, StoredResult, corpus_name
 from hebblm.report.table import Cell, Column, Table
 
 Item = tuple[str, MethodResult]
@@ -26,26 +27,18 @@ def method_table(
     columns: Sequence[Said],
     notes: Sequence[str] = (),
 ) -> Table:
-    """Return a table with a row a method: what it is called, and what each column says of it.
-
-    Args:
-        name: of the table.
-        title: of the table.
-        items: the methods with their numbers, in the order of the rows.
-        columns: each with what it takes from a method.
-        notes: below the table.
-    """
+    """A table with a row a method: what it is called, and what each column says of it."""
     rows = tuple((name_of(item[0]), *(say(*item) for _, say in columns)) for item in items)
     return Table(name, title, (_METHOD, *(column for column, _ in columns)), rows, tuple(notes))
 
 
 def with_values(items: Sequence[Item], columns: Sequence[Said]) -> list[Said]:
-    """Return the columns in which any method has a value."""
+    """Columns in which any method has a value."""
     return [(column, say) for column, say in columns if any(say(*item) is not None for item in items)]
 
 
-def comparison_table(result: Result) -> Table:
-    """Return every method with its loss overall, on new words and on known words, and its speed, the best first.
+def comparison_table(result: StoredResult) -> Table:
+    """Every method with its loss overall, on new words and on known words, and its speed, the best first.
 
     Queries whose neighbours' loss rose are counted where there are any.
     """
@@ -65,8 +58,8 @@ def comparison_table(result: Result) -> Table:
     return method_table("comparison", title, items, columns, (*lost_notes(result), *fast_notes(result)))
 
 
-def loss_columns(result: Result) -> list[Said]:
-    """Return perplexity and nats of what is predicted one after the other: pieces of words, or words."""
+def loss_columns(result: StoredResult) -> list[Said]:
+    """Perplexity and nats of what is predicted one after the other: pieces of words, or words."""
     header, unit = ("PPL", "piece") if result.of_pieces else ("Perplexity", "")
     return [
         (
@@ -77,8 +70,8 @@ def loss_columns(result: Result) -> list[Said]:
     ]
 
 
-def text_columns(result: Result) -> list[Said]:
-    """Return what a text costs whatever its tokens are, where they are not its words; words where it has some."""
+def text_columns(result: StoredResult) -> list[Said]:
+    """What a text costs whatever its tokens are, where they are not its words; words where it has some."""
     word = Column("PPL", "perplexity", "min", "word")
     bits = Column("Bits", "nll", "min", "byte", decimals=3)
     if not result.of_pieces:
@@ -89,14 +82,14 @@ def text_columns(result: Result) -> list[Said]:
     ]
 
 
-def speed_column(result: Result, best: Literal["max"] | None = None) -> Said:
-    """Return how many tokens or pieces a second are read."""
+def speed_column(result: StoredResult, best: Literal["max"] | None = None) -> Said:
+    """How many tokens or pieces a second are read."""
     header = "Pieces/s" if result.of_pieces else "Tokens/s"
     return Column(header, "amount", best), lambda _, item: item.tokens_per_second
 
 
-def lost_notes(result: Result) -> list[str]:
-    """Return how much of the text the tokenizer loses, where it does: bits a byte do not pay for it."""
+def lost_notes(result: StoredResult) -> list[str]:
+    """How much of the text the tokenizer loses, where it does: bits a byte do not pay for it."""
     extra = result.scenario.extra
     if not extra.get("lost_bytes"):
         return []
@@ -108,30 +101,30 @@ def lost_notes(result: Result) -> list[str]:
 
 
 def _rose(item: MethodResult) -> int | None:
-    """Return the queries whose neighbours' loss rose; None where that was not checked."""
+    """Queries whose neighbours' loss rose; None where that was not checked."""
     return item.stabilized_queries if item.rose_queries is None else item.rose_queries
 
 
 def _is_plain(item: MethodResult) -> bool:
-    """Say whether tokens are the words of the text, so that perplexity a word would say the same again."""
+    """Whether tokens are the words of the text, so that perplexity a word would say the same again."""
     words = item.words_perplexity
     return item.piece_nll is None and (words is None or math.isclose(words, item.perplexity, rel_tol=1e-9))
 
 
-def fast_notes(result: Result) -> tuple[str, ...]:
-    """Return what the fast form of MbPA was measured to cost, the most of any method."""
-    found = [item.extra["fast_error"] for item in result.methods.values() if "fast_error" in item.extra]
-    if not found:
+def fast_notes(result: StoredResult) -> tuple[str, ...]:
+    """What the fast form of MbPA was measured to cost, the most of any method."""
+    errors = [item.extra["fast_error"] for item in result.methods.values() if "fast_error" in item.extra]
+    if not errors:
         return ()
-    worst = max(found, key=lambda error: float(error["mean"]))
+    worst = max(errors, key=lambda error: float(error["mean"]))
     return (
         f"MbPA's fast form against its exact one on {worst['queries']:,} queries, one in a thousand: "
         f"{worst['mean']:.5f} nats a token on average, {worst['max']:.4f} at most.",
     )
 
 
-def frequency_table(result: Result) -> Table | None:
-    """Return perplexity by method and training count, and over all tokens; None where the counts are not known.
+def frequency_table(result: StoredResult) -> Table | None:
+    """Perplexity by method and training count, and over all tokens; None where the counts are not known.
 
     Tokens a bucket stand in the header. Every method scored the same stream, so the buckets are those of the first one;
     a method evaluated with other buckets is left out and named in a note.
@@ -151,13 +144,7 @@ def frequency_table(result: Result) -> Table | None:
 
 
 def by_bucket(first: str, kind: Kind, shape: Sequence[tuple[str, int]]) -> tuple[Column, ...]:
-    """Return the columns of a table by bucket, all tokens last, the number of tokens in the header.
-
-    Args:
-        first: heads the column of the methods.
-        kind: of the numbers.
-        shape: name and tokens of each bucket.
-    """
+    """Columns of a table by bucket, all tokens last, the number of tokens in the header."""
     buckets = (*shape, (ALL, sum(tokens for _, tokens in shape)))
     return (
         Column(first, subheader="tokens"),
@@ -165,12 +152,8 @@ def by_bucket(first: str, kind: Kind, shape: Sequence[tuple[str, int]]) -> tuple
     )
 
 
-def side_by_side(results: Mapping[str, Result]) -> Table:
-    """Return methods by scenarios: perplexity, and across domains the loss overall and on new words.
-
-    Args:
-        results: by label; the labels head the columns.
-    """
+def side_by_side(results: Mapping[str, StoredResult]) -> Table:
+    """Methods by scenarios: perplexity, and across domains the loss overall and on new words."""
     methods = ordered(method for result in results.values() for method in result.methods)
     shown = [
         (result.methods, Column(header, kind, "min", label), field)
@@ -180,23 +163,207 @@ def side_by_side(results: Mapping[str, Result]) -> Table:
     rows = tuple(
         (name_of(method), *(getattr(items.get(method), field, None) for items, _, field in shown)) for method in methods
     )
-    texts = {(each.scenario.target, each.scenario.split, each.scenario.tokens) for each in results.values()}
+    texts = {(result.scenario.target, result.scenario.split, result.scenario.tokens) for result in results.values()}
     notes = (
         () if len(texts) == 1 else ("The runs are of different texts or lengths: losses compare within a run alone.",)
     )
     return Table("scenarios", "Methods by scenario", (_METHOD, *(column for _, column, _ in shown)), rows, notes)
 
 
-def by_loss(result: Result) -> list[str]:
-    """Return the methods, the lowest loss first; those that are equal in the project's order."""
+def by_loss(result: StoredResult) -> list[str]:
+    """Methods, the lowest loss first; those that are equal in the project's order."""
     return sorted(ordered(result.methods), key=lambda name: result.methods[name].loss)
 
 
-def methods_of(result: Result) -> list[Item]:
-    """Return the methods of a result with their numbers, in the project's order."""
+def methods_of(result: StoredResult) -> list[Item]:
+    """Methods of a result with their numbers, in the project's order."""
     return [(method, result.methods[method]) for method in ordered(result.methods)]
 
 
 def _shape(item: MethodResult) -> list[tuple[str, int]]:
-    """Return the buckets of a method without their losses."""
     return [(bucket.bucket, bucket.tokens) for bucket in item.frequency]
+
+
+_BY_RUN_NOTE = (
+    "With a union vocabulary every word has a row from the start. With an open one a word gets its row after it was "
+    "first observed, and until then a share of <unk>. The words that can occur are the same in both, so that losses "
+    "compare; lower and raw case are different texts."
+)
+
+LONGEST = 20  # documents that a report shows
+
+
+def occurrence_table(result: StoredResult) -> Table | None:
+    """Loss on out-of-vocabulary words by occurrence, nats; None where there are no such words."""
+    items = [(name, item) for name, item in methods_of(result) if item.oov_occurrences]
+    if not items:
+        return None
+    shape = [(bucket.bucket, bucket.tokens) for bucket in items[0][1].oov_occurrences]
+    rows = tuple(
+        (name_of(name), *(bucket.nll for bucket in item.oov_occurrences), item.oov_nll) for name, item in items
+    )
+    gaps = gap_notes((item.oov_occurrences, item.oov_nll) for _, item in items)
+    title = f"Nats on OOV words by occurrence in the stream, {result.scenario.label}"
+    return Table("occurrences", title, by_bucket("Occurrence", "nll", shape), rows, (_learned_note(result), *gaps))
+
+
+def occurrences_by_run(results: Mapping[str, StoredResult]) -> Table | None:
+    """Loss on new words by occurrence, nats, a block a run; None where fewer than two runs have any."""
+    rows: list[tuple[Cell, ...]] = []
+    headings = []
+    for name, result in results.items():
+        items = [(method, item) for method, item in methods_of(result) if item.oov_occurrences]
+        if not items:
+            continue
+        headings.append(len(rows))
+        counts = [bucket.tokens for bucket in items[0][1].oov_occurrences]
+        title = f"{name} ({result.scenario.normalization}, {result.scenario.vocabulary}), tokens"
+        rows.append((title, *(f"{count:,}" for count in (*counts, sum(counts)))))
+        rows += [
+            (name_of(method), *(bucket.nll for bucket in item.oov_occurrences), item.oov_nll) for method, item in items
+        ]
+    if len(headings) < 2:
+        return None
+    return Table(
+        "occurrences-by-run",
+        "Nats on OOV words by occurrence in the stream, run by run",
+        (
+            Column("Occurrence", wide=True),
+            *(Column(name, "nll", "min", decimals=3) for name in (*OCCURRENCES, ALL)),
+        ),
+        tuple(rows),
+        (_BY_RUN_NOTE,),
+        tuple(headings),
+    )
+
+
+def gain_table(result: StoredResult) -> Table | None:
+    """What every method gains over the base by training count, with intervals; None without the base."""
+    items = [(name, item) for name, item in methods_of(result) if item.gains]
+    if not items:
+        return None
+    # Known words are nearly all of them, and occurrences have a table of their own.
+    left_out = (KNOWN, PIECES, *OOV_BY_OCCURRENCE)
+    shown = [gain for gain in items[0][1].gains if gain.part not in left_out]
+    counted = any(gain.part != ALL for gain in shown)
+    columns = (
+        Column("Training count" if counted else "Method", subheader="tokens"),
+        *(Column(gain.part, "signed", subheader=gain.tokens) for gain in shown),
+    )
+    rows = []
+    for name, item in items:
+        texts = {gain.part: interval_text(gain, mark="*") for gain in item.gains}
+        rows.append((name_of(name), *(texts.get(gain.part) for gain in shown)))
+    by = " by training count" if counted else ""
+    title = f"Gain over the base{by} on {result.scenario.label}, nats per token"
+    return Table("gains", title, columns, tuple(rows), (_interval_note(result),))
+
+
+def gain_rows(result: StoredResult) -> Table:
+    """Every gain of every part, OOV words by occurrence among them, one a row, as a program reads it."""
+    columns = (
+        Column("Method"),
+        Column("Part"),
+        Column("Tokens", "count"),
+        Column("Gain", "signed"),
+        Column("Low", "signed"),
+        Column("High", "signed"),
+    )
+    rows = tuple(
+        (name_of(name), gain.part, gain.tokens, gain.gain, gain.low, gain.high)
+        for name in ordered(result.methods)
+        for gain in result.methods[name].gains
+    )
+    return Table("gains", "Gain over the base, nats per token", columns, rows)
+
+
+def document_table(result: StoredResult, most: int | None = LONGEST) -> Table | None:
+    """What each document costs, the worst first; None where the text is a single one."""
+    documents = result.extra.get("documents")
+    if not documents:
+        return None
+    names = by_loss(result)
+    best = names[0]
+    names = list(dict.fromkeys([*names[:2], *(name for name in names if name == BASE)]))
+    pieces = "pieces" in documents[0]
+    loss, unit, count = ("piece_nll", "piece", "pieces") if pieces else ("nll", "token", "tokens")
+    worst = sorted(documents, key=lambda document: -document[loss][best])
+    columns = [Column("Document", wide=True), Column(count.capitalize(), "count")]
+    columns += [Column(name_of(name), "perplexity", "min", f"perplexity a {unit}") for name in names]
+    measured = all("bits_per_byte" in document for document in documents)
+    if measured:
+        columns += [Column(name_of(name), "nll", "min", "bits a byte", 3) for name in names]
+    rows = [
+        (
+            document["name"],
+            document[count],
+            *(perplexity(document[loss][name]) for name in names),
+            *(document["bits_per_byte"][name] for name in names if measured),
+        )
+        for document in worst[:most]
+    ]
+    shown = f"the {most} worst of {len(documents):,}" if most and len(documents) > most else "the worst first"
+    notes = []
+    if most and len(documents) > most:
+        notes.append("All documents stand in result.json; --by-document lists them.")
+    return Table("documents", f"Perplexity by document, {shown}", tuple(columns), tuple(rows), tuple(notes))
+
+
+def forgetting_table(result: StoredResult) -> Table | None:
+    """Perplexity on the source domain's text before and after; None where that was not asked for."""
+    measured = [(name, item.forgetting) for name, item in methods_of(result) if item.forgetting is not None]
+    if not measured:
+        return None
+    columns = [Column("Method"), Column("Before", "perplexity", "min")]
+    for header, gap in (("After", "Forgotten (nats)"), ("Memory kept", "Forgotten (nats), memory kept")):
+        columns += [Column(header, "perplexity", "min"), Column(gap, "signed", "min", decimals=3)]
+    rows = []
+    for name, losses in measured:
+        row: list[Cell] = [name_of(name), perplexity(losses.before)]
+        for loss in (losses.after, losses.memory_kept):
+            row += [None, None] if loss is None else [perplexity(loss), difference(loss, losses.before)]
+        rows.append(tuple(row))
+    text = result.extra.get("forgetting", {})
+    source = corpus_name(text.get("corpus", result.scenario.source))
+    return Table(
+        "forgetting",
+        f"Perplexity on {source} before and after {result.scenario.label}",
+        tuple(columns),
+        tuple(rows),
+        (_forgetting_note(text),),
+    )
+
+
+def _forgetting_note(text: Mapping[str, Any]) -> str:
+    which = f"{text['tokens']:,} tokens of {corpus_name(text['corpus'])} {text['split']}, " if text else ""
+    return (
+        f"{which}read without learning from them. After: the base as the stream left it, with a memory emptied of the "
+        "stream or one that keeps it. What a query adapts is thrown away: a base that stays as trained forgets nothing."
+    )
+
+
+def interval_text(gain: Gain, mark: str = "") -> str:
+    """A gain with half the width of its interval."""
+    if gain.gain is None:
+        return MISSING
+    text = f"{gain.gain:+.3f}"
+    if gain.low is None or gain.high is None:
+        return text
+    half = f"{(gain.high - gain.low) / 2:.3f}"
+    return f"{text} ±{half.removeprefix('0') if half.startswith('0.') else half}{mark if gain.certain else ''}"
+
+
+def _interval_note(result: StoredResult) -> str:
+    """Say what the signs mean and how the intervals were found."""
+    config = result.bootstrap
+    return (
+        f"Loss of the base minus that of the method; ± half of the {100 * config.level:g} % interval, * where it "
+        f"leaves out 0: {config.resamples:,} resamples of blocks of {config.block} tokens; parts in fewer than "
+        f"{LEAST_BLOCKS} blocks have none."
+    )
+
+
+def _learned_note(result: StoredResult) -> str:
+    every = result.scenario.extra.get("update_every")
+    learned = "at the next update" if every is None else "at once" if every == 1 else f"every {every} tokens"
+    return f"Occurrences so far are counted before a token is scored; what was scored is learned {learned}."

@@ -3,61 +3,47 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from hebblm.errors import UserError
+from hebblm.errors import UserError, unreadable
+from hebblm.files import lack, sha256
+from hebblm.progress import say
+from hebblm.report.buckets import frequency_report, occurrences_so_far, stream_parts, validate_edges
 from hebblm.report.gains import Gain, bootstrap_gains
-from hebblm.report.logged import read_table
 from hebblm.report.methods import BASE, name_of, ordered
-from hebblm.report.parts import (
-    frequency_report,
-    occurrences_so_far,
-    stream_parts,
-    validate_edges,
-)
 from hebblm.report.result import Result
 from hebblm.report.table import Column, Table
 
 FILE_NAME = "tokens.parquet"
 _PREFIX = "nll_"
-_KINDS = {"token": "text", "train_count": "whole numbers", "is_oov": "true or false", _PREFIX: "numbers"}
+_COLUMNS = {"token": "text", "train_count": "whole numbers", "is_oov": "true or false", _PREFIX: "numbers"}
 _POINTS = 400
 _TOLERANCE = 1e-5  # losses may be stored in single precision
 
 
 @dataclass(frozen=True, slots=True)
 class TokenLosses:
-    """The loss of every token of a stream under every method.
+    """The loss of every token of a stream under every method."""
 
-    Args:
-        words: (T,) str, as objects: text of a fixed width would be as wide as the longest word, for each of them.
-        train_counts: (T,) int64, how often each word occurred in training, None where that is not known.
-        oov: (T,) bool, outside the source vocabulary.
-        nll: by method, (T,) float64 in nats.
-    """
-
+    # (T,) str, as objects: text of a fixed width would be as wide as the longest word, for each of them
     words: NDArray[np.object_]
+    # (T,) int64, how often each word occurred in training, None where that is not known
     train_counts: NDArray[np.int64] | None
-    oov: NDArray[np.bool_]
-    nll: Mapping[str, NDArray[np.float64]]
+    oov: NDArray[np.bool_]  # (T,) bool, outside the source vocabulary
+    nll: Mapping[str, NDArray[np.float64]]  # by method, (T,) float64 in nats
 
     @classmethod
     def load(cls, path: Path, result: Result | None = None) -> TokenLosses:
-        """Read the file that ``hebblm-eval --log-samples`` wrote.
-
-        Args:
-            path: of the file.
-            result: of the same run, whose hash of the file is compared.
-
-        Raises:
-            UserError: the file is missing, truncated or changed, lacks a column, or holds a nan.
-        """
-        table = read_table(path, _KINDS, result)
+        """Read the file that ``hebblm-eval --log-samples`` wrote."""
+        table = read_table(path, _COLUMNS, result)
         methods = [name.removeprefix(_PREFIX) for name in table.column_names if name.startswith(_PREFIX)]
         nll = {method: table.column(_PREFIX + method).to_numpy().astype(np.float64) for method in methods}
         undefined = [method for method, losses in nll.items() if np.isnan(losses).any()]
@@ -73,11 +59,7 @@ class TokenLosses:
 
 
 def with_edges(result: Result, tokens: TokenLosses, edges: Sequence[int]) -> Result:
-    """Return the result with its frequency report made anew over other ranges of training count.
-
-    Raises:
-        UserError: bad edges, token losses of another run, or a run without a text to count words in.
-    """
+    """Result with its frequency report made anew over other ranges of training count."""
     check_same_run(result, tokens)
     edges, counts = validate_edges(edges), tokens.train_counts
     if counts is None:
@@ -95,12 +77,7 @@ def with_edges(result: Result, tokens: TokenLosses, edges: Sequence[int]) -> Res
 
 
 def running_curve(nll: NDArray[np.floating], points: int = _POINTS) -> tuple[tuple[int, float], ...]:
-    """Return at most ``points`` evenly spaced pairs (tokens so far, mean loss so far in nats).
-
-    Args:
-        nll: (T,) floating point, losses in nats in the order of the stream.
-        points: upper bound on the number of pairs; the last one is the end of the stream.
-    """
+    """At most ``points`` evenly spaced pairs (tokens so far, mean loss so far in nats)."""
     if nll.size == 0:
         return ()
     positions = np.unique(np.linspace(0, nll.size, min(points, nll.size) + 1).astype(np.int64)[1:])  # (P,)
@@ -109,12 +86,9 @@ def running_curve(nll: NDArray[np.floating], points: int = _POINTS) -> tuple[tup
 
 
 def word_table(result: Result, tokens: TokenLosses, top: int = 15) -> Table | None:
-    """Return the words on which the best method gains and loses most against the unadapted model.
+    """Words on which the best method gains and loses most against the unadapted model.
 
     The gain of a word is summed over its occurrences, in nats. Words with an infinite loss are left out.
-
-    Returns:
-        None where only one method was evaluated or the unadapted model is not among them.
     """
     others = [method for method in ordered(result.methods) if method != BASE]
     if BASE not in result.methods or not others:
@@ -151,7 +125,7 @@ def word_table(result: Result, tokens: TokenLosses, top: int = 15) -> Table | No
 
 
 def _gains(result: Result, tokens: TokenLosses, edges: Sequence[int]) -> dict[str, tuple[Gain, ...]]:
-    """Return the gains of the result's methods, with the intervals that it was made with."""
+    """Gains of the result's methods, with the intervals that it was made with."""
     parts = stream_parts(tokens.train_counts, occurrences_so_far(tokens.words), tokens.oov, edges)
     return bootstrap_gains({name: tokens.nll[name] for name in result.methods}, parts, result.bootstrap)
 
@@ -167,3 +141,68 @@ def check_same_run(result: Result, tokens: TokenLosses) -> None:
         mean = float(tokens.nll[method].mean())
         if not math.isclose(mean, item.nll, rel_tol=_TOLERANCE):
             raise UserError(f"{method!r} averages {mean:.6f} nats, the result says {item.nll:.6f}; {remedy}")
+
+
+FILES = "files"
+"""Key of a result: sha256 by name of each table beside it."""
+
+UNKNOWN = ("train_count",)
+"""Columns that are empty where the training text is not known."""
+
+_REMEDY = "evaluate again with --log-samples"
+_KINDS: dict[str, Callable[[Any], bool]] = {
+    "whole numbers": pa.types.is_integer,
+    "numbers": pa.types.is_floating,
+    "text": lambda kind: pa.types.is_string(kind) or pa.types.is_large_string(kind),
+    "true or false": pa.types.is_boolean,
+}
+
+
+def read_table(path: Path, kinds: Mapping[str, str], result: Result | None) -> pa.Table:
+    """Read a parquet file."""
+    try:
+        if not path.is_file():
+            raise UserError(f"{path} {lack(path)}; {_REMEDY} to get it")
+        if result is not None:
+            _compare(path, result)
+        with pq.ParquetFile(path) as file:
+            _check(path, file.schema_arrow, kinds)
+            table = file.read()
+            table.validate(full=True)  # offsets, and that text is UTF-8
+    except OSError as error:
+        raise (
+            unreadable(path, error) if error.errno else UserError(f"{path} is not a readable parquet file; {_REMEDY}")
+        ) from error
+    except (pa.ArrowException, ValueError, TypeError, MemoryError) as error:
+        if isinstance(error, UserError):
+            raise
+        raise UserError(f"{path} is not a readable parquet file; {_REMEDY}") from error
+    for name in table.column_names:
+        if table.column(name).null_count and name not in UNKNOWN:
+            raise UserError(f"{path} lacks values in the column {name!r}; {_REMEDY}")
+    return table
+
+
+def recorded(path: Path, result: Result) -> str | None:
+    """Sha256 that a result has of a file beside it, None where it has none."""
+    files = result.extra.get(FILES, {})
+    return files.get(path.name) if isinstance(files, Mapping) else None
+
+
+def _compare(path: Path, result: Result) -> None:
+    """Refuse a file that is not the one of the result, and say so where that cannot be told."""
+    written = recorded(path, result)
+    if written is None:
+        say(f"{path} is not verified: the result beside it has no hash of it")
+    elif sha256(path) != written:
+        raise UserError(f"{path} is not the file that the result beside it was written with; {_REMEDY}")
+
+
+def _check(path: Path, schema: pa.Schema, kinds: Mapping[str, str]) -> None:
+    for wanted, kind in kinds.items():
+        names = [name for name in schema.names if name == wanted or (wanted[-1] == "_" and name.startswith(wanted))]
+        if not names:
+            raise UserError(f"{path} lacks the column {wanted!r}; {_REMEDY}")
+        for name in names:
+            if schema.names.count(name) > 1 or not _KINDS[kind](schema.field(name).type):
+                raise UserError(f"{path}: the column {name!r} does not hold {kind}; {_REMEDY}")

@@ -5,10 +5,8 @@ from __future__ import annotations
 from hebblm.text.binarize import prepare
 from hebblm.text.corpora import Corpus, foreign_text, resolve, text_corpus
 from hebblm.text.dictionary import Dictionary
-from hebblm.text.normalize import Normalization, normalize
-from hebblm.text.prepared import PreparedCorpus, load_prepared
-from hebblm.text.streams import EvaluationStream, VocabularyPolicy, encode_target
-from hebblm.text.tokenizers import Tokenizer, load_tokenizer
+from hebblm.text.prepared import EvaluationStream, PreparedCorpus, VocabularyPolicy, encode_target, load_prepared
+from hebblm.text.tokenizers import Normalization, Tokenizer, load_tokenizer, normalize
 
 __all__ = [
     "Corpus",

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import replace
 from itertools import islice
+from math import ceil
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,8 +20,6 @@ from hebblm.locks import held, remove_left
 from hebblm.progress import bar
 from hebblm.text.corpora import CORPUS_FILE, Corpus, resolve
 from hebblm.text.dictionary import EOS, UNK, Dictionary
-from hebblm.text.manifest import SPLITS
-from hebblm.text.normalize import Normalization, normalize
 from hebblm.text.prepared import (
     DICTIONARY_FILE,
     CorpusMeta,
@@ -28,8 +28,8 @@ from hebblm.text.prepared import (
     load_prepared,
     smallest_dtype,
 )
-from hebblm.text.sources import LineSource
-from hebblm.text.tokenizers import MODEL_FILE, Tokenizer
+from hebblm.text.sources import SPLITS, LineSource
+from hebblm.text.tokenizers import MODEL_FILE, Normalization, Tokenizer, normalize
 
 BATCH_LINES = 2_000
 
@@ -38,27 +38,14 @@ def prepare(
     corpus: Corpus,
     *,
     normalization: Normalization,
-    destdir: Path,
-    min_count: int | None = None,
-    joined: Dictionary | None = None,
+    destdir: Path,  # the folder to write; made whole or left as it was
+    min_count: int | None = None,  # rarer training words become ``<unk>``; the corpus' own choice unless said
+    joined: Dictionary | None = None,  # whose words are in the dictionary too, however rare in training
 ) -> PreparedCorpus:
     """Count the training split, or all where there is none, build a dictionary, and write every split as ids.
 
-    A folder that holds this very corpus, prepared in this very way, is used as it is.
-
-    Args:
-        corpus: the text.
-        normalization: the case policy.
-        destdir: the folder to write; made whole or left as it was.
-        min_count: rarer training words become ``<unk>``; the corpus' own choice unless said.
-        joined: whose words are in the dictionary too, however rare in training.
-
-    Returns:
-        The binarised corpus, one ``<eos>`` a line, blank lines too.
-
-    Raises:
-        UserError: the text is empty or not what the manifest says, or the folder cannot be written or holds
-            something else.
+    A folder that holds this very corpus, prepared in this very way, is used as it is. Each line, blank ones too, gets
+    one ``<eos>``.
     """
     if corpus.prepared is not None:
         return _already_prepared(corpus.prepared, normalization)
@@ -82,25 +69,14 @@ def prepare(
 
 
 def prepared_corpus(
-    name: str,
-    normalization: Normalization | None,
-    column: str | None = None,
+    name: str,  # as on the command line
+    normalization: Normalization | None,  # None for raw, or for what a prepared folder has
+    column: str | None = None,  # of records that holds the text; see :func:`hebblm.text.records.text_column`
     *,
-    train: bool = True,
-    remedy: str | None = None,
+    train: bool = True,  # whether its training split is needed, too; it is not where a corpus is only read
+    remedy: str | None = None,  # what to do where several columns could be meant; by default to preprocess the text
 ) -> PreparedCorpus:
-    """Return a corpus as ids, prepared in the cache if it was not before.
-
-    Args:
-        name: as on the command line.
-        normalization: None for raw, or for what a prepared folder has.
-        column: of records that holds the text; see :func:`hebblm.text.records.text_column`.
-        train: whether its training split is needed, too; it is not where a corpus is only read.
-        remedy: what to do where several columns could be meant; by default to preprocess the text.
-
-    Raises:
-        UserError: unknown, missing, empty or altered corpus, or one that lacks the training split.
-    """
+    """Corpus as ids, prepared in the cache if it was not before."""
     corpus = resolve(name, column, remedy=remedy)
     if train and "train" not in corpus.splits:
         raise UserError(f"{name} has no train split, only {', '.join(corpus.splits)}; it can only be read, as --target")
@@ -112,13 +88,13 @@ def prepared_corpus(
 
 
 def slug(name: str) -> str:
-    """Turn a corpus' name into a file name; a hash keeps names apart that differ in other characters."""
+    """Corpus' name as a file name; a hash keeps names apart that differ in other characters."""
     plain = re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")
     return plain if plain == name else f"{plain[:40]}-{hash_of(name)[:8]}"
 
 
 def _from_before(destdir: Path, corpus: Corpus, normalization: Normalization, min_count: int) -> PreparedCorpus | None:
-    """Return the corpus that a folder holds if it is what is asked for."""
+    """Corpus that a folder holds, if it is what is asked for."""
     if (destdir / CORPUS_FILE).is_file():
         found = load_prepared(destdir)
         meta, spec = found.meta, corpus.tokenizer.spec()
@@ -132,7 +108,6 @@ def _from_before(destdir: Path, corpus: Corpus, normalization: Normalization, mi
 def _write(
     destdir: Path, corpus: Corpus, normalization: Normalization, min_count: int, joined: frozenset[str]
 ) -> PreparedCorpus:
-    """Write a corpus; see :func:`prepare`."""
     with atomic_path(destdir, directory=True) as folder:
         counts = _count(corpus, normalization)
         # A fixed set of subwords keeps its rows even where the training text happens not to use one.
@@ -162,7 +137,7 @@ def _write(
 
 
 def _already_prepared(folder: Path, normalization: Normalization) -> PreparedCorpus:
-    """Open a folder of ``hebblm-preprocess``, whose case policy is settled."""
+    """Folder of ``hebblm-preprocess``, whose case policy is settled."""
     found = load_prepared(folder)
     if found.meta.normalization != normalization:
         raise UserError(
@@ -173,7 +148,7 @@ def _already_prepared(folder: Path, normalization: Normalization) -> PreparedCor
 
 
 def refuse_foreign(destdir: Path) -> None:
-    """Never replace a folder that holds anything but an earlier corpus."""
+    """Refuse to replace a folder that holds anything but an earlier corpus."""
     if destdir.exists() and not destdir.is_dir():
         raise UserError(f"{destdir} is a file; name a new or empty folder")
     ours = {CORPUS_FILE, DICTIONARY_FILE, MODEL_FILE, *(f"{split}.bin" for split in SPLITS)}
@@ -183,7 +158,7 @@ def refuse_foreign(destdir: Path) -> None:
 
 
 def _batches(source: LineSource, description: str) -> Iterator[list[str]]:
-    """Yield lists of lines while a bar shows how many kilobytes are done."""
+    """Lists of lines, while a bar shows how many kilobytes are done."""
     size = source.size
     with bar() as progress:
         task = progress.add_task(description, total=None if size is None else size // 1000, unit="kB")
@@ -198,7 +173,7 @@ def _batches(source: LineSource, description: str) -> Iterator[list[str]]:
 
 
 def _count(corpus: Corpus, normalization: Normalization) -> Counter[str]:
-    """Return the training count of each token, ``<eos>`` among them; of a corpus that is only read, the count in it."""
+    """Training count of each token, ``<eos>`` among them; of a corpus that is only read, the count in it."""
     counts: Counter[str] = Counter()
     tokenize = corpus.tokenizer.tokenize
     for split in ("train",) if "train" in corpus.sources else corpus.sources:
@@ -214,7 +189,7 @@ def _count(corpus: Corpus, normalization: Normalization) -> Counter[str]:
 def _encode(
     corpus: Corpus, split: str, normalization: Normalization, dictionary: Dictionary, path: Path, dtype: str
 ) -> SplitMeta:
-    """Write the ids of a split and return what was written."""
+    """Ids of a split, written; returns what was written."""
     tokenizer: Tokenizer = corpus.tokenizer
     stored = np.dtype(dtype).newbyteorder("<")
     tokens = lines = words = size = unknown = literal = 0
@@ -237,7 +212,6 @@ def _encode(
 
 
 def _check_expected(corpus: Corpus, normalization: Normalization, splits: dict[str, SplitMeta], types: int) -> None:
-    """Refuse a corpus whose counts are not those of the manifest."""
     for split, expected in corpus.expected_tokens.items():
         if splits[split].tokens != expected:
             raise UserError(
@@ -245,3 +219,51 @@ def _check_expected(corpus: Corpus, normalization: Normalization, splits: dict[s
             )
     if normalization == "raw" and corpus.expected_types not in (None, types):
         raise UserError(f"{corpus.name} has {types} types, not {corpus.expected_types}; restore the train file")
+
+
+class Beginning(NamedTuple):
+    """The text of the first tokens of a split."""
+
+    lines: int  # ends of line among them
+    words: int  # words before tokenisation, ends of line apart
+    bytes: int  # UTF-8 bytes before normalisation, one an end of line
+    # those of words that the model has no row for: it tells which of the text's new words one is, or only that it is
+    # unknown, and never spells it, so that its bits for these bytes are too few
+    unspelled: int
+    # those of them that would have to be spelled: of a new word that can be told from others its first occurrence, of
+    # an unknown one each
+    spelling: int
+
+
+def measure_beginning(
+    corpus: Corpus,
+    split: str,
+    tokens: int,  # that are read, an end of line each line
+    normalization: Normalization,
+    known: Container[str],  # words that the model has a row for
+    told_apart: Container[str],  # words that the stream has an id for
+) -> Beginning:
+    """How much text the first tokens of a split are.
+
+    Of a line that is read in part, words and bytes count by the share of its tokens.
+    """
+    lines = words = size = unspelled = spelling = 0
+    left, seen = tokens, set[str]()
+    for line in corpus.lines(split):
+        found = [*corpus.tokenizer.tokenize(normalize(line, normalization)), EOS]
+        read = found[:left]
+        share, left = len(read) / len(found), left - len(read)
+        lines += len(read) == len(found)
+        words += ceil(share * corpus.tokenizer.words(line))
+        size += round(share * (len(line.encode()) + 1))
+        for word in read:
+            if word in known or word in (EOS, UNK):
+                continue
+            unspelled += len(word.encode())
+            if word not in seen:
+                spelling += len(word.encode())
+            if word in told_apart:
+                seen.add(word)
+        if not left:
+            return Beginning(lines, words, size, unspelled, spelling)
+    raise UserError(f"{corpus.name} has {tokens - left} tokens in its {split} split, not {tokens}; prepare it again")

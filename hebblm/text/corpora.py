@@ -5,87 +5,110 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+
+import msgspec
 
 from hebblm import download
 from hebblm.errors import UserError
+from hebblm.files import Count, read_json
+from hebblm.installation import manifest_path
 from hebblm.suggest import unknown
 from hebblm.text.documentation import documentation_sources
 from hebblm.text.formats import STANDARD_INPUT, shown
 from hebblm.text.hub import hub_sources
-from hebblm.text.manifest import SPLITS, CorpusEntry, load_manifest
-from hebblm.text.plain import contiguous, plain_sources
 from hebblm.text.records import CHOOSE
-from hebblm.text.sources import FileLines, LineSource
+from hebblm.text.sources import SPLITS, FileLines, LineSource, contiguous, plain_sources
 from hebblm.text.tokenizers import Tokenizer, WhitespaceTokenizer
+
+SCHEMA = "hebblm-corpora/1"
+
+
+@dataclass(frozen=True, slots=True)
+class FileEntry:
+    """File of a corpus."""
+
+    path: str  # below a data folder, such as ``ptb/train.txt``
+    urls: tuple[str, ...]  # public addresses of these very bytes
+    sha256: str
+    tokens: Count  # its words with one ``<eos>`` a line
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusEntry:
+    """Named corpus."""
+
+    name: str  # as on the command line
+    title: str
+    # ``files`` with known bytes, or ``documentation`` extracted from an installation
+    kind: Literal["files", "documentation"]
+    licence: str
+    citation: str  # whom to name
+    files: Mapping[str, FileEntry]  # by split, empty for documentation
+    types: int | None  # distinct words of the training split with ``<eos>``, None for documentation
+
+
+def load_manifest() -> dict[str, CorpusEntry]:
+    path = manifest_path()
+    document = read_json(path)
+    if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+        raise UserError(f"{path} is not a list of corpora of schema {SCHEMA}; restore it")
+    without: dict[str, object] = {"files": {}, "types": None}
+    try:
+        listed = {name: {**without, **fields, "name": name} for name, fields in document["corpora"].items()}
+        return msgspec.convert(listed, dict[str, CorpusEntry])
+    except (KeyError, TypeError, AttributeError, msgspec.ValidationError) as error:
+        raise UserError(f"{path} is incomplete ({error}); restore it") from error
+
+
+def file_corpora() -> list[str]:
+    """Names of the corpora whose bytes are known, the same on every machine."""
+    return [name for name, entry in load_manifest().items() if entry.kind == "files"]
+
 
 CORPUS_FILE = "corpus.json"
 
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """Text in three splits, and how to tokenise it.
+    """Text in three splits, and how to tokenise it."""
 
-    Args:
-        name: as it was asked for.
-        sources: the lines of each split.
-        tokenizer: lines to tokens.
-        provenance: JSON of where the text came from: kind, licence, ``sha256`` by split.
-        expected_tokens: tokens of each split with one ``<eos>`` a line, where they are known.
-        expected_types: types of the training split with ``<eos>``, where they are known.
-        min_count: training count below which a word should become ``<unk>``.
-        prepared: the folder that ``hebblm-preprocess`` wrote, for which there are no lines.
-    """
-
-    name: str
-    sources: Mapping[str, LineSource] = field(repr=False)
-    tokenizer: Tokenizer
-    provenance: Mapping[str, Any]
+    name: str  # as it was asked for
+    sources: Mapping[str, LineSource] = field(repr=False)  # the lines of each split
+    tokenizer: Tokenizer  # lines to tokens
+    provenance: Mapping[str, Any]  # JSON of where the text came from: kind, licence, ``sha256`` by split
+    # tokens of each split with one ``<eos>`` a line, where they are known
     expected_tokens: Mapping[str, int] = field(default_factory=dict)
-    expected_types: int | None = None
-    min_count: int = 1
-    prepared: Path | None = None
+    expected_types: int | None = None  # types of the training split with ``<eos>``, where they are known
+    min_count: int = 1  # training count below which a word should become ``<unk>``
+    prepared: Path | None = None  # the folder that ``hebblm-preprocess`` wrote, for which there are no lines
 
     @property
     def splits(self) -> tuple[str, ...]:
-        """The names of the splits there are."""
         return tuple(self.sources) if self.prepared is None else SPLITS
 
     def lines(self, split: str) -> Iterator[str]:
-        """Yield the lines of a split, blank ones too, without their ends.
-
-        Raises:
-            UserError: there is no such split, or its text cannot be read.
-        """
+        """Lines of a split, blank ones too, without their ends."""
         if split not in self.sources:
             have = ", ".join(self.sources) or "no lines, only binarised ids"
             raise UserError(f"corpus {self.name} has no split {split!r}; it has {have}")
         return self.sources[split].lines()
 
 
-def resolve(
-    name: str, column: str | None = None, *, remedy: str | None = None, data_dirs: Sequence[Path] | None = None
-) -> Corpus:
-    """Return the corpus of a name.
+def resolve(name: str, column: str | None = None, *, remedy: str | None = None) -> Corpus:
+    """Corpus of a name: ``ptb``, ``wt2``, ``pydoc``, ``numpy``, ``text:PATH``, ``hf:ID[:CONFIG]``, or a folder that
+    ``hebblm-preprocess`` wrote.
 
-    Args:
-        name: ``ptb``, ``wt2``, ``pydoc``, ``numpy``, ``text:PATH``, ``hf:ID[:CONFIG]``, or a folder that
-            ``hebblm-preprocess`` wrote.
-        column: of records that holds the text; see :func:`hebblm.text.records.text_column`.
-        remedy: what to do where several columns could be meant; by default to preprocess the text.
-        data_dirs: where to look for the files of named corpora, instead of ``$HEBBLM_DATA``, ``data/`` and
-            the user's cache.
-
-    Raises:
-        UserError: no such corpus, or its files are missing, empty, or not what the manifest says.
+    ``column`` names the column of records that holds the text, see :func:`hebblm.text.records.text_column`; ``remedy``
+    is what to do where several could be meant, by default to preprocess the text.
     """
+    check_name(name)
     manifest = load_manifest()
-    check_name(name, manifest)
     remedy = remedy or f"hebblm-preprocess --text {name} --column NAME makes a corpus of one of them"
     if column is not None and not name.startswith(("text:", "hf:")):
         raise UserError(f"{name} has no columns; leave --column {column} out")
     if name in manifest and manifest[name].kind == "files":
-        return _from_manifest(manifest[name], download.data_dirs() if data_dirs is None else data_dirs)
+        return _from_manifest(manifest[name], download.data_dirs())
     if name in manifest:
         entry = manifest[name]
         sources, origin = documentation_sources(name)
@@ -98,17 +121,9 @@ def resolve(
     return Corpus(name, {}, WhitespaceTokenizer(), {"kind": "prepared"}, prepared=Path(name))
 
 
-def check_name(name: str, manifest: Mapping[str, CorpusEntry] | None = None) -> None:
-    """Refuse a name that stands for no corpus, before anything is loaded or fetched.
-
-    Args:
-        name: as for :func:`resolve`.
-        manifest: the named corpora, if they are at hand.
-
-    Raises:
-        UserError: naming the corpora there are, and the one that was probably meant.
-    """
-    manifest = load_manifest() if manifest is None else manifest
+def check_name(name: str) -> None:
+    """Refuse a name that stands for no corpus, before anything is loaded or fetched."""
+    manifest = load_manifest()
     kind, _, path = name.partition(":")
     if name in manifest or kind == "hf" or (Path(name) / CORPUS_FILE).is_file():
         return
@@ -123,26 +138,19 @@ def check_name(name: str, manifest: Mapping[str, CorpusEntry] | None = None) -> 
 
 
 def text_corpus(
+    # a file or ``-`` for standard input, which is split 80/10/10 by lines; or a folder with ``train``, ``valid`` and
+    # ``test`` files of text; or any other folder, whose files of text are read in order and split likewise
     path: Path,
-    names: Mapping[str, str] | None = None,
-    tokenizer: Tokenizer | None = None,
+    names: Mapping[str, str] | None = None,  # by split, other file names within the folder
+    tokenizer: Tokenizer | None = None,  # how to tokenise, at white space unless said
     *,
-    column: str | None = None,
-    remedy: str = CHOOSE,
+    column: str | None = None,  # of records that holds the text
+    remedy: str = CHOOSE,  # what to do where several columns could be meant
 ) -> Corpus:
-    """Return a corpus of a user's own UTF-8 text.
+    """Corpus of a user's own UTF-8 text.
 
-    Args:
-        path: a file or ``-`` for standard input, which is split 80/10/10 by lines; or a folder with ``train``,
-            ``valid`` and ``test`` files of text; or any other folder, whose files of text are read in order and split
-            likewise.
-        names: by split, other file names within the folder.
-        tokenizer: how to tokenise, at white space unless said.
-        column: of records that holds the text.
-        remedy: what to do where several columns could be meant.
-
-    Raises:
-        UserError: the text is missing or empty, a split or the column is missing, or there are too few lines to split.
+    A file, or ``-`` for standard input, is split 80/10/10 by lines; so are the files of a folder, read in order, unless
+    it has ``train``, ``valid`` and ``test`` files.
     """
     sources, files = plain_sources(path, names or {}, column, remedy)
     origin = {"kind": "text", "files": files, **_column(*sources.values())}
@@ -150,16 +158,9 @@ def text_corpus(
 
 
 def foreign_text(name: str, source: FileLines, tokenizer: Tokenizer, *, whole: bool) -> Corpus:
-    """Return a text as a corpus that is only read: all of its words are in the dictionary.
+    """Text as a corpus that is only read: all of its words are in the dictionary.
 
-    Args:
-        name: of the corpus.
-        source: its lines.
-        tokenizer: how to tokenise it.
-        whole: every split is all of it; otherwise ``valid`` and ``test`` are its last two tenths.
-
-    Raises:
-        UserError: it is empty, or has too few lines to split.
+    If it is read ``whole``, every split is all of it; otherwise ``valid`` and ``test`` are its last two tenths.
     """
     path = Path(name.removeprefix("text:"))
     if next(source.lines(), None) is None:
@@ -169,7 +170,7 @@ def foreign_text(name: str, source: FileLines, tokenizer: Tokenizer, *, whole: b
 
 
 def _column(*sources: FileLines) -> dict[str, str]:
-    """Return what provenance records of the column that is read; nothing of plain text."""
+    """What provenance records of the column that is read; nothing of plain text."""
     column = FileLines(tuple(file for source in sources for file in source.files)).column
     return {} if column is None else {"column": column}
 
@@ -182,23 +183,14 @@ def _corpus(
     tokenizer: Tokenizer | None = None,
     min_count: int = 1,
 ) -> Corpus:
-    """Assemble a corpus whose hashes are those found, not those expected."""
+    """Corpus whose hashes are those of the text at hand, not those expected."""
     hashes = {split: source.sha256() for split, source in sources.items()}
     provenance = {**origin, "sha256": hashes}
     return Corpus(name, sources, tokenizer or WhitespaceTokenizer(), provenance, min_count=min_count)
 
 
 def locate(entry: CorpusEntry, split: str, folders: Sequence[Path]) -> Path:
-    """Return the verified path of one split, downloading it if no folder has it.
-
-    Args:
-        entry: the corpus.
-        split: the split.
-        folders: where to look, first come first served.
-
-    Raises:
-        UserError: a file found or fetched is not the one of the manifest, or it cannot be fetched.
-    """
+    """Verified path of one split in the first folder that has it, downloaded if none has."""
     file = entry.files[split]
     path = download.find(
         folders,
@@ -214,7 +206,6 @@ def locate(entry: CorpusEntry, split: str, folders: Sequence[Path]) -> Path:
 
 
 def _from_manifest(entry: CorpusEntry, folders: Sequence[Path]) -> Corpus:
-    """Find, verify and wrap the files of a named corpus."""
     sources = {split: FileLines.of(locate(entry, split, folders)) for split in entry.files}
     provenance = {
         "kind": "files",

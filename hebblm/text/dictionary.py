@@ -30,9 +30,6 @@ class Dictionary:
       ordinary symbols that are counted, sorted and saved like any word, so that a softmax over Penn Treebank
       has exactly 10,000 rows and one over WikiText-2 exactly 33,278.
     - ``fairseq`` has ``<s> <pad> </s> <unk>`` at ids 0 to 3, outside the file, ended by ``</s>``.
-
-    Args:
-        scheme: which special symbols there are, and where.
     """
 
     def __init__(self, scheme: Scheme = "words") -> None:
@@ -48,15 +45,10 @@ class Dictionary:
 
     @classmethod
     def vocabulary(cls, counts: Mapping[str, int], *, min_count: int = 1, joined: Iterable[str] = ()) -> Dictionary:
-        """Build a model's vocabulary from the word counts of its training text.
+        """Vocabulary of a model from the word counts of its training text, ``<eos>`` among them.
 
-        Args:
-            counts: occurrences of each word, ``<eos>`` among them.
-            min_count: rarer words are left out and counted as ``<unk>``.
-            joined: words that are kept however rare, those without any occurrence too.
-
-        Returns:
-            A dictionary of scheme ``words``, most frequent first, ties in alphabetical order.
+        Words rarer than ``min_count`` count as ``<unk>``; those of ``joined`` are kept however rare. The most frequent
+        come first, ties in alphabetical order.
         """
         kept = dict.fromkeys((UNK, EOS, *joined), 0)
         always = set(kept)
@@ -71,7 +63,7 @@ class Dictionary:
 
     @classmethod
     def _empty(cls) -> Dictionary:
-        """Return a dictionary of scheme ``words`` that lacks its special symbols yet."""
+        """Dictionary of scheme ``words`` that lacks its special symbols yet."""
         dictionary = cls()
         dictionary._symbols, dictionary._counts, dictionary._indices = [], [], {}
         return dictionary
@@ -81,24 +73,20 @@ class Dictionary:
 
     @property
     def symbols(self) -> tuple[str, ...]:
-        """All symbols in the order of their ids."""
         return tuple(self._symbols)
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """The training counts in the order of the ids."""
         return tuple(self._counts)
 
     def __len__(self) -> int:
-        """Return the number of symbols, which is the number of softmax rows."""
         return len(self._symbols)
 
     def __contains__(self, symbol: object) -> bool:
-        """Say whether a symbol has an id of its own."""
         return symbol in self._indices
 
     def __getitem__(self, index: int) -> str:
-        """Return the symbol of an id; an id beyond the table reads ``<unk>``, as in fairseq."""
+        """Symbol of an id; an id beyond the table reads ``<unk>``, as in fairseq."""
         return self._symbols[index] if 0 <= index < len(self._symbols) else UNK
 
     def __eq__(self, other: object) -> bool:
@@ -107,16 +95,13 @@ class Dictionary:
     __hash__ = None  # type: ignore[assignment]  # mutable
 
     def index(self, symbol: str) -> int:
-        """Return the id of a symbol, or that of ``<unk>``."""
+        """Id of a symbol, or that of ``<unk>``."""
         return self._indices.get(symbol, self.unk_index)
 
     def add_symbol(self, word: str, n: int = 1, *, overwrite: bool = False) -> int:
         """Count a word ``n`` times, giving it an id if it has none, and return the id.
 
-        Args:
-            word: the symbol.
-            n: occurrences.
-            overwrite: give a known word a new id (fairseq's ``#fairseq:overwrite``).
+        ``overwrite`` gives a known word a new id (fairseq's ``#fairseq:overwrite``).
         """
         known = self._indices.get(word)
         if known is not None and not overwrite:
@@ -128,21 +113,16 @@ class Dictionary:
         return self._indices[word]
 
     def encode_line(self, words: Iterable[str]) -> list[int]:
-        """Return the ids of a line, ended by the end-of-line id."""
+        """Ids of a line, ended by the end-of-line id."""
         unk, get = self.unk_index, self._indices.get
         return [*(get(word, unk) for word in words), self.eos_index]
 
     def hash(self) -> str:
-        """Return the sha256 of the symbols in the order of their ids; counts do not enter."""
+        """Sha256 of the symbols in the order of their ids; counts do not enter."""
         return hashlib.sha256("\n".join(self._symbols).encode()).hexdigest()
 
     def save(self, path: Path) -> None:
-        """Write ``symbol count`` lines; fairseq's four specials are left out, as fairseq does.
-
-        Raises:
-            UserError: the place cannot be written to.
-            ValueError: a symbol holds a space or a line break, so that the file could not be read back.
-        """
+        """Write ``symbol count`` lines; fairseq's four specials are left out, as fairseq does."""
         first = len(FAIRSEQ_SPECIALS) if self.scheme == "fairseq" else 0
         specials = self._symbols[:first]
         lines = []
@@ -154,17 +134,10 @@ class Dictionary:
 
     @classmethod
     def load(cls, path: Path, recorded: str | None = None) -> Dictionary:
-        """Read a dictionary file, one of ours or one of fairseq's.
+        """Dictionary of a file, one of ours or one of fairseq's; ``recorded`` is its sha256, if that was written down.
 
-        The file itself tells which: ours lists ``<unk>`` as a plain entry, which fairseq would refuse as a
-        duplicate of its own special.
-
-        Args:
-            path: the file.
-            recorded: its sha256, where it was written down; counts are under no other hash.
-
-        Raises:
-            UserError: the file is missing, was changed, is not UTF-8, or a line is not ``symbol count``.
+        The file itself tells which: ours lists ``<unk>`` as a plain entry, which fairseq would refuse as a duplicate of
+        its own special.
         """
         if recorded is not None and path.is_file() and sha256(path) != recorded:
             raise UserError(f"{path} was changed since it was written; restore it, or make it anew")
@@ -183,7 +156,7 @@ class Dictionary:
 
 
 def _read_entries(path: Path) -> list[tuple[str, int, bool]]:
-    """Return (symbol, count, overwrite) of each line of a dictionary file."""
+    """(symbol, count, overwrite) of each line of a dictionary file."""
     try:
         text = read_bytes(path, LONGEST).decode("utf-8")
     except UnicodeDecodeError as error:

@@ -6,7 +6,7 @@ import ast
 import importlib
 import inspect
 import platform
-import sys
+import re
 import sysconfig
 import tokenize
 import warnings
@@ -21,9 +21,7 @@ from hebblm.download import cache_dir
 from hebblm.errors import UserError
 from hebblm.files import atomic_path, hash_of, sha256
 from hebblm.locks import held
-from hebblm.text import prose
-from hebblm.text.manifest import SPLITS
-from hebblm.text.sources import FileLines, LineSource
+from hebblm.text.sources import SPLITS, FileLines, LineSource
 
 CHUNK_LINES = 100
 SKIPPED_FOLDERS = frozenset(
@@ -44,17 +42,14 @@ Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def documentation_sources(name: str) -> tuple[dict[str, LineSource], dict[str, Any]]:
-    """Return the splits of ``pydoc`` or ``numpy`` and the versions they came from.
+    """Splits of ``pydoc`` or ``numpy`` and the versions they came from.
 
-    What was extracted is kept in the user's cache, under a name that changes with the installation and with the way
-    of extraction.
-
-    Raises:
-        UserError: the installation holds no documentation, or the cache cannot be written.
+    What was extracted is kept in the user's cache, under a name that changes with the installation and with the way of
+    extraction.
     """
     versions = {"python": platform.python_version()} | ({"numpy": np.__version__} if name == "numpy" else {})
-    code = [sha256(Path(str(module.__file__))) for module in (prose, sys.modules[__name__])]
-    key = hash_of([versions, sysconfig.get_paths()["stdlib"], np.__file__ if name == "numpy" else None, code])
+    origin = [sysconfig.get_paths()["stdlib"], np.__file__ if name == "numpy" else None]
+    key = hash_of([versions, *origin, sha256(Path(__file__))])
     folder = cache_dir() / "documentation" / f"{name}-{key}"
     if not folder.is_dir():
         with held(folder, f"the text of {name}"):
@@ -64,7 +59,6 @@ def documentation_sources(name: str) -> tuple[dict[str, LineSource], dict[str, A
 
 
 def _write(parts: dict[str, list[str]], folder: Path) -> None:
-    """Write the lines of each split to a file of its own."""
     with atomic_path(folder, directory=True) as temporary:
         for split, lines in parts.items():
             text = "".join(f"{line}\n" for line in lines)
@@ -72,17 +66,14 @@ def _write(parts: dict[str, list[str]], folder: Path) -> None:
 
 
 def extract(name: str) -> dict[str, list[str]]:
-    """Return the paragraphs of ``pydoc`` or ``numpy`` by split.
+    """Paragraphs of ``pydoc`` or ``numpy`` by split.
 
     Of every ten runs of 100 paragraphs, the ninth goes to valid and the tenth to test, so that each split
     covers every part of the documentation. A paragraph that several docstrings share is kept where it stands first:
     repeated, it would stand in training and test alike.
-
-    Raises:
-        UserError: the installation holds no documentation.
     """
     docstrings = _pydoc() if name == "pydoc" else _numpy()
-    lines = list(dict.fromkeys(line for text in dict.fromkeys(docstrings) for line in prose.paragraphs(text)))
+    lines = list(dict.fromkeys(line for text in dict.fromkeys(docstrings) for line in paragraphs(text)))
     if len(lines) < 10 * CHUNK_LINES:
         raise UserError(f"this installation holds too little documentation for {name}; use another corpus")
     chunks = [lines[start : start + CHUNK_LINES] for start in range(0, len(lines), CHUNK_LINES)]
@@ -93,7 +84,7 @@ def extract(name: str) -> dict[str, list[str]]:
 
 
 def _pydoc() -> Iterator[str]:
-    """Yield the standard library's docstrings in order of path, those written in C, ``help()``'s topics."""
+    """Standard library's docstrings in order of path, those written in C, ``help()``'s topics."""
     yield from _source_docstrings(Path(sysconfig.get_paths()["stdlib"]))
     for name in C_MODULES:
         yield from _runtime_docstrings(importlib.import_module(name))
@@ -103,14 +94,14 @@ def _pydoc() -> Iterator[str]:
 
 
 def _numpy() -> Iterator[str]:
-    """Yield the docstrings of NumPy's sources in order of path, then those of what is written in C."""
+    """Docstrings of NumPy's sources in order of path, then those of what is written in C."""
     yield from _source_docstrings(Path(np.__file__).parent)
     for name in NUMPY_MODULES:
         yield from _runtime_docstrings(importlib.import_module(name))
 
 
 def _source_docstrings(root: Path) -> Iterator[str]:
-    """Yield the docstrings of all sources below a folder, in order of path and of place."""
+    """Docstrings of all sources below a folder, in order of path and of place."""
     files = (path for path in root.rglob("*.py") if SKIPPED_FOLDERS.isdisjoint(path.relative_to(root).parts[:-1]))
     for path in sorted(files, key=lambda path: path.relative_to(root).as_posix()):
         with tokenize.open(path) as stream, warnings.catch_warnings():
@@ -124,7 +115,7 @@ def _source_docstrings(root: Path) -> Iterator[str]:
 
 
 def _runtime_docstrings(module: ModuleType) -> Iterator[str]:
-    """Yield the docstrings of a module's public members and of their members."""
+    """Docstrings of a module's public members and of their members."""
     for name in sorted(vars(module)):
         # What NumPy keeps for old callers warns on access; its text is not documentation of this version.
         if name.startswith("_") or isinstance(vars(module)[name], ModuleType):
@@ -138,7 +129,127 @@ def _runtime_docstrings(module: ModuleType) -> Iterator[str]:
 
 
 def _cleaned(member: object) -> Iterator[str]:
-    """Yield a member's own docstring, if it has one."""
+    """A member's own docstring, if it has one."""
     docstring = getattr(member, "__doc__", None)
     if isinstance(docstring, str) and docstring is not type(member).__doc__:
         yield inspect.cleandoc(docstring)
+
+
+MIN_WORDS = 3
+MIN_SHARE_OF_WORDS = 0.6
+
+# Directives whose body is text like any other; the body of all others (code, math, figures) is skipped.
+# fmt: off
+PROSE_DIRECTIVES = frozenset((
+    "note", "warning", "tip", "hint", "important", "caution", "attention", "seealso", "versionadded",
+    "versionchanged", "deprecated",
+))
+FUNCTION_WORDS = frozenset((
+    "the", "a", "an", "of", "to", "is", "are", "be", "in", "on", "for", "and", "or", "not", "with", "by",
+    "from", "as", "it", "this", "that", "if", "when", "which", "can", "will",
+))
+# fmt: on
+
+_DIRECTIVE = re.compile(r"\.\. +(?:(?P<name>[\w-]+)::|\[|_)")
+_RULE = re.compile(r"([=\-~^\"'*+#`.])\1{2,}$")
+_TABLE_RULE = re.compile(r"[=\-+|: ]*(?:={3,}|-{3,})[=\-+|: ]*$")
+_SIGNATURE = re.compile(r"[\w.]+\(.*\)?(?: *-> *.+)?$|[\w.]+\(.*\) *[:;-]* *$")
+_PARAMETER = re.compile(r"[*\w][\w, .*]* : +\S")
+_FIELD = re.compile(r"^:\w+(?: [\w *]+)?: +")
+_ITEM = re.compile(r"(?:[-*+\u2022]|\(?\w{1,2}[.)]) +\S")
+_GRAMMAR = re.compile(
+    r"::=|^ *(?:def|class|import|from \S+ import|return|assert|raise|try|while|elif) ?[\w(:]*.*[:=(]$"
+)
+_ROLE = re.compile(r":[\w:+-]+:`~?([^`<]*?)(?: *<[^`]*>)?`")
+_LITERAL = re.compile(r"``([^`]*)``|`([^`]+)`_*|\*\*([^*\s][^*]*)\*\*|(?<![\w*])\*([^*\s][^*]*)\*")
+_URL = re.compile(r"<?https?://\S+")
+_TOKEN = re.compile(r"\w+(?:[.'-]\w+)*|\.\.\.|[^\w\s]")
+
+
+def paragraphs(docstring: str) -> Iterator[str]:
+    """Prose of a docstring without common indentation, one paragraph at a time.
+
+    Its words and punctuation marks stand between single spaces, in their own case. Left out are doctest sessions up to
+    the next blank line, blocks indented after ``::``, directives without text, tables, headings with their rules,
+    grammar, signatures and parameter declarations, and any paragraph that does not read like English.
+    """
+    for block in _blocks(docstring.expandtabs()):
+        tokens = tokens_of(" ".join(_FIELD.sub("", line.strip()) for line in block))
+        if reads_like_prose(tokens):
+            yield " ".join(tokens)
+
+
+def tokens_of(text: str) -> list[str]:
+    """Words, dotted names, numbers and punctuation marks; markup and addresses are dropped."""
+    text = _URL.sub(" ", _ROLE.sub(r"\1", text))
+    text = _LITERAL.sub(lambda match: next(group for group in match.groups() if group is not None), text)
+    return _TOKEN.findall(text.replace("`", " ").replace("\u2019", "'"))
+
+
+def reads_like_prose(tokens: list[str]) -> bool:
+    """Whether most tokens are words, and they end like a sentence or have a function word."""
+    words = [token.lower() for token in tokens if token.replace("-", "").replace("'", "").isalpha()]
+    names = sum(token[0].isalnum() or token[0] == "_" for token in tokens)
+    if len(words) < MIN_WORDS or len(words) < MIN_SHARE_OF_WORDS * max(names, len(tokens) - names):
+        return False
+    return tokens[-1] in ".!?:" or not FUNCTION_WORDS.isdisjoint(words)
+
+
+def _blocks(docstring: str) -> Iterator[list[str]]:
+    """Runs of lines that may be prose: blank lines, list items and declarations part them."""
+    block: list[str] = []
+    skip_deeper_than: int | None = None
+    in_doctest = False
+    for line in [*docstring.split("\n"), ""]:
+        text = line.strip()
+        indent = _indent(line)
+        if not text:
+            in_doctest = False
+            yield from _finished(block)
+            block = []
+            continue
+        if skip_deeper_than is not None and indent > skip_deeper_than:
+            continue
+        skip_deeper_than = None
+        if in_doctest:
+            continue
+        directive = _DIRECTIVE.match(text)
+        if text.startswith((">>>", "...")):
+            in_doctest = True
+        elif _RULE.match(text):
+            block = block[:-1]  # what stands above a rule is a heading
+        elif directive:
+            if directive["name"] not in PROSE_DIRECTIVES:
+                skip_deeper_than = indent
+        elif not _declares(text, new=not block or indent < _indent(block[-1])):
+            if _ITEM.match(text):
+                yield from _finished(block)
+                block = []
+            opens_code = text.endswith("::")
+            block.append(line.rstrip()[:-1] if opens_code else line)
+            if not opens_code:
+                continue
+            skip_deeper_than = indent
+        yield from _finished(block)
+        block = []
+
+
+def _finished(block: list[str]) -> Iterator[list[str]]:
+    """A block unless it is empty, a table or grammar."""
+    if not block:
+        return
+    stripped = [line.strip() for line in block]
+    if any(_TABLE_RULE.match(line) and " " in line for line in stripped):
+        return
+    if any("::=" in line or line.count("|") > 1 or _GRAMMAR.match(line) for line in stripped):
+        return
+    yield block
+
+
+def _declares(text: str, *, new: bool) -> bool:
+    """Whether a line declares a signature or, where a declaration can begin, a parameter."""
+    return bool(_SIGNATURE.match(text)) or (new and bool(_PARAMETER.match(text)))
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())

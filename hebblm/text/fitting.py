@@ -21,34 +21,22 @@ MUCH_UNKNOWN = 0.1
 
 
 def check_splitting(asked: str) -> None:
-    """Refuse a splitting that does not exist.
-
-    Raises:
-        UserError: naming the choices.
-    """
     if asked not in get_args(Splitting):
         raise unknown("tokenizer", asked, get_args(Splitting), f"choose {', '.join(get_args(Splitting))}")
 
 
 def fitting(
-    lines: Iterable[str],
-    own: Tokenizer,
-    known: Callable[[str], bool],
-    asked: Splitting = "auto",
+    lines: Iterable[str],  # the text's first ones, at most :data:`SAMPLE`, normalised
+    own: Tokenizer,  # tokeniser of the dictionary's text
+    known: Callable[[str], bool],  # says whether the dictionary has a word
+    asked: Splitting = "auto",  # what the user chose
     *,
-    name: str,
+    name: str,  # of the text, for people
 ) -> Tokenizer:
-    """Return the tokeniser with which a text is to be read, and say so where it is another than the dictionary's own.
+    """Tokeniser with which a text is to be read, and say so where it is another than the dictionary's own.
 
     A dictionary whose text came with blanks between words and punctuation does not have ``reason,``. Where Moses' rules
     leave less than three quarters of what lies outside of it, they are taken.
-
-    Args:
-        lines: the text's first ones, at most :data:`SAMPLE`, normalised.
-        own: tokeniser of the dictionary's text.
-        known: says whether the dictionary has a word.
-        asked: what the user chose.
-        name: of the text, for people.
     """
     if asked != "auto":
         return MosesTokenizer() if asked == "moses" else WhitespaceTokenizer()
@@ -71,15 +59,10 @@ def fitting(
 def warn_of_unknown(
     name: str, beyond: Counter[str], tokens: int, unknown: int, remedy: str, of: str = "the model's vocabulary"
 ) -> None:
-    """Say so where much of a text lies outside the model's vocabulary, with the most frequent such words.
+    """Warn where much of a text lies outside the model's vocabulary, with the most frequent such words.
 
-    Args:
-        name: of the text.
-        beyond: words that the model has no row for, by how often they occur.
-        tokens: of the text.
-        unknown: those of them that are ``<unk>``.
-        remedy: the options by which it may fit better.
-        of: what they are outside of.
+    ``beyond`` counts the words that the model has no row for, ``unknown`` of the ``tokens`` are ``<unk>``; ``remedy``
+    names the options by which the text may fit better.
     """
     share = beyond.total() / max(1, tokens)
     if share <= MUCH_UNKNOWN:
@@ -93,12 +76,12 @@ def warn_of_unknown(
 
 
 def _shown(word: str) -> str:
-    """Return the beginning of a word as a terminal can show it."""
+    """Beginning of a word as a terminal can show it."""
     visible = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in word[:30])
     return visible if len(word) <= 30 else f"{visible}..."
 
 
 def _unknown(lines: list[str], tokenizer: Tokenizer, known: Callable[[str], bool]) -> float:
-    """Return the share of tokens that the dictionary does not have."""
+    """Share of tokens that the dictionary does not have."""
     tokens = [token for line in lines for token in tokenizer.tokenize(line)]
     return sum(token != UNK and not known(token) for token in tokens) / max(1, len(tokens))

@@ -28,28 +28,23 @@ BOM = b"\xef\xbb\xbf"
 
 
 def kind_of(path: Path) -> tuple[str, str]:
-    """Return a file's suffix and, where it is compressed, the suffix that says so; both in lower case."""
+    """Suffix of a file and, where it is compressed, the suffix that says so; both in lower case."""
     suffixes = [suffix.lower() for suffix in path.suffixes[-2:]]
     packed = suffixes.pop() if suffixes and suffixes[-1] in COMPRESSED else ""
     return suffixes[-1] if suffixes else "", packed
 
 
 def holds_records(path: Path) -> bool:
-    """Say whether a file holds records, by its suffix."""
     return kind_of(path)[0] in RECORDS
 
 
 def is_text(path: Path) -> bool:
-    """Say whether a file of a folder is read as text, by its suffix."""
+    """Whether a file of a folder is read as text, by its suffix."""
     return kind_of(path)[0] in (PLAIN, *RECORDS)
 
 
 def standard_input() -> Path:
-    """Return a temporary file with the standard input, so that it can be read several times.
-
-    Raises:
-        UserError: this is one of several processes, which cannot share it.
-    """
+    """Temporary file with the standard input, so that it can be read several times."""
     if size() > 1:
         raise UserError("several processes cannot share standard input; write it to a file and name that")
     return _spooled(sys.stdin)
@@ -57,7 +52,7 @@ def standard_input() -> Path:
 
 @functools.lru_cache(maxsize=1)
 def _spooled(stream: Any) -> Path:
-    """Return a temporary file, which stands until the process ends, with what a stream holds."""
+    """Temporary file, which stands until the process ends, with what a stream holds."""
     folder = tempfile.mkdtemp(prefix="hebblm-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     path = Path(folder, SPOOLED)
@@ -67,17 +62,13 @@ def _spooled(stream: Any) -> Path:
 
 
 def shown(path: Path) -> str:
-    """Return what a text is called, for people."""
+    """Name of a text, for people."""
     return SPOOLED if path == STANDARD_INPUT or path.name == SPOOLED else str(path)
 
 
 @contextmanager
 def opened(path: Path) -> Iterator[BinaryIO]:
-    """Open a file for reading, decompressed.
-
-    Raises:
-        UserError: it cannot be read, or is damaged.
-    """
+    """File opened for reading, decompressed."""
     packed = kind_of(path)[1]
     try:
         with path.open("rb") as plain:
@@ -99,11 +90,7 @@ def opened(path: Path) -> Iterator[BinaryIO]:
 
 
 def raw_lines(stream: BinaryIO, path: Path) -> Iterator[bytes]:
-    """Yield the lines of an opened file as bytes, with their ends.
-
-    Raises:
-        UserError: a line is too long to be held in memory.
-    """
+    """Lines of an opened file as bytes, with their ends."""
     while raw := stream.readline(MAX_LINE_BYTES):
         if len(raw) == MAX_LINE_BYTES and not raw.endswith(b"\n"):
             raise UserError(f"{shown(path)} has a line above {MAX_LINE_BYTES >> 20} MiB; break the text into lines")
@@ -111,13 +98,10 @@ def raw_lines(stream: BinaryIO, path: Path) -> Iterator[bytes]:
 
 
 def plain_lines(path: Path) -> Iterator[str]:
-    """Yield the lines of a file of plain text without their ends.
+    """Lines of a file of plain text without their ends.
 
     Lines end at a line feed alone, so that other Unicode separators stay inside the text. The carriage return of a
     Windows line end and a byte order mark at the start of a file are not text.
-
-    Raises:
-        UserError: it cannot be read, is not UTF-8, or has a line too long to be held in memory.
     """
     offset = 0
     with opened(path) as stream:
@@ -135,11 +119,7 @@ def plain_lines(path: Path) -> Iterator[str]:
 
 
 def plain_parts(path: Path, size: int) -> Iterator[str]:
-    """Yield a plain text in parts of so many characters and more, with its line ends as they stand.
-
-    Raises:
-        UserError: it cannot be read, or is not UTF-8.
-    """
+    """Plain text in parts of so many characters and more, with its line ends as they stand."""
     with opened(path) as raw, io.TextIOWrapper(raw, encoding="utf-8-sig", newline="\n") as stream:
         try:
             while text := stream.read(size):
@@ -149,7 +129,7 @@ def plain_parts(path: Path, size: int) -> Iterator[str]:
 
 
 def lines_of(text: str) -> list[str]:
-    """Return the lines of a document without their ends; the last one ends whether the text writes it or not.
+    """Lines of a document without their ends; the last one ends whether the text writes it or not.
 
     An empty document has no line.
     """

@@ -19,39 +19,30 @@ NAMES = {"train": ("train",), "valid": ("validation", "valid", "dev"), "test": (
 
 @dataclass(frozen=True, slots=True)
 class DatasetLines:
-    """The lines of a run of rows of one text column, read from the memory map row by row.
+    """The lines of a run of rows of one text column, read from the memory map row by row."""
 
-    Args:
-        rows: the dataset.
-        column: the text column.
-        start: first row.
-        stop: row after the last one.
-    """
-
-    rows: Any = field(repr=False)
-    column: str
-    start: int
-    stop: int
+    rows: Any = field(repr=False)  # the dataset
+    column: str  # the text column
+    start: int  # first row
+    stop: int  # row after the last one
 
     @property
     def size(self) -> int | None:
-        """Unknown without reading."""
         return None
 
     def lines(self) -> Iterator[str]:
-        """Yield the lines of each row; the line feed that ends a row does not begin another line."""
+        """Lines of each row; the line feed that ends a row does not begin another line."""
         for index in range(self.start, self.stop):
             yield from self._row(index)
 
     def sha256(self) -> str:
-        """Hash the lines, each ended by a line feed."""
         digest = hashlib.sha256()
         for line in self.lines():
             digest.update(line.encode() + b"\n")
         return digest.hexdigest()
 
     def documents(self) -> Iterator[tuple[str, int]]:
-        """Yield number and first line of each row that has a text."""
+        """Number and first line of each row that has a text."""
         line = 0
         for index in range(self.start, self.stop):
             if lines := self._row(index):
@@ -59,24 +50,16 @@ class DatasetLines:
                 line += len(lines)
 
     def _row(self, index: int) -> list[str]:
-        """Return the lines of a row, none of one without a text; an empty one is a blank line, as in WikiText."""
+        """Lines of a row, none of one without a text; an empty one is a blank line, as in WikiText."""
         text = self.rows[index][self.column]
         return [] if text is None else lines_of(text) or [""]
 
 
 def hub_sources(identifier: str, column: str | None, remedy: str) -> tuple[dict[str, LineSource], dict[str, Any]]:
-    """Return the splits of ``ID[:CONFIG]`` and their provenance.
+    """Splits of ``ID[:CONFIG]``, of the hub or a folder in its layout, and their provenance.
 
     Validation and test splits that the dataset lacks are cut from the end of its training rows, 10 % each. One without
     training rows can be read, but not learned from: it has the splits that it has.
-
-    Args:
-        identifier: of the hub or a folder in its layout.
-        column: that holds the text; see :func:`hebblm.text.records.text_column`.
-        remedy: what to do where several columns could be meant.
-
-    Raises:
-        UserError: no network, no such dataset or configuration, or no text in it.
     """
     dataset_id, _, config = identifier.partition(":")
     if not dataset_id:
@@ -112,17 +95,12 @@ def hub_sources(identifier: str, column: str | None, remedy: str) -> tuple[dict[
 
 
 def _remedy(dataset_id: str) -> str:
-    """Return what to do where a data set cannot be had."""
     local = Path(dataset_id).is_dir()
     return "keep files of one kind and the same columns there" if local else "check the name and the network"
 
 
 def _check(folder: Path, column: str | None, remedy: str) -> None:
-    """Refuse what is wrong with a file of a folder, which ``datasets`` does not name.
-
-    Raises:
-        UserError: naming file and line.
-    """
+    """Refuse what is wrong with a file of a folder, which ``datasets`` does not name."""
     for path in sorted(filter(is_text, folder.rglob("*"))):
         for file in text_files([path], column if holds_records(path) else None, remedy):
             for _ in file.documents():
@@ -130,5 +108,4 @@ def _check(folder: Path, column: str | None, remedy: str) -> None:
 
 
 def _type(feature: Any) -> str:
-    """Return the type of a column."""
     return str(getattr(feature, "dtype", None) or feature)

@@ -1,7 +1,8 @@
-"""The folder of a binarised corpus: what it says of itself, and its ids as memory maps."""
+"""A binarised corpus in its folder, and its splits as a model's dictionary sees them."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,10 +14,9 @@ import numpy.typing as npt
 from hebblm.errors import UserError
 from hebblm.files import Count, lack, read_record, sha256
 from hebblm.text.corpora import CORPUS_FILE
-from hebblm.text.dictionary import Dictionary
-from hebblm.text.normalize import Normalization
-from hebblm.text.streams import EvaluationStream, encode_target
-from hebblm.text.tokenizers import Tokenizer, load_tokenizer
+from hebblm.text.dictionary import EOS, FAIRSEQ_SPECIALS, Dictionary
+from hebblm.text.tokenizers import Normalization, Tokenizer, load_tokenizer
+from hebblm.text.words import Words, spelled_bytes
 
 SCHEMA = "hebblm-corpus/1"
 DICTIONARY_FILE = "dict.txt"
@@ -25,7 +25,6 @@ DTYPES: tuple[Dtype, ...] = get_args(Dtype)
 
 
 def smallest_dtype(vocabulary_size: int) -> Dtype:
-    """Return the smallest integer type that holds every id below ``vocabulary_size``."""
     for name in DTYPES:
         if vocabulary_size - 1 <= np.iinfo(name).max:
             return name
@@ -34,113 +33,70 @@ def smallest_dtype(vocabulary_size: int) -> Dtype:
 
 @dataclass(frozen=True, slots=True)
 class SplitMeta:
-    """Description of a split.
+    """Description of a split."""
 
-    Args:
-        file: of its ids, in the folder.
-        sha256: of that file.
-        tokens: ids, with one ``<eos>`` a line.
-        lines: lines, blank ones too.
-        words: words before tokenisation, ends of line apart.
-        bytes: UTF-8 bytes of the text before normalisation, one an end of line.
-        unknown: tokens that are ``<unk>``.
-        literal: those of them that are ``<unk>`` in the text itself; None for a corpus of an earlier version.
-    """
-
-    file: str
+    file: str  # of its ids, in the folder
     sha256: str
-    tokens: Count
-    lines: Count
-    words: Count
-    bytes: Count
-    unknown: Count
+    tokens: Count  # ids, with one ``<eos>`` a line
+    lines: Count  # lines, blank ones too
+    words: Count  # words before tokenisation, ends of line apart
+    bytes: Count  # UTF-8 bytes of the text before normalisation, one an end of line
+    unknown: Count  # tokens that are ``<unk>``
+    # those of them that are ``<unk>`` in the text itself; None for a corpus of an earlier version
     literal: Count | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class CorpusMeta:
-    """Description of a binarised corpus (``corpus.json``).
-
-    Args:
-        name: of the corpus.
-        normalization: ``raw`` or ``lower``.
-        tokenizer: specification for :func:`hebblm.text.tokenizers.load_tokenizer`.
-        dtype: of the ids, little-endian.
-        vocabulary_size: symbols of the dictionary.
-        dictionary_hash: sha256 of its symbols.
-        min_count: rarer training words became ``<unk>``.
-        provenance: where the text came from.
-        splits: by name.
-    """
+    """Description of a binarised corpus (``corpus.json``)."""
 
     name: str
-    normalization: Normalization
-    tokenizer: Mapping[str, Any]
-    dtype: Dtype
-    vocabulary_size: Count
-    dictionary_hash: str
-    min_count: int
-    provenance: Mapping[str, Any]
-    splits: Mapping[str, SplitMeta]
+    normalization: Normalization  # ``raw`` or ``lower``
+    tokenizer: Mapping[str, Any]  # specification for :func:`hebblm.text.tokenizers.load_tokenizer`
+    dtype: Dtype  # of the ids, little-endian
+    vocabulary_size: Count  # symbols of the dictionary
+    dictionary_hash: str  # sha256 of its symbols
+    min_count: int  # rarer training words became ``<unk>``
+    provenance: Mapping[str, Any]  # where the text came from
+    splits: Mapping[str, SplitMeta]  # by name
 
     def to_json(self) -> dict[str, Any]:
-        """Return the content of ``corpus.json``."""
         return {"schema": SCHEMA, **asdict(self)}
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedCorpus:
-    """A binarised corpus on disk.
+    """A binarised corpus on disk."""
 
-    Args:
-        folder: where it stands.
-        dictionary: its symbols and their training counts.
-        meta: what it says of itself.
-    """
-
-    folder: Path
-    dictionary: Dictionary
-    meta: CorpusMeta
+    folder: Path  # where it stands
+    dictionary: Dictionary  # its symbols and their training counts
+    meta: CorpusMeta  # what it says of itself
 
     def tokens(self, split: str) -> npt.NDArray[Any]:
-        """Return the ids (T,) of a split as a read-only memory map of the stored type.
-
-        Raises:
-            UserError: there is no such split.
-        """
+        """Ids (T,) of a split as a read-only memory map of the stored type."""
         meta = self.split(split)
         dtype = np.dtype(self.meta.dtype).newbyteorder("<")
         return np.memmap(self.folder / meta.file, dtype=dtype, mode="r", shape=(meta.tokens,))
 
     def split(self, split: str) -> SplitMeta:
-        """Return what is known of a split.
-
-        Raises:
-            UserError: there is no such split.
-        """
         if split not in self.meta.splits:
             raise UserError(f"{self.meta.name} has no split {split!r}; it has {', '.join(self.meta.splits)}")
         return self.meta.splits[split]
 
     def stream(self, split: str) -> EvaluationStream:
-        """Return a split as the model reads it that was trained on the corpus."""
+        """Split as the model reads it that was trained on the corpus."""
         return encode_target(self.dictionary, self, split)
 
     def tokenizer(self) -> Tokenizer:
-        """Return the tokeniser the corpus was written with."""
         return load_tokenizer(dict(self.meta.tokenizer), self.folder)
 
     def describe(self) -> Mapping[str, Any]:
-        """Return what a result records of the tokeniser."""
+        """What a result records of the tokeniser."""
         return self.meta.tokenizer
 
 
 def load_prepared(folder: Path) -> PreparedCorpus:
-    """Open a binarised corpus and verify its files.
-
-    Raises:
-        UserError: the folder is none, is of another version, or a file is missing, cut short or changed.
-    """
+    """Binarised corpus of a folder, whose files were verified."""
     path, remedy = folder / CORPUS_FILE, "write it again with hebblm-preprocess"
     meta = read_record(CorpusMeta, path, remedy, SCHEMA)
     dictionary = Dictionary.load(folder / DICTIONARY_FILE)
@@ -171,3 +127,148 @@ def _verify(path: Path, split: SplitMeta, itemsize: int) -> None:
         raise UserError(f"{path} has {size} bytes, not {split.tokens * itemsize}; preprocess the corpus again")
     if sha256(path) != split.sha256:
         raise UserError(f"{path} has changed since it was written; preprocess the corpus again")
+
+
+VocabularyPolicy = Literal["union", "open"]
+Ids = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EvaluationStream:
+    """Tokens to be scored in order, each exactly once, the first from an initial ``<eos>``.
+
+    Ids below ``source_size`` are rows of the model's head; those above are novel words.
+    """
+
+    ids: Ids  # (T,) int64 the tokens
+    eos: int  # id of the end of line
+    source_size: int  # V_source, rows of the model's head
+    vocabulary_size: int  # V_source plus every novel word of the target's dictionary
+    symbols: tuple[str, ...]  # (vocabulary_size,) the words
+    train_counts: Ids  # (vocabulary_size,) int64 counts in the model's training text, 0 for novel words
+    lines: int  # lines of the text
+    words: int  # its words, ends of line apart
+    bytes: int  # its UTF-8 bytes, one an end of line
+    pieces: Words | None = None  # of which words of ``by_word`` each token is a part; None where tokens are words
+    by_word: EvaluationStream | None = None  # the same text as words; None where tokens are words
+    counted: bool = True  # whether the counts are known; otherwise they are 0
+    # (T,) int64, bytes by which a piece without an id is spelled, 0 for the others; None where tokens are words
+    unknown: Ids | None = None
+    lost: int = 0  # bytes that a tokenizer of pieces loses, at least
+
+    @property
+    def reported(self) -> EvaluationStream:
+        """The text as words."""
+        return self if self.by_word is None else self.by_word
+
+    def word_losses(self, nll: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        """Losses (U,) of the words, each the sum of its tokens', from those of the tokens (T,); nats."""
+        return nll if self.pieces is None else self.pieces.sums(nll).astype(np.float32)
+
+    def bits_per_byte(self, nll: float) -> float:
+        """Bits a byte from the mean loss in nats a token; the spelling of what has no id is included."""
+        return (nll * len(self) / math.log(2) + 8 * int(self.spelled.sum())) / self.bytes
+
+    @property
+    def spelled(self) -> Ids:
+        """(T,) bytes by which what has no id is spelled, an end each: a new word once, an unknown piece each time."""
+        if self.unknown is not None:
+            return self.unknown
+        found, first = np.unique(self.ids, return_index=True)
+        spelled = np.zeros(len(self), dtype=np.int64)
+        for index, place in zip(found.tolist(), first.tolist(), strict=True):
+            if index >= self.source_size:
+                spelled[place] = spelled_bytes(self.symbols[index])
+        return spelled
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def target_counts(self) -> Ids | None:
+        """(T,) counts of the tokens in the model's training text, None where they are not known."""
+        return self.train_counts[self.ids] if self.counted else None
+
+    @property
+    def inputs(self) -> Ids:
+        """(T,) what the model has read last before each token: ``<eos>``, then the tokens but the last."""
+        return np.concatenate([np.array([self.eos], dtype=np.int64), self.ids[:-1]])
+
+    @property
+    def targets(self) -> Ids:
+        """(T,) the tokens to be predicted."""
+        return self.ids
+
+    def occurrences(self, symbol: str) -> int:
+        return int((self.ids == self.symbols.index(symbol)).sum()) if symbol in self.symbols else 0
+
+    @property
+    def new(self) -> npt.NDArray[np.bool_]:
+        """(vocabulary_size,) True for words that the training text lacks, those with a row of the head among them."""
+        new: npt.NDArray[np.bool_] = np.arange(self.vocabulary_size) >= self.source_size
+        if not self.counted or self.pieces is not None:
+            return new
+        signs = {*FAIRSEQ_SPECIALS, EOS}
+        # An array of the words themselves would be as wide as the longest one, for each of them.
+        new |= (self.train_counts == 0) & np.array([symbol not in signs for symbol in self.symbols], dtype=np.bool_)
+        return new
+
+    @property
+    def oov(self) -> npt.NDArray[np.bool_]:
+        """(T,) True where the token is a new word."""
+        return self.new[self.ids]
+
+    @property
+    def oov_types(self) -> int:
+        """Number of distinct novel words that occur in the stream."""
+        return len(np.unique(self.ids[self.oov]))
+
+
+def encode_target(
+    source: Dictionary, target: PreparedCorpus, split: str, policy: VocabularyPolicy = "union"
+) -> EvaluationStream:
+    """Binarised split in the ids of a source dictionary, the model's, extended by novel words.
+
+    Ends of line and unknown words of the target become those of the source, whatever either calls them; with source and
+    target equal, the ids are the target's own. ``union`` numbers the novel words in the order of the target's
+    dictionary; ``open`` in the order in which the stream first shows them, those that it never shows last.
+    """
+    if policy not in get_args(VocabularyPolicy):
+        raise UserError(f"unknown vocabulary policy {policy!r}; choose one of {', '.join(get_args(VocabularyPolicy))}")
+    own: npt.NDArray[Any] = target.tokens(split)
+    meta = target.split(split)
+    known = _known_ids(source, target.dictionary)  # (V_target,) source ids, -1 for novel words
+    novel = np.flatnonzero(known < 0)
+    if policy == "open":
+        novel = _by_first_appearance(own, novel)
+    table = known.copy()
+    table[novel] = len(source) + np.arange(len(novel))
+    counts = np.zeros(len(source) + len(novel), dtype=np.int64)
+    counts[: len(source)] = source.counts
+    return EvaluationStream(
+        ids=table[np.asarray(own)],
+        eos=source.eos_index,
+        source_size=len(source),
+        vocabulary_size=len(source) + len(novel),
+        symbols=(*source.symbols, *(target.dictionary[int(index)] for index in novel)),
+        train_counts=counts,
+        lines=meta.lines,
+        words=meta.words,
+        bytes=meta.bytes,
+    )
+
+
+def _known_ids(source: Dictionary, target: Dictionary) -> Ids:
+    """(V_target,) the source id of the same symbol, or -1."""
+    known = np.array([source.index(symbol) if symbol in source else -1 for symbol in target.symbols], dtype=np.int64)
+    known[target.eos_index] = source.eos_index
+    known[target.unk_index] = source.unk_index
+    return known
+
+
+def _by_first_appearance(own: npt.NDArray[Any], novel: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
+    """Novel target ids in the order in which the stream first shows them; the others follow in theirs."""
+    present, first = np.unique(own, return_index=True)
+    place = np.full(int(max(novel.max(initial=0), present.max(initial=0))) + 1, len(own))
+    place[present] = first
+    return novel[np.argsort(place[novel], kind="stable")]

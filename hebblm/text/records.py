@@ -1,19 +1,22 @@
-"""Records of a file as documents, and the column that holds their text."""
+"""Records of a file as documents, the column that holds their text, and texts that a program holds as such a file."""
 
 from __future__ import annotations
 
 import csv
 import functools
+import hashlib
 import json
 import shutil
 import tempfile
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from hebblm.download import cache_dir
 from hebblm.errors import UserError
+from hebblm.files import write_bytes
 from hebblm.progress import say
 from hebblm.text import formats
 from hebblm.text.formats import BOM, kind_of, opened, raw_lines
@@ -31,15 +34,7 @@ JSON_TYPES = {str: "string", bool: "true or false", int: "numbers", float: "numb
 
 
 def texts(path: Path, column: str) -> Iterator[str]:
-    """Yield the text of each record of a file, an empty one where it has none.
-
-    Args:
-        path: a file of records.
-        column: that holds the text.
-
-    Raises:
-        UserError: the file is broken, or a record's text is something else; it names the line or record.
-    """
+    """Text of each record of a file, an empty one where it has none."""
     for place, record in _records(path, column):
         if column not in record:
             raise UserError(
@@ -57,16 +52,7 @@ def texts(path: Path, column: str) -> Iterator[str]:
 
 
 def column_of(path: Path, asked: str | None, remedy: str) -> str:
-    """Return the column of a file of records that holds the text.
-
-    Args:
-        path: a file of records.
-        asked: its name, None for the rule of :func:`text_column`.
-        remedy: what to do where several could be meant.
-
-    Raises:
-        UserError: the file is broken, or has no such column.
-    """
+    """Column of a file of records that holds the text; None asks for the rule of :func:`text_column`."""
     types = _types(path)
     wanted = COLUMN if asked is None else asked
     if not types or (wanted in types and kind_of(path)[0] in TABLES):  # a table of text may hold numbers as text
@@ -75,16 +61,9 @@ def column_of(path: Path, asked: str | None, remedy: str) -> str:
 
 
 def text_column(types: Mapping[str, str], asked: str | None, name: str, remedy: str) -> str:
-    """Return the column that holds the text: the one asked for, or ``text``, or the only one of strings, which is told.
+    """Column that holds the text: the one asked for, or ``text``, or the only one of strings, which is told.
 
-    Args:
-        types: of each column.
-        asked: name of the column, None if nobody named one.
-        name: of the file or data set, for people.
-        remedy: what to do where several could be meant.
-
-    Raises:
-        UserError: there is no such column, it holds no text, or several could be meant.
+    ``types`` are those of each column, ``name`` is that of the file or data set, for people.
     """
     strings = [column for column, kind in types.items() if kind in TEXT_TYPES]
     wanted = COLUMN if asked is None else asked
@@ -108,7 +87,6 @@ def text_column(types: Mapping[str, str], asked: str | None, name: str, remedy: 
 
 
 def _listed(words: Collection[str], joint: str = "or") -> str:
-    """Return words as a sentence has them."""
     *most, last = words
     return f"{', '.join(most)} {joint} {last}" if most else last
 
@@ -120,7 +98,7 @@ def _say_once(line: str) -> None:
 
 
 def _types(path: Path) -> dict[str, str]:
-    """Return the type of each column, as its table says or its first records show."""
+    """Type of each column, as its table says or its first records show."""
     kind = kind_of(path)[0]
     if kind == ".parquet":
         with _table(path) as table:
@@ -142,7 +120,6 @@ def _types(path: Path) -> dict[str, str]:
 
 
 def _is_number(text: str) -> bool:
-    """Say whether a text is the numeral of a number."""
     try:
         float(text)
     except ValueError:
@@ -151,7 +128,7 @@ def _is_number(text: str) -> bool:
 
 
 def _records(path: Path, column: str | None = None) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield place and columns of each record of a file; of a Parquet file only the named column."""
+    """Place and columns of each record of a file; of a Parquet file only the named column."""
     match kind_of(path)[0]:
         case ".parquet":
             with _table(path) as table:
@@ -166,7 +143,7 @@ def _records(path: Path, column: str | None = None) -> Iterator[tuple[str, Mappi
 
 @contextmanager
 def _table(path: Path) -> Iterator[Any]:
-    """Open a Parquet file; a compressed one is unpacked into a temporary file."""
+    """Parquet file, opened; a compressed one is unpacked into a temporary file."""
     import pyarrow
     from pyarrow import parquet
 
@@ -181,7 +158,7 @@ def _table(path: Path) -> Iterator[Any]:
 
 
 def _rows(path: Path, delimiter: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield the rows of a table of text below its first line, which names the columns."""
+    """Rows of a table of text below its first line, which names the columns."""
     csv.field_size_limit(max(csv.field_size_limit(), formats.MAX_LINE_BYTES))
     with opened(path) as stream:
         lines = (_decoded(raw, f"{path} line {number}") for number, raw in enumerate(raw_lines(stream, path), 1))
@@ -205,7 +182,7 @@ def _rows(path: Path, delimiter: str) -> Iterator[tuple[str, dict[str, str]]]:
 
 
 def _objects(path: Path, *, whole: bool) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the objects of JSON lines or, where it may be one, of a whole list or of one object over several lines."""
+    """Objects of JSON lines or, where it may be one, of a whole list or of one object over several lines."""
     with opened(path) as stream:
         begins = stream.peek(64).removeprefix(BOM).lstrip()[:2]  # type: ignore[attr-defined]
         if whole and (begins[:1] == b"[" or begins in (b"{\n", b"{\r", b"{")):
@@ -224,7 +201,6 @@ def _objects(path: Path, *, whole: bool) -> Iterator[tuple[str, dict[str, Any]]]
 
 
 def _decoded(raw: bytes, name: str) -> str:
-    """Return a line or a file as text."""
     try:
         return raw.removeprefix(BOM).decode("utf-8")
     except UnicodeDecodeError as error:
@@ -232,9 +208,37 @@ def _decoded(raw: bytes, name: str) -> str:
 
 
 def _parsed(raw: bytes, name: str) -> Any:
-    """Return a JSON value."""
     text = _decoded(raw, name)
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise UserError(f"{name} is no JSON ({getattr(error, 'msg', error)}); mend it") from error
+
+
+def kept_texts(texts: Any) -> Path:
+    """File with a record for each text of a list or a pandas Series, so that they are read as any file is.
+
+    Its name is a hash of the texts: the same ones are kept once. A text that is missing is empty.
+    """
+    if hasattr(texts, "columns"):
+        raise UserError(
+            f"target is a table; name its column of text, as table[{str(next(iter(texts.columns), 'text'))!r}]"
+        )
+    if not isinstance(texts, Sequence) and getattr(texts, "ndim", 0) != 1:
+        raise UserError(
+            f"target = {texts!r:.60} is no text; name a corpus, the path of a text, or give a list of strings"
+        )
+    missing = texts.isna() if hasattr(texts, "isna") else [text is None for text in texts]
+    if not len(texts):
+        raise UserError("target holds no text; put strings into it")
+    lines = []
+    for number, (text, absent) in enumerate(zip(texts, missing, strict=True), 1):
+        if not absent and not isinstance(text, str):
+            raise UserError(f"text {number} of target is {text!r:.60}, not a string; leave it out or write it as one")
+        lines.append(json.dumps({COLUMN: None if absent else str(text)}, ensure_ascii=False) + "\n")
+    try:
+        data = "".join(lines).encode()
+    except UnicodeEncodeError as error:
+        raise UserError(f"target holds {error.object[error.start]!r}, half a surrogate pair; decode it anew") from error
+    path = cache_dir() / "texts" / f"{hashlib.sha256(data).hexdigest()[:16]}.jsonl"
+    return path if path.is_file() else write_bytes(path, data)

@@ -1,9 +1,9 @@
-"""Sources of a split's lines: files of text and texts of records, read strictly and streamed."""
+"""Sources of a split's lines: files of text and texts of records, read strictly and streamed; a user's own text."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -14,6 +14,7 @@ from hebblm.files import lack, sha256
 from hebblm.text import formats
 from hebblm.text.formats import (
     KINDS,
+    PLAIN,
     STANDARD_INPUT,
     holds_records,
     is_text,
@@ -26,6 +27,9 @@ from hebblm.text.formats import (
 )
 from hebblm.text.records import CHOOSE, column_of, texts
 
+SPLITS = ("train", "valid", "test")
+MIN_LINES = 10
+
 
 class LineSource(Protocol):
     """The lines of one split, as often as they are asked for."""
@@ -34,27 +38,21 @@ class LineSource(Protocol):
     def size(self) -> int | None:
         """Bytes of UTF-8 text or an estimate, where that costs no reading; for progress bars only."""
 
-    def lines(self) -> Iterator[str]:
-        """Yield the lines without their ends."""
+    def lines(self) -> Iterator[str]: ...
 
     def sha256(self) -> str:
-        """Return a hash that changes whenever the lines do."""
+        """Hash that changes whenever the lines do."""
 
     def documents(self) -> Iterator[tuple[str, int]]:
-        """Yield name and first line, counted from 0, of each file or record that the lines come from."""
+        """Name and first line, counted from 0, of each file or record that the lines come from."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextFile:
-    """A file of text: one document, or records of which each is one.
+    """A file of text: one document, or records of which each is one."""
 
-    Args:
-        path: the file; compressed if its suffix says so.
-        column: of its records that holds the text, None for plain text.
-    """
-
-    path: Path
-    column: str | None = None
+    path: Path  # the file; compressed if its suffix says so
+    column: str | None = None  # of its records that holds the text, None for plain text
 
     def __str__(self) -> str:
         return shown(self.path)
@@ -65,11 +63,7 @@ class TextFile:
         return None if kind_of(self.path)[1] else self.path.stat().st_size
 
     def documents(self) -> Iterator[tuple[str, Iterator[str]]]:
-        """Yield the name and the lines of each document that has some.
-
-        Raises:
-            UserError: the file cannot be read, is not UTF-8 or broken; it names the line or record.
-        """
+        """Name and lines of each document that has some."""
         if self.column is None:
             yield self.path.name, plain_lines(self.path)
             return
@@ -78,46 +72,38 @@ class TextFile:
                 yield f"{self.path.name}:record {number}", iter(lines_of(text))
 
     def parts(self, size: int) -> Iterator[str]:
-        """Yield the text in parts of some ``size`` characters, in which each document ends with a line end."""
+        """Text in parts of some ``size`` characters, in which each document ends with a line end."""
         if self.column is None:
             yield from _ended(plain_parts(self.path, size))
             return
-        held = ""
+        pending = ""
         for text in texts(self.path, self.column):
             ended = "".join(_ended(filter(None, [text.removeprefix("\ufeff")])))
             for start in range(0, len(ended), size):
-                held += ended[start : start + size]
-                if len(held) >= size:
-                    yield held
-                    held = ""
-        if held:
-            yield held
+                pending += ended[start : start + size]
+                if len(pending) >= size:
+                    yield pending
+                    pending = ""
+        if pending:
+            yield pending
 
     def sha256(self) -> str:
-        """Hash the file as it stands, and the name of the column that is read of it."""
-        found = sha256(self.path)
-        return found if self.column is None else hashlib.sha256(f"{found}:{self.column}".encode()).hexdigest()
+        """Hash of the file as it stands, and of the name of the column that is read of it."""
+        digest = sha256(self.path)
+        return digest if self.column is None else hashlib.sha256(f"{digest}:{self.column}".encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class FileLines:
-    """A run of lines over one or more files, read as a stream.
+    """A run of lines over one or more files, read as a stream."""
 
-    Args:
-        files: in order.
-        start: first line, counted over all files.
-        stop: line after the last one, None for all.
-        share: of the lines that the run holds, by which its bytes are estimated.
-    """
-
-    files: tuple[TextFile, ...]
-    start: int = 0
-    stop: int | None = None
-    share: float = 1.0
+    files: tuple[TextFile, ...]  # in order
+    start: int = 0  # first line, counted over all files
+    stop: int | None = None  # line after the last one, None for all
+    share: float = 1.0  # of the lines that the run holds, by which its bytes are estimated
 
     @classmethod
     def of(cls, path: Path) -> FileLines:
-        """Return the lines of a file of plain text."""
         return cls((TextFile(path),))
 
     @property
@@ -132,23 +118,18 @@ class FileLines:
         return ", ".join(dict.fromkeys(file.column for file in self.files if file.column is not None)) or None
 
     def lines(self) -> Iterator[str]:
-        """Yield the lines.
-
-        Raises:
-            UserError: a file cannot be read, is not UTF-8 or broken, or has a line too long to be held in memory.
-        """
         every = (line for file in self.files for _, lines in file.documents() for line in lines)
         return islice(every, self.start, self.stop)
 
     def sha256(self) -> str:
-        """Hash one whole file; for more files or a part, their hashes and the run of lines."""
+        """Hash of one whole file; for more files or a part, of their hashes and the run of lines."""
         if len(self.files) == 1 and not self.start and self.stop is None:
             return self.files[0].sha256()
         parts = [file.sha256() for file in self.files] + [f"{self.start}:{self.stop}"]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
     def documents(self) -> Iterator[tuple[str, int]]:
-        """Yield name and first line of each document that has lines of the run; a single plain file is not read."""
+        """Name and first line of each document that has lines of the run; a single plain file is not read."""
         if [file.column for file in self.files] == [None]:
             yield self.files[0].path.name, 0
             return
@@ -163,18 +144,10 @@ class FileLines:
 def text_files(
     paths: Sequence[Path], column: str | None = None, remedy: str = CHOOSE, *, pipes: bool = False
 ) -> tuple[TextFile, ...]:
-    """Return the files of text that paths name, each with the column that is read of its records.
+    """Files of text that paths name, each with the column that is read of its records.
 
-    A folder stands for the files of text below it, by name; ``-`` for standard input.
-
-    Args:
-        paths: files, folders and standard input.
-        column: that holds the text of records, None for the rule of :func:`hebblm.text.records.text_column`.
-        remedy: what to do where several columns could be meant.
-        pipes: take those as well, which are read once.
-
-    Raises:
-        UserError: one does not exist, a folder without text, or no column of text.
+    A folder stands for the files of text below it, by name; ``-`` for standard input. ``pipes``, which are read once,
+    are taken only where that is enough.
     """
     found: list[Path] = []
     for path in paths:
@@ -196,7 +169,7 @@ def text_files(
 
 
 def _column(path: Path, column: str | None, remedy: str, files: int) -> str | None:
-    """Return the column that is read of a file, None for plain text; of several files all have to have it."""
+    """Column that is read of a file, None for plain text; of several files all have to have it."""
     if not holds_records(path):
         return None
     try:
@@ -208,31 +181,95 @@ def _column(path: Path, column: str | None, remedy: str, files: int) -> str | No
 
 
 def pieces(file: TextFile, size: int) -> Iterator[str]:
-    """Yield a text in pieces of so many characters and more, each to an end of line, or a blank in longer lines.
+    """Text in pieces of so many characters and more, each to an end of line, or a blank in longer lines.
 
     Its lines are those of :class:`FileLines`; each has an end.
-
-    Raises:
-        UserError: it cannot be read, is not UTF-8 or broken, or has no blank in what is too long to be held in memory.
     """
-    held = ""
+    pending = ""
     for text in file.parts(size):
         cut = len(text) if text.endswith("\n") else max(text.rfind(" "), text.rfind("\t"))
         if cut > 0:  # before a blank or behind a line feed, so that no end of line is cut in two
-            yield (held + text[:cut]).replace("\r\n", "\n")
-            held, text = "", text[cut:]
-        held += text
-        if len(held) > formats.MAX_LINE_BYTES:
+            yield (pending + text[:cut]).replace("\r\n", "\n")
+            pending, text = "", text[cut:]
+        pending += text
+        if len(pending) > formats.MAX_LINE_BYTES:
             raise UserError(f"{file} has no blank in {formats.MAX_LINE_BYTES >> 20} MiB; break the text into lines")
-    if held:
-        yield held.replace("\r\n", "\n")
+    if pending:
+        yield pending.replace("\r\n", "\n")
 
 
 def _ended(parts: Iterable[str]) -> Iterator[str]:
-    """Yield the parts of a text, none of which is empty; its last line gets an end if it has none."""
+    """Parts of a text, none of which is empty; its last line gets an end if it has none."""
     last = "\n"
     for part in parts:
         yield part
         last = part[-1]
     if last != "\n":
         yield "\n"
+
+
+def plain_sources(
+    path: Path, names: Mapping[str, str], column: str | None, remedy: str
+) -> tuple[dict[str, FileLines], dict[str, str]]:
+    """Splits of a file, a folder or ``-``, and the sha256 of each file by its name.
+
+    ``names`` are file names within the folder, by split; empty for ``train.txt``, ``valid.txt``, ``test.txt``, or the
+    same with another suffix of a file of text.
+    """
+    if names and not path.is_dir():
+        raise UserError(f"{path} is no folder, so {', '.join(names)} cannot be named within it; name a folder")
+    chosen = {**named_splits(path), **{split: path / name for split, name in names.items()}}
+    if not chosen:
+        whole = FileLines(text_files([path], column, remedy))
+        names_below = [file.path.relative_to(path) if path.is_dir() else path.name for file in whole.files]
+        hashes = {str(name): sha256(file.path) for name, file in zip(names_below, whole.files, strict=True)}
+        return contiguous(whole, path), hashes
+    suffix = PLAIN if names else "".join(kind_of(next(iter(chosen.values()))))
+    wanted = {split: chosen.get(split, path / f"{split}{suffix}") for split in SPLITS}
+    if missing := [f"{file} {lack(file)}" for file in wanted.values() if not file.is_file()]:
+        raise UserError(f"{', '.join(missing)}; a folder needs a file for each of {', '.join(SPLITS)}")
+    found = dict(zip(SPLITS, text_files([*wanted.values()], column, remedy), strict=True))
+    sources = {split: FileLines((file,)) for split, file in found.items()}
+    for split, source in sources.items():
+        if next(source.lines(), None) is None:
+            raise UserError(f"{wanted[split]} is empty; put text into it")
+    return sources, {file.name: sha256(file) for file in wanted.values()}
+
+
+def named_splits(path: Path) -> dict[str, Path]:
+    """Files of a folder that are named like a split, such as ``train.txt`` or ``test.jsonl.gz``."""
+    found: dict[str, Path] = {}
+    for file in sorted(path.iterdir()) if path.is_dir() else ():
+        split = file.name.partition(".")[0]
+        if split in SPLITS and file.name[len(split) :].lower() == "".join(kind_of(file)) and is_text(file):
+            if split in found:
+                raise UserError(f"{found[split]} and {file} are both the {split} split; move one of them elsewhere")
+            found[split] = file
+    return found
+
+
+def own_text(target: str, column: str | None) -> FileLines | None:
+    """Lines of a target ``text:PATH`` that names no splits; None for any other."""
+    path = Path(target.removeprefix("text:"))
+    if not target.startswith("text:") or named_splits(path):
+        return None
+    return FileLines(text_files([path], column))
+
+
+def contiguous(whole: FileLines, path: Path) -> dict[str, FileLines]:
+    """Lines of a text, in order, as 80 % train, 10 % valid, 10 % test; ``path`` is its name, for people."""
+    total = sum(1 for _ in whole.lines())
+    if total == 0:
+        raise UserError(f"{shown(path)} is empty; put text into it")
+    if total < MIN_LINES:
+        lines = f"{total} line{'s' * (total > 1)}"
+        raise UserError(
+            f"{shown(path)} has {lines}, too few to split; break it into lines, or name a folder with train.txt, "
+            "valid.txt and test.txt"
+        )
+    first, second = total * 8 // 10, total * 9 // 10
+    return {
+        "train": FileLines(whole.files, 0, first, first / total),
+        "valid": FileLines(whole.files, first, second, (second - first) / total),
+        "test": FileLines(whole.files, second, total, (total - second) / total),
+    }

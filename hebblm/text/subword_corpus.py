@@ -16,9 +16,9 @@ from hebblm.progress import bar, say
 from hebblm.text.corpora import Corpus
 from hebblm.text.dictionary import EOS
 from hebblm.text.fitting import warn_of_unknown
-from hebblm.text.normalize import Normalization, normalize
-from hebblm.text.streams import EvaluationStream
+from hebblm.text.prepared import EvaluationStream
 from hebblm.text.subwords import Subwords
+from hebblm.text.tokenizers import Normalization, normalize
 from hebblm.text.words import Words, counted_as, lost_bytes, spelled_bytes
 
 Ids = npt.NDArray[np.int64]
@@ -26,25 +26,15 @@ LINES = 1_000  # encoded at a time
 
 
 class Pieces(NamedTuple):
-    """A text in pieces.
+    """A text in pieces."""
 
-    Args:
-        ids: (T,) int64.
-        words: of the text, and where its pieces lie in them.
-        unknown: words of which a piece has no id.
-        lines: ends of line.
-        bytes: UTF-8 bytes of the text before normalisation, one an end of line.
-        spelled: (T,) int64, bytes by which a piece without an id is spelled, an end included; 0 for the others.
-        lost: bytes that the tokenizer loses, at least.
-    """
-
-    ids: Ids
-    words: Words
-    unknown: set[int]
-    lines: int
-    bytes: int
-    spelled: Ids
-    lost: int
+    ids: Ids  # (T,) int64
+    words: Words  # of the text, and where its pieces lie in them
+    unknown: set[int]  # words of which a piece has no id
+    lines: int  # ends of line
+    bytes: int  # UTF-8 bytes of the text before normalisation, one an end of line
+    spelled: Ids  # (T,) int64, bytes by which a piece without an id is spelled, an end included; 0 for the others
+    lost: int  # bytes that the tokenizer loses, at least
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,39 +43,21 @@ class SubwordCorpus:
 
     The lines of a corpus that came tokenised begin and end with a blank that no model of words sees. They are left out
     here too, so that both code the same; as bytes they count for both.
-
-    Args:
-        corpus: its text.
-        subwords: how it is cut.
-        normalization: the case policy.
     """
 
-    corpus: Corpus
-    subwords: Subwords
+    corpus: Corpus  # its text
+    subwords: Subwords  # how it is cut
     normalization: Normalization
     _ids: dict[str, Ids] = field(default_factory=dict)
 
     def tokens(self, split: str) -> Ids:
-        """Return the ids (T,) of a split.
-
-        Raises:
-            UserError: there is no such split, or no text in it.
-        """
         if split not in self._ids:
             parts = [np.array(self.subwords.ids(text), dtype=np.int64) for _, text in self._batches(split)]
             self._ids[split] = np.concatenate(parts)
         return self._ids[split]
 
     def pieces(self, split: str, most: int | None = None) -> Iterator[Pieces]:
-        """Yield a split some lines at a time, whose line ends are kept.
-
-        Args:
-            split: of the corpus.
-            most: stop behind so many pieces.
-
-        Raises:
-            UserError: there is no such split, or no text in it.
-        """
+        """Split, some lines at a time, whose line ends are kept; ``most`` stops behind so many pieces."""
         done = 0
         for batch, text in self._batches(split):
             found = self.subwords.encode(text)
@@ -118,11 +90,7 @@ class SubwordCorpus:
                 return
 
     def _batches(self, split: str) -> Iterator[tuple[list[str], str]]:
-        """Yield some lines of a split at a time, and what is encoded of them.
-
-        Raises:
-            UserError: there is no such split, or no text in it.
-        """
+        """Some lines of a split at a time, and what is encoded of them."""
         lines, done = self.corpus.lines(split), 0
         with bar() as progress:
             task = progress.add_task(f"encode {self.corpus.name} {split}", total=None, unit="lines")
@@ -134,20 +102,19 @@ class SubwordCorpus:
             raise UserError(f"the {split} split of {self.corpus.name} is empty; put text into it")
 
     def _line(self, line: str) -> str:
-        """Return a line as it is encoded."""
         tokenised = self.corpus.provenance.get("kind") == "files"
         return normalize(line.strip(" ") if tokenised else line, self.normalization)
 
     def stream(self, split: str) -> EvaluationStream:
-        """Return a split as the model reads it that was trained on the corpus."""
+        """Split as the model reads it that was trained on the corpus."""
         return encode_subwords(self, split, None, None)
 
     def piece_counts(self, split: str) -> Ids:
-        """Return how often each piece occurs in a split (rows,)."""
+        """How often each piece occurs in a split (rows,)."""
         return np.bincount(self.tokens(split), minlength=self.subwords.known)
 
     def word_counts(self, split: str) -> Counter[str]:
-        """Return how often each word of a split occurs, ends of line among them."""
+        """How often each word of a split occurs, ends of line among them."""
         counts: Counter[str] = Counter()
         for line in self.corpus.lines(split):
             counts.update(normalize(line, self.normalization).split())
@@ -155,26 +122,18 @@ class SubwordCorpus:
         return counts
 
     def describe(self) -> dict[str, Any]:
-        """Return what a result records of the tokenizer."""
+        """What a result records of the tokenizer."""
         return {"name": type(self.subwords.tokenizer).__name__, "pieces": len(self.subwords.tokenizer)}
 
 
 def encode_subwords(
     read: SubwordCorpus, split: str, most: int | None, counted: SubwordCorpus | None
 ) -> EvaluationStream:
-    """Return a split as a stream of pieces, with the words that they make.
+    """Split as a stream of pieces, at most so many, with the words that they make.
 
-    A word is new if one of its pieces has no id, or if it does not occur in the text that words are counted in. Where
-    punctuation stands apart in that text, a word is counted without it.
-
-    Args:
-        read: the text.
-        split: of it.
-        most: only so many pieces, None for all.
-        counted: the text that words are counted in, its training split.
-
-    Returns:
-        The stream; lines, words and bytes are those of the part that is read.
+    A word is new if one of its pieces has no id, or if it does not occur in the training split of ``counted``, the text
+    that words are counted in. Where punctuation stands apart in that text, a word is counted without it. Lines, words
+    and bytes are those of the part that is read.
     """
     found = list(read.pieces(split, most))
     ids = np.concatenate([part.ids for part in found])
@@ -226,11 +185,7 @@ def encode_subwords(
 def _tell_fit(read: SubwordCorpus, stream: EvaluationStream, apart: int, counted: SubwordCorpus | None) -> None:
     """Tell what of a text the tokenizer does not have, and how far it is from the text that words are counted in.
 
-    Args:
-        read: the text.
-        stream: made of it.
-        apart: words that are counted without the punctuation at their ends.
-        counted: the text that words are counted in.
+    ``apart`` of its words are counted without the punctuation at their ends.
     """
     name, subwords = read.corpus.name.removeprefix("text:"), read.subwords
     if stream.lost:

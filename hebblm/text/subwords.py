@@ -19,17 +19,10 @@ UNCOUNTED = 1_000
 
 
 class Subwords(Vocabulary):
-    """The pieces that a tokenizer of ``transformers`` has; every text is made of them.
+    """The pieces that a fast tokenizer of ``transformers`` has; every text is made of them.
 
-    Args:
-        tokenizer: a fast one, which says where its pieces stand in the text.
-        rows: of the model's softmax layer; ids beyond the tokenizer's stand for nothing.
-        counts: (rows,) of each piece in the training text, None where that is not known.
-        splitting: of texts before they are cut into pieces: auto and whitespace leave them as they are, moses puts
-            blanks between words and punctuation.
-
-    Raises:
-        UserError: the tokenizer is of another model, or does not say where pieces stand, or has nothing to begin with.
+    ``rows`` are those of the model's softmax layer; ids beyond the tokenizer's stand for nothing. ``counts`` (rows,)
+    are of each piece in the training text, None where that is not known.
     """
 
     def __init__(
@@ -68,12 +61,10 @@ class Subwords(Vocabulary):
         return self.join([index])
 
     def hash(self) -> str:
-        """Return the sha256 of pieces and ids."""
         pieces = sorted(self.tokenizer.get_vocab().items())
         return hashlib.sha256(json.dumps(pieces).encode()).hexdigest()
 
     def fresh(self, splitting: Splitting = "auto") -> Subwords:
-        """Return the same pieces, to split texts as is asked for."""
         return Subwords(self.tokenizer, self.known, self.counts, splitting)
 
     def fit(self, text: str, name: str = "the text") -> None:
@@ -82,16 +73,11 @@ class Subwords(Vocabulary):
             self.split("own")
 
     def split(self, splitting: Chosen) -> None:
-        """Split texts as was chosen before."""
         self.splitting = splitting
         self._moses = MosesTokenizer() if splitting == "moses" else None
 
     def encode(self, text: str, *, include: bool = False) -> Encoded:
-        """Return the pieces of a text, without special ones around it; the name of a special one is that piece.
-
-        Raises:
-            UserError: there is a piece for which the model has no row.
-        """
+        """Pieces of a text, without special ones around it; the name of a special one is that piece."""
         text = self._split(text)
         ids, spans = self._cut(text)
         pieces, end = [], 0
@@ -113,22 +99,21 @@ class Subwords(Vocabulary):
         return Encoded(tuple(pieces), tuple(ids), unknown, words_of(text, spans), lost)
 
     def ids(self, text: str) -> list[int]:
-        """Return the ids (T,) of a text alone, which takes less time."""
+        """Ids (T,) of a text alone, which takes less time."""
         return self._cut(self._split(text))[0]
 
     def of_ids(self, ids: Sequence[int]) -> Encoded:
-        """Return the text that ids (T,) stand for, as those very ids, with its words where it is cut so."""
+        """Text that ids (T,) stand for, as those very ids, with its words where it is cut so."""
         found = self.encode(self.join(ids))
         return found if found.ids == tuple(ids) else super().of_ids(ids)
 
     def _split(self, text: str) -> str:
-        """Return a text as it is cut into pieces."""
         if self._moses is None:
             return text
         return "\n".join(" ".join(self._moses.tokenize(line)) for line in text.split("\n"))
 
     def _cut(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
-        """Return the ids (T,) of a text, without special ones around it, and the characters of each."""
+        """Ids (T,) of a text, without special ones around it, and the characters of each."""
         if self._untrimmed is not None:
             encoding = self._untrimmed.encode(text, add_special_tokens=False)
             ids, spans = encoding.ids, encoding.offsets
@@ -143,13 +128,12 @@ class Subwords(Vocabulary):
         return ids, spans
 
     def join(self, ids: Iterable[int]) -> str:
-        """Return the text that ids stand for."""
         text: str = self.tokenizer.decode(list(ids), clean_up_tokenization_spaces=False)
         return text
 
 
 def _unknown_of(tokenizer: Any) -> int | None:
-    """Return the id of what a tokenizer has no piece for, as it says itself or its model does; None without one."""
+    """Id of what a tokenizer has no piece for, as it says itself or its model does; None without one."""
     if tokenizer.unk_token_id is not None:
         return int(tokenizer.unk_token_id)
     made = _written(tokenizer)
@@ -161,7 +145,7 @@ def _unknown_of(tokenizer: Any) -> int | None:
 
 
 def _written(tokenizer: Any) -> str | None:
-    """Return a fast tokenizer as JSON; None for one with parts in Python, which cannot be written."""
+    """Fast tokenizer as JSON; None for one with parts in Python, which cannot be written."""
     try:
         made: str = tokenizer.backend_tokenizer.to_str()
     except Exception:  # the tokenizers library raises this very class
@@ -170,7 +154,7 @@ def _written(tokenizer: Any) -> str | None:
 
 
 def _untrimmed(tokenizer: Any) -> Any:
-    """Return a copy of a tokenizer's own one that counts blanks as parts of their pieces; None where it does so."""
+    """Copy of a tokenizer's own one that counts blanks as parts of their pieces; None where it does so."""
     own, made = tokenizer.backend_tokenizer, _written(tokenizer)
     if made is None or '"trim_offsets":true' not in made.replace(" ", ""):
         return None
@@ -182,10 +166,6 @@ def _untrimmed(tokenizer: Any) -> Any:
 
 
 def token_before(tokenizer: Any) -> int | None:
-    """Return the token ``bos_token`` if a tokenizer puts it before every text by itself, else None.
-
-    Args:
-        tokenizer: of ``transformers``.
-    """
+    """The token ``bos_token`` if a tokenizer puts it before every text by itself, else None."""
     begin = getattr(tokenizer, "bos_token_id", None)
     return begin if begin is not None and tokenizer("a")["input_ids"][:1] == [begin] else None

@@ -1,4 +1,4 @@
-"""Tokenizers, from lines to tokens and back: white space, Moses rules, SentencePiece subwords."""
+"""Lines to tokens and back: case policy, white space, Moses rules, SentencePiece subwords."""
 
 from __future__ import annotations
 
@@ -9,12 +9,27 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from hebblm.errors import UserError
 from hebblm.files import atomic_path, lack, sha256
 from hebblm.suggest import unknown
 from hebblm.text.dictionary import EOS, UNK
+
+Normalization = Literal["raw", "lower"]
+
+
+def normalize(line: str, policy: Normalization) -> str:
+    """Line as it stands (``raw``) or lower-cased (``lower``).
+
+    The symbols ``<unk>`` and ``<eos>`` are lower-case already and stay what they are.
+    """
+    if policy == "raw":
+        return line
+    if policy == "lower":
+        return line.lower()
+    raise UserError(f"unknown normalization {policy!r}; choose one of {', '.join(get_args(Normalization))}")
+
 
 if TYPE_CHECKING:  # both take part of a second, which text that is tokenised already need not wait for
     from sacremoses import MosesDetokenizer
@@ -40,19 +55,18 @@ class Tokenizer(ABC):
         return ()
 
     @abstractmethod
-    def tokenize(self, line: str) -> list[str]:
-        """Return the tokens of one line."""
+    def tokenize(self, line: str) -> list[str]: ...
 
     @abstractmethod
     def detokenize(self, tokens: Sequence[str]) -> str:
-        """Return the line that tokens stand for, as nearly as can be told."""
+        """Line that tokens stand for, as nearly as can be told."""
 
     def words(self, line: str) -> int:
-        """Return what a perplexity per word divides by, without the end of line: what stands between white space."""
+        """What a perplexity per word divides by, without the end of line: what stands between white space."""
         return len(line.split())
 
     def spec(self) -> dict[str, Any]:
-        """Return what :func:`load_tokenizer` needs, as JSON."""
+        """What :func:`load_tokenizer` needs, as JSON."""
         return {"name": self.name}
 
     def save(self, folder: Path) -> None:  # noqa: B027 - most have nothing to remember
@@ -66,11 +80,9 @@ class WhitespaceTokenizer(Tokenizer):
     name = "whitespace"
 
     def tokenize(self, line: str) -> list[str]:
-        """Split at white space."""
         return line.split()
 
     def detokenize(self, tokens: Sequence[str]) -> str:
-        """Join with single spaces."""
         return " ".join(tokens)
 
 
@@ -78,18 +90,13 @@ class WhitespaceTokenizer(Tokenizer):
 class MosesTokenizer(Tokenizer):
     """Moses' rules for punctuation (sacremoses), without its HTML escapes.
 
-    Args:
-        lang: code of the language, whose abbreviations are known.
-
-    Raises:
-        UserError: sacremoses does not know the language and would take it for English.
+    ``lang`` is the code of a language, whose abbreviations are known.
     """
 
-    lang: str = "en"
+    lang: str = "en"  # code of the language, whose abbreviations are known
     name = "moses"
 
     def __post_init__(self) -> None:
-        """Refuse a language that sacremoses does not know."""
         from sacremoses.corpus import NonbreakingPrefixes
 
         known = sorted(set(NonbreakingPrefixes().available_langs.values()))
@@ -137,31 +144,21 @@ class MosesTokenizer(Tokenizer):
         return text.split()
 
     def detokenize(self, tokens: Sequence[str]) -> str:
-        """Put punctuation back to the words it belongs to."""
         line: str = self._detokenizer.detokenize(list(tokens), unescape=False)
         return line
 
     def spec(self) -> dict[str, Any]:
-        """Return name and language."""
         return {"name": self.name, "lang": self.lang}
 
 
 @dataclass(frozen=True)
 class SentencePieceTokenizer(Tokenizer):
-    """Subwords of a SentencePiece model.
+    """Subwords of a SentencePiece model."""
 
-    Args:
-        model: path of the model file.
-
-    Raises:
-        UserError: the file is missing or is no SentencePiece model.
-    """
-
-    model: Path
+    model: Path  # path of the model file
     name = "sentencepiece"
 
     def __post_init__(self) -> None:
-        """Load the model at once, so that a bad file is reported where it is named."""
         self._processor  # noqa: B018
 
     @cached_property
@@ -184,18 +181,9 @@ class SentencePieceTokenizer(Tokenizer):
 
     @classmethod
     def train(cls, lines: Iterable[str], model: Path, *, vocab_size: int, seed: int = 0) -> SentencePieceTokenizer:
-        """Train a unigram model from a stream of lines in bounded memory and write it to ``model``.
+        """Unigram model, trained from a stream of normalised lines in bounded memory and written to ``model``.
 
         SentencePiece draws at most a million lines; the same lines and seed give the same model.
-
-        Args:
-            lines: normalised text.
-            model: where the model file goes.
-            vocab_size: number of pieces, the unknown one among them.
-            seed: of the draw.
-
-        Raises:
-            UserError: the text does not support that many pieces, or the place cannot be written to.
         """
         import sentencepiece
 
@@ -223,34 +211,23 @@ class SentencePieceTokenizer(Tokenizer):
         return cls(model)
 
     def tokenize(self, line: str) -> list[str]:
-        """Return the pieces; a character that no piece covers stands as itself."""
+        """Pieces; a character that no piece covers stands as itself."""
         pieces: list[str] = self._processor.encode(line, out_type=str)
         return pieces
 
     def detokenize(self, tokens: Sequence[str]) -> str:
-        """Join pieces to text."""
         line: str = self._processor.decode(list(tokens))
         return line
 
     def spec(self) -> dict[str, Any]:
-        """Return name, file beside the specification, and the file's hash."""
         return {"name": self.name, "model": MODEL_FILE, "sha256": sha256(self.model)}
 
     def save(self, folder: Path) -> None:
-        """Copy the model file into a folder."""
         shutil.copyfile(self.model, folder / MODEL_FILE)
 
 
 def load_tokenizer(spec: dict[str, Any], folder: Path) -> Tokenizer:
-    """Return the tokeniser that a specification describes.
-
-    Args:
-        spec: what :meth:`Tokenizer.spec` gave.
-        folder: where :meth:`Tokenizer.save` wrote.
-
-    Raises:
-        UserError: the name is unknown, or the model file is missing or has changed.
-    """
+    """Tokeniser that a specification describes, from where :meth:`Tokenizer.save` wrote."""
     name = spec.get("name")
     if name == "whitespace":
         return WhitespaceTokenizer()

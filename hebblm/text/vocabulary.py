@@ -7,30 +7,23 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from hebblm.text.fitting import SAMPLE, Chosen, Splitting, warn_of_unknown
+from hebblm.text.dictionary import UNK, Dictionary
+from hebblm.text.fitting import SAMPLE, Chosen, Splitting, check_splitting, fitting, warn_of_unknown
+from hebblm.text.tokenizers import Tokenizer
 from hebblm.text.words import Words
 
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """A text as a model reads it.
+    """A text as a model reads it."""
 
-    Args:
-        tokens: T pieces of text.
-        ids: T ids.
-        unknown: places of the tokens that have no id of their own, ascending.
-        words: words of the text and where its tokens lie in them; None where each token is a word.
-        lost: bytes of the text that its ids do not give back, at least.
-    """
-
-    tokens: tuple[str, ...]
-    ids: tuple[int, ...]
-    unknown: tuple[int, ...] = ()
-    words: Words | None = None
-    lost: int = 0
+    tokens: tuple[str, ...]  # T pieces of text
+    ids: tuple[int, ...]  # T ids
+    unknown: tuple[int, ...] = ()  # places of the tokens that have no id of their own, ascending
+    words: Words | None = None  # words of the text and where its tokens lie in them; None where each token is a word
+    lost: int = 0  # bytes of the text that its ids do not give back, at least
 
     def then(self, more: Encoded) -> Encoded:
-        """Return this text and another one after it."""
         if not self.ids and self.words is None:
             return more
         shifted = tuple(len(self.ids) + place for place in more.unknown)
@@ -39,7 +32,7 @@ class Encoded:
         return Encoded(tokens, ids, self.unknown + shifted, words, self.lost + more.lost)
 
     def cut(self, place: int) -> tuple[Encoded, Encoded]:
-        """Return the text before one of its tokens, and what begins with that; lost bytes go with the first part."""
+        """Text before one of its tokens, and what begins with that; lost bytes go with the first part."""
         words = (None, None) if self.words is None else self.words.cut(place)
         earlier = tuple(at for at in self.unknown if at < place)
         later = tuple(at - place for at in self.unknown[len(earlier) :])
@@ -69,67 +62,129 @@ class Vocabulary(ABC):
     """How texts are split; None until the first one was read."""
 
     def __len__(self) -> int:
-        """Return the number of ids, those of new words included."""
         return self.known + len(self.words)
 
     @abstractmethod
-    def __getitem__(self, index: int) -> str:
-        """Return what an id stands for."""
+    def __getitem__(self, index: int) -> str: ...
 
     @abstractmethod
     def hash(self) -> str:
-        """Return what tells the known ids from those of another model."""
+        """What tells the known ids from those of another model."""
 
     @abstractmethod
     def encode(self, text: str, *, include: bool) -> Encoded:
-        """Return a text as ids.
-
-        Args:
-            text: as it stands.
-            include: give words met for the first time an id; otherwise they read as :attr:`unknown`.
-        """
+        """Text as ids; ``include`` gives words met for the first time an id, otherwise they read as :attr:`unknown`."""
 
     def of_ids(self, ids: Sequence[int]) -> Encoded:
-        """Return the text that ids (T,) stand for, as those very ids; each is a word unless it can be told."""
+        """Text that ids (T,) stand for, as those very ids; each is a word unless it can be told."""
         return Encoded(tuple(self[index] for index in ids), tuple(ids))
 
     @abstractmethod
     def join(self, ids: Iterable[int]) -> str:
-        """Return the text that ids stand for, as nearly as can be told."""
+        """Text that ids stand for, as nearly as can be told."""
 
     @abstractmethod
     def fresh(self, splitting: Splitting = "auto") -> Vocabulary:
-        """Return the same without the new words, to split texts as is asked for.
-
-        Raises:
-            UserError: texts cannot be split so.
-        """
+        """The same without the new words, to split texts as is asked for."""
 
     def include(self, words: Iterable[str]) -> None:  # noqa: B027 - there may be no new words
         """Give new words their ids, in order."""
 
     def fit(self, text: str, name: str = "the text") -> None:  # noqa: B027 - there may be one way alone
-        """Choose how texts are split, on the first one that has words; it stays so.
-
-        Args:
-            text: from its beginning.
-            name: of the text, for people.
-        """
+        """Choose how texts are split, on the first one that has words; it stays so."""
 
     def split(self, splitting: Chosen) -> None:  # noqa: B027
         """Split texts as was chosen before."""
 
 
 def warn_of_new(vocabulary: Vocabulary, text: str, name: str) -> None:
-    """Say so where much of the beginning of a text is new to a vocabulary.
-
-    Args:
-        vocabulary: that knows how texts are split.
-        text: from its beginning, before its words are included.
-        name: of the text.
-    """
+    """Warn where much of the beginning of a text is new to a vocabulary, before its words are included."""
     found = vocabulary.encode("\n".join(text.split("\n", SAMPLE)[:SAMPLE]), include=False)
     beyond = Counter(found.tokens[place] for place in found.unknown)
     literal = sum(index == vocabulary.unknown for index in found.ids) - beyond.total()
     if vocabulary.grows:
         warn_of_unknown(name, beyond, len(found.ids), literal, "--tokenizer")
+
+
+CASED = 0.01  # share of a dictionary's words from which on it tells capital letters apart
+
+
+class GrowingVocabulary(Vocabulary):
+    """A dictionary that stays as it is, and the new words behind it.
+
+    ``lower`` takes words that the dictionary does not have in lower case.
+    """
+
+    def __init__(
+        self, dictionary: Dictionary, tokenizer: Tokenizer, *, lower: bool, splitting: Splitting = "auto"
+    ) -> None:
+        check_splitting(splitting)
+        self.dictionary = dictionary
+        self.known, self.counts = len(dictionary), dictionary.counts
+        self.start = dictionary.eos_index  # a text follows an end of line
+        self.unknown = dictionary.unk_index
+        self.end = None  # behind an end of line, words go on
+        self.own = self.tokenizer = tokenizer
+        self.lower = lower
+        self.splitting = None
+        if splitting != "auto":
+            self.split(splitting)
+        self.words = []
+        self.grows = True
+        self._ids: dict[str, int] = {}
+
+    def __getitem__(self, index: int) -> str:
+        return self.dictionary[index] if index < self.known else self.words[index - self.known]
+
+    def hash(self) -> str:
+        return self.dictionary.hash()
+
+    def fresh(self, splitting: Splitting = "auto") -> GrowingVocabulary:
+        return GrowingVocabulary(self.dictionary, self.own, lower=self.lower, splitting=splitting)
+
+    def fit(self, text: str, name: str = "the text") -> None:
+        if self.splitting is None and text.strip():
+            found = fitting(text.split("\n", SAMPLE)[:SAMPLE], self.own, self._has, name=name)
+            self.split("own" if found is self.own else "moses")
+
+    def split(self, splitting: Chosen) -> None:
+        self.splitting = splitting
+        self.tokenizer = self.own if splitting == "own" else fitting((), self.own, self._has, splitting, name="")
+
+    def encode(self, text: str, *, include: bool) -> Encoded:
+        """Words of a text; each line break, but not the text's end, is an ``<eos>``."""
+        end = self.dictionary[self.start]
+        tokens = [token for line in text.split("\n") for token in (*self.tokenizer.tokenize(line), end)][:-1]
+        if self.lower:
+            tokens = [token if token in self.dictionary else token.lower() for token in tokens]
+        if include:
+            self.include(tokens)
+        ids = tuple(self._ids.get(token, self.dictionary.index(token)) for token in tokens)
+        pairs = enumerate(zip(tokens, ids, strict=True))
+        unknown = tuple(at for at, (token, index) in pairs if index == self.unknown and token != UNK)
+        return Encoded(tuple(tokens), ids, unknown)
+
+    def _has(self, word: str) -> bool:
+        """Whether the dictionary has a word, as :meth:`encode` takes it."""
+        return word in self.dictionary or (self.lower and word.lower() in self.dictionary)
+
+    def include(self, words: Iterable[str]) -> None:
+        for word in words:
+            if word not in self.dictionary and word not in self._ids:
+                self._ids[word] = len(self)
+                self.words.append(word)
+
+    def join(self, ids: Iterable[int]) -> str:
+        lines: list[list[str]] = [[]]
+        for index in ids:
+            if index == self.start:
+                lines.append([])
+            else:
+                lines[-1].append(self[index])
+        return "\n".join(map(self.tokenizer.detokenize, lines))
+
+
+def is_cased(dictionary: Dictionary) -> bool:
+    """Whether a dictionary tells capital letters apart; a few, as Penn Treebank's N for numbers, do not count."""
+    cased = sum(word != word.lower() for word in dictionary.symbols)
+    return cased > CASED * len(dictionary)

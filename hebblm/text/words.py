@@ -28,17 +28,16 @@ class Words:
         goes_on: the first word began before this part of the text.
     """
 
-    texts: tuple[str, ...]
-    first: Ids
-    last: Ids
-    goes_on: bool = False
+    texts: tuple[str, ...]  # U words; a line break is ``\n``
+    first: Ids  # (T,) int64, ascending: first word that a piece is a part of
+    last: Ids  # (T,) int64, ascending: last one
+    goes_on: bool = False  # the first word began before this part of the text
 
     def __len__(self) -> int:
-        """Return the number of words U."""
         return len(self.texts)
 
     def sums(self, values: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
-        """Return what each word (U,) gets of its pieces' values (T,): a piece of several words gives equal parts.
+        """What each word (U,) gets of its pieces' values (T,): a piece of several words gives equal parts.
 
         A word that the tokenizer dropped gets 0. The sum of all words is that of all pieces.
         """
@@ -50,7 +49,6 @@ class Words:
 
     @classmethod
     def joined(cls, parts: Sequence[Words]) -> Words:
-        """Return the words of some texts, one after the other."""
         before = np.cumsum([0, *map(len, parts)])[:-1]
         first, last = (
             np.concatenate([bounds + start for bounds, start in zip(each, before, strict=True)])
@@ -59,7 +57,7 @@ class Words:
         return cls(tuple(word for part in parts for word in part.texts), first, last, parts[0].goes_on)
 
     def cut(self, place: int) -> tuple[Words, Words]:
-        """Return the words of the pieces before a place, and of those from there on; one may be among both.
+        """Words of the pieces before a place, and of those from there on; one may be among both.
 
         Words that the tokenizer dropped there go with the second part.
         """
@@ -73,14 +71,11 @@ class Words:
 
 
 def words_of(text: str, spans: Sequence[tuple[int, int]]) -> Words:
-    """Return the words of a text, and where its pieces lie in them.
+    """Words of a text, and where its T pieces lie in them: ``spans`` are the characters of each, first and after the
+    last.
 
     A piece is a part of each word that one of its characters belongs to. A piece of blanks, or of nothing, belongs to
     the next word, at the end to the last one. A text of blanks alone is one word.
-
-    Args:
-        text: as the tokenizer was given it.
-        spans: T, the characters of each piece: first, and that after the last.
     """
     found = [*_WORD.finditer(text)]
     if not found:
@@ -96,7 +91,7 @@ def words_of(text: str, spans: Sequence[tuple[int, int]]) -> Words:
 
 
 def lost_bytes(text: str, decoded: str) -> int:
-    """Return how many bytes of a text, at least, do not come back from its ids.
+    """Bytes of a text, at least, that do not come back from its ids.
 
     What is lost are characters that the decoded text has fewer of, or what it has in their place or in addition,
     whichever is more. A blank at its beginning, which some tokenizers put there, does not count.
@@ -108,16 +103,13 @@ def lost_bytes(text: str, decoded: str) -> int:
 
 
 def spelled_bytes(word: str) -> int:
-    """Return the bytes by which a word without an id is spelled: its own, and one for its end."""
+    """Bytes by which a word without an id is spelled: its own, and one for its end."""
     return len(word.strip().encode()) + 1
 
 
 def counted_as(word: str, counts: Container[str]) -> str:
-    """Return the word as a text has it that is counted: itself, or without punctuation that stands apart there.
-
-    Args:
-        word: of another text.
-        counts: the words that are counted.
+    """Word of another text as that has it whose ``counts`` are taken: itself, or without punctuation that stands
+    apart.
     """
     if word == "\n":
         return EOS

@@ -14,38 +14,26 @@ from hebblm.adapt.counts import entry_weights
 from hebblm.adapt.grid import Grid
 from hebblm.adapt.methods.hebb import HebbConfig, hebbian_term
 from hebblm.adapt.methods.mbpa import MbpaConfig, adapted_logits, mbpa_change
-from hebblm.evaluation.notes import Notes
+from hebblm.evaluation.observers import Notes
 from hebblm.ranks import current
-from hebblm.tuning.best import Losses
-from hebblm.tuning.grid import Point, points
+from hebblm.tuning.points import Losses, Point, points
 
 
 class LabelTerms(NamedTuple):
-    """Terms of a mini-batch's losses beside the weights of the Hebbian term.
+    """Terms of a mini-batch's losses beside the weights of the Hebbian term."""
 
-    Args:
-        labels: (N, K) of the neighbours.
-        mine: (N, K) bool, one entry for each label that has a Hebbian term.
-        base: (N, K) logit of the label.
-        delta: (N, K) what MbPA adds to it.
-        summed: (N, K) ``D_i . h``.
-        hit: (N, K) bool, whether that label is the target.
-        rest: (N,) logsumexp of the logits of all classes without a Hebbian term.
-        target: (N,) logit of the target after MbPA.
-    """
-
-    labels: Tensor
-    mine: Tensor
-    base: Tensor
-    delta: Tensor
-    summed: Tensor
-    hit: Tensor
-    rest: Tensor
-    target: Tensor
+    labels: Tensor  # (N, K) of the neighbours
+    mine: Tensor  # (N, K) bool, one entry for each label that has a Hebbian term
+    base: Tensor  # (N, K) logit of the label
+    delta: Tensor  # (N, K) what MbPA adds to it
+    summed: Tensor  # (N, K) ``D_i . h``
+    hit: Tensor  # (N, K) bool, whether that label is the target
+    rest: Tensor  # (N,) logsumexp of the logits of all classes without a Hebbian term
+    target: Tensor  # (N,) logit of the target after MbPA
 
     @classmethod
     def of(cls, batch: EvalBatch, targets: Tensor, mbpa: MbpaConfig, hebb: HebbConfig) -> LabelTerms:
-        """Return the terms of a mini-batch and its targets (N,), which are only looked up."""
+        """Terms of a mini-batch and its targets (N,), which are only looked up."""
         classes = batch.context.new_classes if hebb.classes in ("auto", "new") else None
         dense, _ = adapted_logits(batch, mbpa)  # (N, V)
         term = hebbian_term(batch, mbpa, hebb, classes)
@@ -64,11 +52,11 @@ class LabelTerms(NamedTuple):
         )
 
     def losses(self, weights: Tensor, eta: float) -> Tensor:
-        """Return the losses (N,) of the targets at weights (N, K) of the Hebbian term and its strength, nats."""
+        """Losses (N,) of the targets at weights (N, K) of the Hebbian term and its strength, nats."""
         new = self.base + (1 - weights) * self.delta + eta * weights * self.summed
         gained = torch.where(self.mine, new, -torch.inf).logsumexp(1)
-        own = torch.where(self.hit, new, 0).sum(1)
-        logit = torch.where(self.hit.any(1), own, self.target)
+        hit = torch.where(self.hit, new, 0).sum(1)
+        logit = torch.where(self.hit.any(1), hit, self.target)
         return torch.logaddexp(self.rest, gained) - logit
 
 
@@ -77,39 +65,30 @@ class HebbGrid:
     """An observer that adds up the losses of Hebb at every closeness, beta and eta of a grid.
 
     Only the logits of the neighbours' labels change between two points, so each costs O(K) a query instead of O(V).
-
-    Args:
-        mbpa: of the gradient term.
-        hebb: everything that is not tried.
-        grid: what is tried.
-        points: by dotted name.
-        pairs: of closeness and beta, in the order of the points: those that this process tries.
-        sums: (p,) of the losses at these, over the tokens so far.
-        tokens: how many they are.
     """
 
-    mbpa: MbpaConfig
-    hebb: HebbConfig
-    grid: Grid
-    points: list[Point]
-    pairs: range
-    sums: Tensor
-    tokens: int = 0
+    mbpa: MbpaConfig  # of the gradient term
+    hebb: HebbConfig  # everything that is not tried
+    grid: Grid  # what is tried
+    points: list[Point]  # by dotted name
+    pairs: range  # of closeness and beta, in the order of the points: those that this process tries
+    sums: Tensor  # (p,) of the losses at these, over the tokens so far
+    tokens: int = 0  # how many they are
 
     @classmethod
     def of(cls, mbpa: MbpaConfig, hebb: HebbConfig, grid: Grid) -> HebbGrid:
-        """Return one that has seen nothing; several ranks divide the points."""
+        """One that has seen nothing; several ranks divide the points."""
         tried = points("hebb", scale=[hebb.scale], closeness=grid.closeness, beta=grid.beta, eta=grid.eta)
         pairs = current().partition(len(grid.closeness) * len(grid.beta))
         return cls(mbpa, hebb, grid, tried, pairs, torch.zeros(len(pairs) * len(grid.eta), dtype=torch.float64))
 
-    def noted(self) -> dict[str, Tensor]:
-        """Return the sums, and how many tokens they are over."""
+    def state_dict(self) -> dict[str, Tensor]:
+        """Sums, and how many tokens they are over."""
         return {"sums": self.sums.clone(), "tokens": torch.tensor(self.tokens)}
 
-    def restore(self, noted: dict[str, Tensor]) -> None:
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Take over those of an earlier process."""
-        self.sums, self.tokens = noted["sums"].cpu(), int(noted["tokens"])
+        self.sums, self.tokens = state["sums"].cpu(), int(state["tokens"])
 
     def watch(self, batch: EvalBatch, targets: Tensor) -> None:
         """Add the losses of a mini-batch."""
@@ -118,12 +97,12 @@ class HebbGrid:
         self.tokens += len(targets)
 
     def means(self) -> Losses:
-        """Return the mean loss (P,) of every point, nats; not finite where one of its losses is not."""
+        """Mean loss (P,) of every point, nats; not finite where one of its losses is not."""
         means: Losses = current().all_gather(self.sums / max(1, self.tokens)).numpy()
         return means
 
     def losses(self, batch: EvalBatch, targets: Tensor) -> Tensor:
-        """Return the loss (p, N) in nats of ``targets`` (N,) at every point that is tried here."""
+        """Loss (p, N) in nats of ``targets`` (N,) at every point that is tried here."""
         results = [batch.hidden.new_zeros(0, len(targets))]
         betas = self.grid.beta
         for index, closeness in enumerate(self.grid.closeness):
@@ -140,15 +119,10 @@ class HebbGrid:
 
 @dataclass(slots=True)
 class HebbLosses(Notes):
-    """An observer that notes the losses of Hebb at one point, to the bit those that a grid has there.
+    """An observer that notes the losses of Hebb at one point, to the bit those that a grid has there."""
 
-    Args:
-        mbpa: of the gradient term.
-        hebb: the point.
-    """
-
-    mbpa: MbpaConfig
-    hebb: HebbConfig
+    mbpa: MbpaConfig  # of the gradient term
+    hebb: HebbConfig  # the point
 
     def watch(self, batch: EvalBatch, targets: Tensor) -> None:
         """Note the losses of a mini-batch."""
@@ -157,5 +131,5 @@ class HebbLosses(Notes):
         self.add({"losses": terms.losses(weights, self.hebb.eta).float()})
 
     def losses(self) -> Losses:
-        """Return what was noted, (T,) nats."""
+        """What was noted, (T,) nats."""
         return self.columns()["losses"].astype(np.float64)

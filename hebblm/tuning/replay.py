@@ -11,39 +11,32 @@ import numpy as np
 from hebblm.adapt.context import Context
 from hebblm.adapt.methods.cache import CacheConfig
 from hebblm.adapt.methods.rule import Rule
+from hebblm.evaluation.checkpoint import RunCheckpoint
 from hebblm.evaluation.hyperparameters import Hyperparameters
-from hebblm.evaluation.loop import evaluate
-from hebblm.evaluation.notes import KeptObserver
+from hebblm.evaluation.loop import Hooks, Schedule, evaluate
+from hebblm.evaluation.observers import KeptObserver
 from hebblm.evaluation.scenario import Scenario
 from hebblm.models.base import StreamBase
 from hebblm.progress import bar
 from hebblm.ranks import current
-from hebblm.tuning.best import Losses, divided
+from hebblm.tuning.points import Losses, divided
 from hebblm.tuning.sweep import Sweep, prepare_sweep, sweep_plan
 
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """A scenario's stream and what reads it.
+    """A scenario's stream and what reads it."""
 
-    Args:
-        scenario: opened.
-        base: reads the stream.
-        context: head, memory and counts.
-        every: tokens between two updates.
-        write: whether what was observed goes to the memory.
-        sweep: what the base and the memory give, None for a base that learns.
-    """
-
-    scenario: Scenario
+    scenario: Scenario  # opened
     base: StreamBase
-    context: Context
-    every: int
-    write: bool
-    sweep: Sweep | None = None
+    context: Context  # head, memory and counts
+    every: int  # tokens between two updates
+    write: bool  # whether what was observed goes to the memory
+    sweep: Sweep | None = None  # what the base and the memory give, None for a base that learns
+    checkpoint: RunCheckpoint | None = None  # of the run, None where that is not kept
 
     @classmethod
-    def of(cls, scenario: Scenario, settings: Hyperparameters) -> Replay:
+    def of(cls, scenario: Scenario, settings: Hyperparameters, checkpoint: RunCheckpoint | None = None) -> Replay:
         """Open base and memory, and compute what does not depend on any point; of several ranks the first one does."""
         with current().in_turn():
             base, memory, sweep = scenario.base(settings), scenario.memory(settings), None
@@ -56,7 +49,7 @@ class Replay:
                     )
                 progress.update(task, visible=sweep is not None)
         context = scenario.context(base, memory, settings.methods[CacheConfig].window)
-        return cls(scenario, base, context, scenario.config.update_every, scenario.writes, sweep)
+        return cls(scenario, base, context, scenario.config.update_every, scenario.writes, sweep, checkpoint)
 
     def score(
         self,
@@ -65,23 +58,17 @@ class Replay:
         observers: Sequence[KeptObserver] = (),
         watched: Sequence[Rule] = (),
     ) -> dict[str, Losses]:
-        """Return the losses (T,) of some rules, from the beginning of the stream; nats.
+        """Losses (T,) of some rules, from the beginning of the stream; nats.
 
         Several ranks divide the rules; every rank shows the observers all mini-batches.
-
-        Args:
-            rules: by name.
-            title: of the bar.
-            observers: are shown every mini-batch.
-            watched: rules that the observers ask a mini-batch for, whose shares may be learned.
         """
         names = list(rules)
 
-        def compute(own: Sequence[int]) -> dict[int, Losses]:
-            if not (own or observers):
+        def compute(indices: Sequence[int]) -> dict[int, Losses]:
+            if not (indices or observers):
                 return {}
-            found = self.read({names[index]: rules[names[index]] for index in own}, title, observers, watched)
-            return {index: found[names[index]] for index in own}
+            losses = self.read({names[index]: rules[names[index]] for index in indices}, title, observers, watched)
+            return {index: losses[names[index]] for index in indices}
 
         return dict(zip(names, divided(len(names), compute), strict=True))
 
@@ -92,9 +79,8 @@ class Replay:
         observers: Sequence[KeptObserver] = (),
         watched: Sequence[Rule] = (),
     ) -> dict[str, Losses]:
-        """Return the losses (T,) of some rules as this rank alone reads them; see :meth:`score`."""
-        saved = self.scenario.saved
-        position = None if saved is None else saved.position(title, self.base, observers)
+        """Losses (T,) of some rules as this rank alone reads them; see :meth:`score`."""
+        checkpoint = None if self.checkpoint is None else self.checkpoint.next_pass(title, self.base, observers)
         self.base.reset()
         self.context.learners = ()  # what an earlier reading learned would be solved for in vain
         self.context.reset()
@@ -108,19 +94,14 @@ class Replay:
                 rules,
                 self.scenario.stream,
                 self.scenario.vocabulary,
-                update_every=self.every,
-                write=self.write,
-                read_ahead=not self.base.moving,
-                known=self.sweep,
-                observers=observers,
-                progress=lambda tokens: progress.advance(task, tokens),
-                position=position,
+                Schedule(self.every, write=self.write, read_ahead=not self.base.moving, precomputed=self.sweep),
+                Hooks(observers, progress=lambda tokens: progress.advance(task, tokens), checkpoint=checkpoint),
             )
         return {name: nll.astype(np.float64) for name, nll in scores.nll.items()}
 
 
 def describe(scenario: Scenario) -> dict[str, Any]:
-    """Return what is recorded of the scenario of a tuning, as JSON."""
+    """What is recorded of the scenario of a tuning, as JSON."""
     config = scenario.config
     return {
         "source": scenario.source,

@@ -21,8 +21,7 @@ from hebblm.files import write_json
 from hebblm.locks import held
 from hebblm.models.update import MEASURED
 from hebblm.report.record import encode
-from hebblm.tuning.best import BestPoint, Losses
-from hebblm.tuning.grid import Point
+from hebblm.tuning.points import BestPoint, Losses, Point
 from hebblm.tuning.replay import describe
 
 TUNED_FILE = "tuned.json"
@@ -30,24 +29,15 @@ TUNED_FILE = "tuned.json"
 
 @dataclass(slots=True)
 class Search:
-    """The best points found so far.
+    """The best points found so far."""
 
-    Args:
-        start: what is not tuned.
-        grid: values that are tried.
-        wanted: the methods that are tuned.
-        fixed: values by dotted name that are taken as they are.
-        best: by method, its best point.
-        usual: the default values of this model.
-        bits_per_byte: bits a byte from the mean loss in nats a piece; None where tokens are words.
-    """
-
-    start: Hyperparameters
-    grid: Grid
-    wanted: set[str]
-    fixed: Mapping[str, float | str]
-    best: dict[str, BestPoint] = field(default_factory=dict)
-    usual: dict[str, Any] = field(default_factory=defaults)
+    start: Hyperparameters  # what is not tuned
+    grid: Grid  # values that are tried
+    wanted: set[str]  # the methods that are tuned
+    fixed: Mapping[str, float | str]  # values by dotted name that are taken as they are
+    best: dict[str, BestPoint] = field(default_factory=dict)  # by method, its best point
+    usual: dict[str, Any] = field(default_factory=defaults)  # the default values of this model
+    # bits a byte from the mean loss in nats a piece; None where tokens are words
     bits_per_byte: Callable[[float], float] | None = None
 
     def note_rate(self, lr: float) -> None:
@@ -58,8 +48,7 @@ class Search:
 
     @property
     def values(self) -> Point:
-        """The best values by dotted name."""
-        return {name: value for found in self.best.values() for name, value in found.values.items()}
+        return {name: value for best in self.best.values() for name, value in best.values.items()}
 
     @property
     def settings(self) -> Hyperparameters:
@@ -69,16 +58,16 @@ class Search:
     @property
     def at_end(self) -> list[str]:
         """The best values, by dotted name, that are the least or the largest tried: better ones may lie beyond."""
-        found = []
+        names = []
         for best in self.best.values():
             for name in best.values.keys() - self.fixed.keys():
                 tried = {value for point in best.tried if isinstance(value := point[name], int | float)}
                 if len(tried) > 1 and best.values[name] in (min(tried), max(tried)):
-                    found.append(name)
-        return sorted(found)
+                    names.append(name)
+        return sorted(names)
 
     def default_loss(self, method: str) -> float | None:
-        """Return what a method's default values cost on the same text, nats a token; None where they were not tried.
+        """What a method's default values cost on the same text, nats a token; None where they were not tried.
 
         The points of a combination are tried over the best values of its parts, so these must be the default ones too.
         Values that the method does not read may be any.
@@ -88,8 +77,8 @@ class Search:
         if record.rule(self.start.methods).needs.retrieval:
             read.add("memory")
         parts = [self.best[name] for name in with_parts([method]) - {method} if name in self.best]
-        found = {name: value for part in parts for name, value in part.values.items()}
-        if any(usual[name] != value for name, value in found.items()):
+        values = {name: value for part in parts for name, value in part.values.items()}
+        if any(usual[name] != value for name, value in values.items()):
             return None
         if any(self.start.of(name) != value for name, value in usual.items() if name.partition(".")[0] in read):
             return None
@@ -99,40 +88,28 @@ class Search:
         return None
 
     def take(self, method: str, tried: Iterable[tuple[Point, Losses]]) -> None:
-        """Note the best of some points of a method, given with their losses (T,), nats.
-
-        Raises:
-            UserError: a fixed value that no point has, or no finite loss.
-        """
+        """Note the best of some points of a method, given with their losses (T,), nats."""
         self.best[method] = best = BestPoint(fixed=self.fixed)
         for values, losses in tried:
             best.offer(values, losses)
         self.check(method)
 
     def check(self, method: str) -> None:
-        """Refuse fixed values that no point of a method has, and losses none of which is finite.
-
-        Raises:
-            UserError: naming the values, or the rates that are too large.
-        """
-        found = self.best[method]
-        if not found.values:
-            for point in found.tried:
+        """Refuse fixed values that no point of a method has, and losses none of which is finite."""
+        best = self.best[method]
+        if not best.values:
+            for point in best.tried:
                 if all(point.get(name, value) == value for name, value in self.fixed.items()):
                     rates = METHODS[method].rates(self.start.methods) if method in METHODS else f"{method}.lr"
                     raise UserError(
                         f"{method}: no point that was tried has a finite loss; lower {rates} (--set), or leave the "
                         "method out (--methods)"
                     )
-            wanted = ", ".join(f"{key}={value}" for key, value in self.fixed.items() if key in found.tried[0])
+            wanted = ", ".join(f"{key}={value}" for key, value in self.fixed.items() if key in best.tried[0])
             raise UserError(f"{wanted} is not among the values that are tried for {method}; fix one that is")
 
     def check_fixed(self) -> None:
-        """Refuse fixed values that no point of a method will have, before anything is read.
-
-        Raises:
-            UserError: naming one, and those that are tried.
-        """
+        """Refuse fixed values that no point of a method will have, before anything is read."""
         grid = self.grid
         beside: dict[str, Axes] = {
             "hebb": {"closeness": grid.closeness, "beta": grid.beta, "eta": grid.eta},
@@ -141,8 +118,8 @@ class Search:
         for method in self.wanted:
             tried = METHODS[method].search_space
             axes = beside.get(method, {"weight": grid.weight}) if tried is None else tried(self.settings.methods, grid)
-            for name, some in axes.items():
-                values, key = list(some), f"{dotted(method)}.{name}"
+            for name, axis in axes.items():
+                values, key = list(axis), f"{dotted(method)}.{name}"
                 if self.fixed.get(key, values[0]) not in values:
                     raise UserError(
                         f"{key}={self.fixed[key]} is not among the values that are tried for {method}; fix one of "
@@ -150,7 +127,7 @@ class Search:
                     )
 
     def rules(self, method: str, tried: Iterable[Point], **whole: float) -> dict[str, Rule]:
-        """Return a rule a point, named by method and the point's number; ``whole``: values of all of them.
+        """A rule a point, named by method and the point's number; ``whole``: values of all of them.
 
         Of a point whose sharpness is online they are those of its memories, numbered as well.
         """
@@ -163,7 +140,7 @@ class Search:
 
 
 def named(name: str, point: Point) -> dict[str, Point]:
-    """Return a point by its name; where its sharpness is online, those of the memories that are mixed then."""
+    """A point by its name; where its sharpness is online, those of the memories that are mixed then."""
     for setting, value in point.items():
         values = ONLINE_VALUES.get(setting.rpartition(".")[2], ())
         if value == ONLINE and values:
@@ -171,19 +148,19 @@ def named(name: str, point: Point) -> dict[str, Point]:
     return {name: point}
 
 
-def write_tuned(found: Search, scenario: Scenario, provenance: Mapping[str, Any], folder: Path) -> None:
+def write_tuned(search: Search, scenario: Scenario, provenance: Mapping[str, Any], folder: Path) -> None:
     """Write ``tuned.json``, with every point tried, and ``config.json`` for ``hebblm-eval --config``."""
     # The window is not tuned, but theta and gamma were found for it.
-    values = {"cache.window": found.start.methods[CacheConfig].window, **found.values}
+    values = {"cache.window": search.start.methods[CacheConfig].window, **search.values}
     document = {
         "schema": TUNED_SCHEMA,
         "values": values,
         "scenario": describe(scenario),
         "model": scenario.model.describe(),
         "provenance": {**provenance, "data_sha256": scenario.data_sha256},
-        "at_end": found.at_end,
-        "nll": {name: best.loss for name, best in found.best.items()},
-        "tried": {name: encode(best.tried, f"tried.{name}") for name, best in found.best.items() if best.tried},
+        "at_end": search.at_end,
+        "nll": {name: best.loss for name, best in search.best.items()},
+        "tried": {name: encode(best.tried, f"tried.{name}") for name, best in search.best.items() if best.tried},
     }
     with held(folder / TUNED_FILE, "tuned values"):
         write_json(folder / TUNED_FILE, document)

@@ -23,10 +23,10 @@ from hebblm.download import cache_dir
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.loop import Progress
-from hebblm.evaluation.pace import Pace
-from hebblm.evaluation.parts import STATE, Parts, unpacked_state
 from hebblm.evaluation.scenario import Scenario
+from hebblm.evaluation.training_text import STATE, Segments, unpacked_state
 from hebblm.files import hash_of
+from hebblm.layout import Pace
 from hebblm.locks import held
 from hebblm.memory import AnyMemory, faiss_index
 from hebblm.memory.causal import WrittenBlock
@@ -43,19 +43,12 @@ LIMIT_BYTES = 4 << 30  # of all sweeps in the cache
 
 @dataclass(frozen=True, slots=True)
 class SweepPlan:
-    """Plan of a sweep: which one, and how it is made.
+    """Plan of a sweep: which one, and how it is made."""
 
-    Args:
-        identity: everything that the numbers depend on beside the pace, as JSON.
-        pace: how the stream is cut.
-        write: whether what was observed is written to the memory.
-        k: neighbours a token.
-    """
-
-    identity: dict[str, Any]
-    pace: Pace
-    write: bool
-    k: int
+    identity: dict[str, Any]  # everything that the numbers depend on beside the pace, as JSON
+    pace: Pace  # how the stream is cut
+    write: bool  # whether what was observed is written to the memory
+    k: int  # neighbours a token
 
     @property
     def part(self) -> int:
@@ -63,7 +56,7 @@ class SweepPlan:
         return max(1, PART // self.pace.ahead) * self.pace.ahead
 
     def folder(self) -> Path:
-        """Return where the sweep is kept."""
+        """Where the sweep is kept."""
         plan = [SCHEMA, torch.__version__, self.part, asdict(self.pace), self.write, self.k, self.identity]
         return cache_dir() / "sweeps" / hash_of(plan)
 
@@ -78,17 +71,17 @@ class Sweep:
 
     def __init__(self, plan: SweepPlan, device: torch.device) -> None:
         self.part = plan.part
-        self._parts = Parts(plan.folder())
+        self._parts = Segments(plan.folder())
         self._device = device
         self._held = -1
         self._tensors: dict[str, Tensor] = {}
 
     def states(self, begin: int, end: int) -> Tensor:
-        """Return the hidden states (n, D) of a run of tokens within one part."""
+        """Hidden states (n, D) of a run of tokens within one part."""
         return self._rows("states", begin, end)
 
     def ranked(self, begin: int, end: int) -> Ranked:
-        """Return distances and positions (n, K) of the neighbours of a run of tokens within one part."""
+        """Distances and positions (n, K) of the neighbours of a run of tokens within one part."""
         return Ranked(self._rows("distances", begin, end), self._rows("ids", begin, end).long())
 
     def _rows(self, name: str, begin: int, end: int) -> Tensor:
@@ -101,7 +94,7 @@ class Sweep:
 
 
 def sweep_plan(scenario: Scenario, settings: Hyperparameters) -> SweepPlan:
-    """Return the plan of a scenario's sweep under some hyper-parameters."""
+    """Plan of a scenario's sweep under some hyper-parameters."""
     config, stream = scenario.config, scenario.stream
     identity = {
         "model": scenario.model.sha256,
@@ -125,7 +118,7 @@ def sweep_plan(scenario: Scenario, settings: Hyperparameters) -> SweepPlan:
 
 
 def _remembered(scenario: Scenario) -> str | None:
-    """Return the hash of the training ids that the memory holds, None where it holds none."""
+    """Hash of the training ids that the memory holds, None where it holds none."""
     config = scenario.config
     if config.memory_content == "test":
         return None
@@ -136,26 +129,15 @@ def _remembered(scenario: Scenario) -> str | None:
 def prepare_sweep(
     base: StreamBase, memory: AnyMemory, stream: EvaluationStream, plan: SweepPlan, progress: Progress
 ) -> Sweep | None:
-    """Return the sweep of a stream, from the cache as far as it is there; base and memory are reset afterwards.
+    """Sweep of a stream, from the cache as far as it is there; base and memory are reset afterwards.
 
-    Args:
-        base: reads the stream; it must not learn.
-        memory: is searched and, if planned so, written to.
-        stream: the tokens, every one of which has a row.
-        plan: which sweep.
-        progress: called with the number of tokens done since the last call.
-
-    Returns:
-        None if the base learns, or if the sweep would not fit the cache's limit.
-
-    Raises:
-        UserError: a part in the cache was changed, or none can be written.
+    None if the base learns, or if the sweep would not fit the cache's limit.
     """
     total, weight = len(stream), base.head.weight
     size = total * (weight.shape[1] * weight.element_size() + plan.k * (weight.element_size() + 4))
     if base.moving or size > LIMIT_BYTES:
         return None
-    parts = Parts(plan.folder())
+    parts = Segments(plan.folder())
     if parts.finished() * plan.part < total:
         with parts.held("states and neighbours"):
             _make_room(parts.folder, size)
@@ -174,7 +156,7 @@ def _fill(
     memory: AnyMemory,
     stream: EvaluationStream,
     plan: SweepPlan,
-    parts: Parts,
+    parts: Segments,
     progress: Progress,
 ) -> None:
     """Write the parts that are not there yet; another process may have written some or all of them."""
@@ -189,20 +171,20 @@ def _fill(
     inputs = torch.from_numpy(stream.inputs).to(device)
     for index in range(done, -(-total // plan.part)):
         states: list[Tensor] = []
-        found: list[Ranked] = []
+        neighbors: list[Ranked] = []
         stop = min((index + 1) * plan.part, total)
         for begin in range(index * plan.part, stop, pace.ahead):
             states.append(base.read(inputs[begin : min(begin + pace.ahead, stop)]))
             for rows, block in _blocks(states[-1], begin, memory, stream, plan):
                 beside = WrittenBlock(memory, rows, block.labels, block.in_memory)
-                found.append(beside.nearest(plan.k))
+                neighbors.append(beside.nearest(plan.k))
                 if plan.write:
                     memory.add(rows, block.labels)
                 progress(len(rows))
         tensors = {
             "states": torch.cat(states),
-            "distances": torch.cat([ranked.distances for ranked in found]),
-            "ids": torch.cat([ranked.ids for ranked in found]).int(),
+            "distances": torch.cat([ranked.distances for ranked in neighbors]),
+            "ids": torch.cat([ranked.ids for ranked in neighbors]).int(),
             **prefixed(STATE, base.stream_state()),
         }
         parts.save(index, tensors)
@@ -218,7 +200,7 @@ def _blocks(
 
 
 def _resume(
-    base: StreamBase, memory: AnyMemory, stream: EvaluationStream, plan: SweepPlan, parts: Parts, done: int
+    base: StreamBase, memory: AnyMemory, stream: EvaluationStream, plan: SweepPlan, parts: Segments, done: int
 ) -> None:
     """Bring base and memory to where they were behind the finished parts."""
     device = base.head.weight.device
@@ -226,8 +208,8 @@ def _resume(
         tensors = parts.load(index)
         states = placed(tensors["states"], device)
         for offset in range(0, len(states) if plan.write else 0, plan.pace.ahead):
-            some = states[offset : offset + plan.pace.ahead]
-            for rows, block in _blocks(some, index * plan.part + offset, memory, stream, plan):
+            run = states[offset : offset + plan.pace.ahead]
+            for rows, block in _blocks(run, index * plan.part + offset, memory, stream, plan):
                 memory.refresh()  # trained when it would have been searched
                 memory.add(rows, block.labels)
         base.load_stream_state(unpacked_state(tensors, device))
@@ -239,21 +221,21 @@ def _make_room(folder: Path, needed: int) -> None:
     Those that another process fills stay. One that is being read has no lock, since several may read it at once.
     """
     others: list[tuple[float, Path, int]] = []  # when it was used, where, bytes
-    for place in folder.parent.glob("*"):
-        if place.is_dir() and place != folder:
+    for sweep in folder.parent.glob("*"):
+        if sweep.is_dir() and sweep != folder:
             with contextlib.suppress(FileNotFoundError):  # another process makes room as well
-                others.append((place.stat().st_mtime, place, sum(map(_size, place.iterdir()))))
+                others.append((sweep.stat().st_mtime, sweep, sum(map(_size, sweep.iterdir()))))
     total = needed + sum(size for *_, size in others)
-    for _, place, size in sorted(others):
+    for _, sweep, size in sorted(others):
         if total <= LIMIT_BYTES:
             return
-        with contextlib.suppress(UserError), held(place, "states and neighbours", wait=False):
-            shutil.rmtree(place, ignore_errors=True)
+        with contextlib.suppress(UserError), held(sweep, "states and neighbours", wait=False):
+            shutil.rmtree(sweep, ignore_errors=True)
             total -= size
 
 
 def _size(file: Path) -> int:
-    """Return the bytes of a file, 0 for one that got its final name meanwhile."""
+    """Bytes of a file, 0 for one that got its final name meanwhile."""
     with contextlib.suppress(FileNotFoundError):
         return file.stat().st_size
     return 0

@@ -14,15 +14,15 @@ from hebblm.adapt.methods.hebb import HebbConfig
 from hebblm.adapt.methods.mbpa import Mbpa, MbpaConfig
 from hebblm.adapt.methods.rule import Rule, dotted
 from hebblm.errors import UserError
+from hebblm.evaluation.checkpoint import RunCheckpoint
 from hebblm.evaluation.hyperparameters import Hyperparameters, defaults
 from hebblm.evaluation.passes import dynamic_base, gradient_statistics
 from hebblm.evaluation.scenario import Scenario
 from hebblm.models.base import StreamBase
 from hebblm.models.dynamic import with_rate
 from hebblm.models.update import TRANSFORMERS
-from hebblm.tuning.best import BestPoint, Losses, divided, with_shares
-from hebblm.tuning.grid import Point, next_to, points
 from hebblm.tuning.hebbian import HebbGrid, HebbLosses
+from hebblm.tuning.points import BestPoint, Losses, Point, divided, next_to, points, with_shares
 from hebblm.tuning.replay import Replay
 from hebblm.tuning.search import Search, named
 
@@ -36,6 +36,7 @@ def tune(
     fixed: Mapping[str, float | str] | None = None,
     around: Mapping[str, Any] | None = None,
     methods: Iterable[str] = TUNABLE,
+    checkpoint: RunCheckpoint | None = None,
 ) -> Search:
     """Return the best hyper-parameters of every method on the scenario's stream.
 
@@ -54,6 +55,7 @@ def tune(
         around: values by dotted name, found on less text. Of the grid only what is next to them is tried; of a base
             that learns, then what is next to the best, until that is the best of those around it.
         methods: only these are tuned, and what they rest on.
+        checkpoint: of the run, None where that is not kept.
 
     Raises:
         UserError: a fixed value that is not among those tried.
@@ -73,10 +75,10 @@ def tune(
         scenario.check_statistics(settings.dynamic)
     if scenario.kind == "cross-domain" and settings.base.lr > 0:
         rates = points("base", lr=grid.base_lr)
-        search.take("base", _alone(search, scenario, rates, scenario.base, around))
-    tune_static(search, Replay.of(scenario, search.settings))
+        search.take("base", _alone(search, scenario, rates, scenario.base, around, checkpoint))
+    tune_static(search, Replay.of(scenario, search.settings, checkpoint))
     if moving:
-        tune_dynamic(search, scenario, around)
+        tune_dynamic(search, scenario, around, checkpoint)
     return search
 
 
@@ -85,29 +87,29 @@ def tune_static(search: Search, replay: Replay) -> None:
     wanted, best = search.wanted, search.best
     alone = {name: _space(search, name) for name, method in METHODS.items() if method.search_space and not method.parts}
     rules: dict[str, Rule] = {"lstm": Unadapted()}
-    for method, (some, shares) in alone.items():
+    for method, (tried, shares) in alone.items():
         if method in wanted:
-            rules |= search.rules(method, some, **({"gamma": 1.0} if shares else {}))
+            rules |= search.rules(method, tried, **({"gamma": 1.0} if shares else {}))
     losses = replay.score(rules, f"tune {len(rules)} points")
     base = losses["lstm"]
     best["lstm"] = BestPoint(float(base.mean()), {}, base)
-    for method, (some, shares) in alone.items():
+    for method, (tried, shares) in alone.items():
         if method in wanted:
-            found = _found(losses, method, some)
+            outcomes = _found(losses, method, tried)
             name = f"{dotted(method)}.gamma"
-            search.take(method, with_shares(found, base, name, shares, replay.every) if shares else found)
+            search.take(method, with_shares(outcomes, base, name, shares, replay.every) if shares else outcomes)
     if "hebb" in wanted:
         _tune_hebb(search, replay)
     for part in ("mbpa", "hebb"):
         if f"mixture+{part}" in wanted:
-            found = with_shares(
+            outcomes = with_shares(
                 [({}, best["mixture"].losses)],
                 best[part].losses,
                 f"mixture_{part}.weight",
                 search.grid.weight,
                 replay.every,
             )
-            search.take(f"mixture+{part}", found)
+            search.take(f"mixture+{part}", outcomes)
 
 
 def _tune_hebb(search: Search, replay: Replay) -> None:
@@ -124,7 +126,9 @@ def _tune_hebb(search: Search, replay: Replay) -> None:
     best.losses = losses.losses()
 
 
-def tune_dynamic(search: Search, scenario: Scenario, around: Mapping[str, Any]) -> None:
+def tune_dynamic(
+    search: Search, scenario: Scenario, around: Mapping[str, Any], checkpoint: RunCheckpoint | None = None
+) -> None:
     """Tune dynamic evaluation, around some values by dotted name or on the whole grid."""
     grid, config = search.grid, search.settings.dynamic
     squares = gradient_statistics(scenario, config)
@@ -139,7 +143,7 @@ def tune_dynamic(search: Search, scenario: Scenario, around: Mapping[str, Any]) 
     def base_of(settings: Hyperparameters) -> StreamBase:
         return dynamic_base(scenario, settings.dynamic, squares)
 
-    search.take(DYNAMIC, _alone(search, scenario, rates, base_of, around))
+    search.take(DYNAMIC, _alone(search, scenario, rates, base_of, around, checkpoint))
 
 
 def _alone(
@@ -148,6 +152,7 @@ def _alone(
     tried: Sequence[Point],
     base_of: Callable[[Hyperparameters], StreamBase],
     around: Mapping[str, Any],
+    checkpoint: RunCheckpoint | None,
 ) -> Iterator[tuple[Point, Losses]]:
     """Yield points of a base that learns from the stream, with its losses (T,), reading the text once a point.
 
@@ -156,14 +161,15 @@ def _alone(
     start = {name: search.fixed.get(name, around[name]) for name in tried[0] if name in around}
     left, seen, least = (next_to(tried, start) if start else list(tried)), [], np.inf
 
-    def compute(own: Sequence[int]) -> dict[int, Losses]:
-        return {index: losses_of(left[index]) for index in own}
+    def compute(indices: Sequence[int]) -> dict[int, Losses]:
+        return {index: losses_of(left[index]) for index in indices}
 
     def losses_of(point: Point) -> Losses:
         settings = search.start.changed(point)
         memory = scenario.empty_memory(settings)
         base = base_of(settings)
-        replay = Replay(scenario, base, scenario.context(base, memory, 0), scenario.config.update_every, write=False)
+        context, every = scenario.context(base, memory, 0), scenario.config.update_every
+        replay = Replay(scenario, base, context, every, write=False, checkpoint=checkpoint)
         title = "tune " + ", ".join(f"{name}={value}" for name, value in point.items())
         return replay.read({"base": Unadapted()}, title)["base"]
 

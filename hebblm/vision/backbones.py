@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from hebblm.types import OutputHead
-from hebblm.vision.settings import check_backbone
+from hebblm.vision.settings import Backbone as Name
 from hebblm.vision.state import generator
 
 EXPANSION = 4  # a block of ResNet gives four times the maps it convolves
@@ -38,7 +38,7 @@ class Backbone(nn.Module):
         self.width = width
 
     def forward(self, pictures: Tensor) -> Tensor:
-        """Return the maps of pictures (N, 3, H, W), averaged over their places, as (N, D) float32."""
+        """The maps of pictures (N, 3, H, W), averaged over their places, as (N, D) float32."""
         return cast(Tensor, self.layers(pictures)).mean((2, 3), dtype=torch.float32)
 
 
@@ -56,20 +56,18 @@ class Classifier(nn.Module):
         self.reduced = False
 
     def forward(self, pictures: Tensor) -> Tensor:
-        """Return logits (N, C) for pictures (N, 3, H, W)."""
         return cast(Tensor, self.output(self.features(pictures)))
 
     def features(self, pictures: Tensor) -> Tensor:
-        """Return what the head multiplies (N, D) and the memory keeps as keys, for pictures (N, 3, H, W)."""
+        """What the head multiplies (N, D) and the memory keeps as keys, for pictures (N, 3, H, W)."""
         with torch.autocast(pictures.device.type, dtype=torch.bfloat16, enabled=self.reduced):
             return cast(Tensor, self.backbone(pictures))
 
     def head(self) -> OutputHead:
-        """Return the softmax layer as every adapter takes it; it shares the module's storage."""
         return OutputHead(self.output.weight.detach(), self.output.bias.detach())
 
     def frozen_head(self) -> OutputHead:
-        """Return the head as it is now, whatever is learnt later."""
+        """The head as it is now, whatever is learnt later."""
         return OutputHead(self.output.weight.detach().clone(), self.output.bias.detach().clone())
 
 
@@ -86,7 +84,7 @@ def _convolution(
     groups: int = 1,
     activation: type[nn.ReLU] | type[nn.ReLU6] = nn.ReLU,
 ) -> list[nn.Module]:
-    """Return a convolution that keeps height and width but for its stride, its norm and its activation."""
+    """A convolution that keeps height and width but for its stride, its norm and its activation."""
     return [
         nn.Conv2d(maps_in, maps_out, size, stride=stride, padding=size // 2, groups=groups, bias=False),
         nn.BatchNorm2d(maps_out),
@@ -118,7 +116,7 @@ class _Bottleneck(nn.Module):
 
 
 def _resnet50(*, width: int = 64) -> Backbone:
-    """Return ResNet-50's features with a 3x3 stem of stride 1 and no pooling after it; D = 32 width."""
+    """ResNet-50's features with a 3x3 stem of stride 1 and no pooling after it; D = 32 width."""
     layers = _convolution(3, width, 3)
     maps = width
     for stage, blocks in enumerate((3, 4, 6, 3)):
@@ -149,7 +147,7 @@ class _DenseLayer(nn.Module):
 
 
 def _densenet(blocks: Sequence[int], growth: int) -> Backbone:
-    """Return the features of DenseNet-BC with so many layers in each dense block, and transitions that halve."""
+    """The features of DenseNet-BC with so many layers in each dense block, and transitions that halve."""
     maps = 2 * growth
     layers: list[nn.Module] = [nn.Conv2d(3, maps, 3, padding=1, bias=False)]
     for at, count in enumerate(blocks):
@@ -185,13 +183,13 @@ _convolution6 = partial(_convolution, activation=nn.ReLU6)
 
 
 def _mobilenet_v2(*, multiplier: float = 1.0) -> Backbone:
-    """Return MobileNetV2's features, of so many times the published maps everywhere but at the end.
+    """MobileNetV2's features, of so many times the published maps everywhere but at the end.
 
     The stem and the second stage keep the resolution.
     """
 
     def scaled(maps: int, by: float = multiplier) -> int:
-        """Return a number of maps that 8 divides, at most a tenth below the scaled one."""
+        """A number of maps that 8 divides, at most a tenth below the scaled one."""
         wished = maps * by
         rounded = max(DIVISOR, int(wished + DIVISOR / 2) // DIVISOR * DIVISOR)
         return rounded + DIVISOR if rounded < 0.9 * wished else rounded
@@ -207,12 +205,12 @@ def _mobilenet_v2(*, multiplier: float = 1.0) -> Backbone:
 
 
 def _plain(width: int) -> Backbone:
-    """Return two convolutions with a halving between them, for pictures of a few pixels; D = 4 width."""
+    """Two convolutions with a halving between them, for pictures of a few pixels; D = 4 width."""
     layers = [*_convolution(3, width, 3), nn.MaxPool2d(2), *_convolution(width, 4 * width, 3)]
     return Backbone(nn.Sequential(*layers), 4 * width)
 
 
-MADE: dict[str, Callable[[], Backbone]] = {
+MADE: dict[Name, Callable[[], Backbone]] = {
     "resnet50": _resnet50,
     "densenet121": partial(_densenet, (6, 12, 24, 16), 32),
     "mobilenetv2": _mobilenet_v2,
@@ -221,19 +219,14 @@ MADE: dict[str, Callable[[], Backbone]] = {
     "mobilenetv2-x0.5": partial(_mobilenet_v2, multiplier=0.5),
     "cnn2-w16": partial(_plain, 16),
 }
-"""How each of :data:`hebblm.vision.settings.BACKBONES` is made."""
 
 
-def build_classifier(name: str, classes: int, seed: int) -> Classifier:
-    """Return an untrained classifier, the same weights for the same seed.
+def build_classifier(name: Name, classes: int, seed: int) -> Classifier:
+    """An untrained classifier, the same weights for the same seed.
 
     Convolutions are drawn as He et al. 2015 (fan-out), a linear layer uniformly; norms are the identity, and zero at
     the end of a residual branch.
-
-    Raises:
-        UserError: an unknown backbone.
     """
-    check_backbone(name)
     classifier, draws = Classifier(MADE[name](), classes), generator(seed, f"weights of {name}")
     for layer in classifier.modules():
         if isinstance(layer, nn.Conv2d):

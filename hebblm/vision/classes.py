@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import itertools
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from functools import lru_cache, partial
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -22,13 +21,14 @@ from hebblm.vision.learning import Pictures, Training, batches, features, featur
 from hebblm.vision.pretraining import Pretrained, Pretraining
 from hebblm.vision.reading import METHODS, VARIANTS, PictureBlock, Remembered, Snapshot, methods_of, read, values_of
 from hebblm.vision.result import Outcome, Point, SeedRun, Tried, at_end
-from hebblm.vision.settings import SensitivitySettings
+from hebblm.vision.settings import Experiment, SensitivitySettings
 from hebblm.vision.split import increment, predicted_order
 from hebblm.vision.state import Step, divided, generator, stage, summed, take_steps
 from hebblm.vision.tuning import ClassSetup, as_step, predict, run_of, start_of, tuned
 
 QUERIES = 100  # adapted at a time after an epoch
 WARM_UP_BLOCKS = 2  # of the timing
+ONLINE: tuple[Experiment, ...] = ("online", "pretrain-classes", "sensitivity", "ablation")
 
 
 class FineTuning:
@@ -43,13 +43,12 @@ class FineTuning:
         self._batch_size, self._start, self._seed = setup.settings.increment.batch_size, start, seed
 
     def learn(self, epoch: int, title: str) -> None:
-        """Train for an epoch, counted from 0."""
         order = generator(self._seed, f"epoch {epoch} of the increment")
         with stage(f"{title}, epoch {epoch + 1}: learn", len(self.samples)) as progress:
             self.training.epoch(self.samples, batch_size=self._batch_size, generator=order, progress=progress)
 
     def snapshot(self, part: str, order: Tensor) -> Snapshot:
-        """Return what the network makes of the pictures to predict, and of those it remembers."""
+        """What the network makes of the pictures to predict, and of those it remembers."""
         network, train = self.training.classifier, self.training.pictures
         tested, device, parts = self._start.pictures(part), self._start.device, self._start.parts
         head, hidden = network.frozen_head(), features_of(network, tested, order)
@@ -70,16 +69,15 @@ def stream(
     """Yield the pictures block by block as the network sees them; it learns from a block when the next is asked for."""
     optimizer = rmsprop(classifier, lr)
     for index in batches(order, interval):
-        some = pictures.batch(index)
-        labels = pictures.labels[index.to(pictures.labels.device)]
-        hidden = features(classifier, some)
+        batch, labels = pictures.batch(index), pictures.labels[index.to(pictures.labels.device)]
+        hidden = features(classifier, batch)
         yield PictureBlock(classifier.frozen_head(), hidden, labels)
-        learn(classifier, optimizer, some, labels)
+        learn(classifier, optimizer, batch, labels)
 
 
 @lru_cache(maxsize=1)  # read once for all rates of a tuning
 def old_memory(start: Pretrained) -> Remembered:
-    """Return the pairs of pre-training, keys as the pre-trained network gives them."""
+    """The pairs of pre-training, keys as the pre-trained network gives them."""
     samples, pictures = start.parts.train, start.pictures("train")
     with stage("keys of the pre-training pictures", len(samples)) as progress:
         keys = features_of(start.copy(), pictures, samples, progress)
@@ -89,20 +87,14 @@ def old_memory(start: Pretrained) -> Remembered:
 
 
 def run_incremental(setup: ClassSetup) -> Outcome:
-    """Run all methods with each seed and each ratio of imbalance.
-
-    Raises:
-        UserError: more asked for than the data set has, a run's state is damaged, or training diverged.
-    """
-    settings, seed, classes = setup.settings.increment, setup.seeds[0], setup.settings.old_classes
+    settings, first, classes = setup.settings.increment, setup.seeds[0], setup.settings.old_classes
     _check(setup, settings.tested, classes)
-    wanted = Pretraining.of(setup.dataset, setup.settings, classes, seed)
-    increment(setup.dataset, wanted.parts, samples=settings.samples, ratio=1, seed=seed)
+    wanted = Pretraining.of(setup.dataset, setup.settings, classes, first)
+    increment(setup.dataset, wanted.parts, samples=settings.samples, ratio=1, seed=first)
 
     def learn_held_out(start: Pretrained, lr: float) -> list[Snapshot]:
         held_out = start.parts.held_out[: settings.tested]  # in random order
-        tuning = FineTuning(setup, start, seed, ratio=1, lr=lr)
-        snapshots = []
+        tuning, snapshots = FineTuning(setup, start, first, ratio=1, lr=lr), []
         for epoch in range(settings.epochs):
             tuning.learn(epoch, f"tune, lr {lr:g}")
             if epoch + 1 in settings.reported:
@@ -110,79 +102,72 @@ def run_incremental(setup: ClassSetup) -> Outcome:
         return snapshots
 
     values, tried = tuned(setup, "incremental", settings.lr, classes, learn_held_out, observes=False)
-    runs = [partial(_increment_seed, setup, seed, ratio, values) for ratio in settings.ratios for seed in setup.seeds]
+    methods = methods_of(METHODS, values, setup.settings.adaptation)
+
+    def run_seed(seed: int, ratio: int) -> SeedRun:
+        start, title = start_of(setup, seed, classes), f"seed {seed}, {ratio}:1"
+        order = predicted_order(setup.dataset, settings.tested, seed)
+        tuning = FineTuning(setup, start, seed, ratio=ratio, lr=values["parametric"]["lr"])
+
+        def step(epoch: int) -> Step:
+            tuning.learn(epoch, title)
+            snapshot = tuning.snapshot("test", order)
+            return as_step(predict(setup, snapshot, methods, f"{title}, epoch {epoch + 1}", observes=False))
+
+        path = setup.state / f"incremental-{ratio}-seed-{seed}.state.safetensors"
+        run = run_of(setup, start, seed, ratio=ratio, values=values)
+        predictions, taken = take_steps(path, run, settings.epochs, step, learner=tuning.training)
+        drawn = {"test": order, "increment": tuning.samples, "fewer": tuning.fewer, **vars(start.parts)}
+        labels = setup.dataset.test.labels[order]
+        return SeedRun(seed, values, labels, predictions, summed(taken), drawn, f"{ratio}:1", start.about)
+
+    runs = [partial(run_seed, seed, ratio) for ratio in settings.ratios for seed in setup.seeds]
     return Outcome(tuple(divided(runs)), {"1:1": tried})
 
 
-def _increment_seed(setup: ClassSetup, seed: int, ratio: int, values: dict[str, Point]) -> SeedRun:
-    """Return what one seed gives at one ratio, going on after the last epoch that the state has."""
-    settings = setup.settings.increment
-    start = start_of(setup, seed, setup.settings.old_classes)
-    order = predicted_order(setup.dataset, settings.tested, seed)
-    tuning = FineTuning(setup, start, seed, ratio=ratio, lr=values["parametric"]["lr"])
-    methods = methods_of(METHODS, values, setup.settings.adaptation)
-    title = f"seed {seed}, {ratio}:1"
+def run_online(setup: ClassSetup, experiment: Experiment = "online") -> Outcome:
+    """Run the methods of an experiment over the stream, with each seed and each number of old classes."""
+    settings = setup.settings
+    counts: tuple[int, ...] = (settings.old_classes,)
+    names: tuple[str, ...] = METHODS
+    points: dict[str, Point] = {}  # of methods beside those that are tuned
+    match experiment:
+        case "pretrain-classes":
+            counts = settings.varied
+        case "ablation":  # Hebb-N takes over the values of Hebb; v1, v2 and v3 have their own, tuned like Hebb's
+            names = ("mbpa", *VARIANTS, *(f"hebb-{capacity}" for capacity in settings.adaptation.rings), "hebb")
+        case "sensitivity":  # from one adaptation pass a seed
+            points = grid_points(settings.sensitivity)
+            names = ("parametric", "mixture", "mbpa", *points)
+    _check(setup, settings.online.streamed, *counts)
 
-    def step(epoch: int) -> Step:
-        tuning.learn(epoch, title)
-        snapshot = tuning.snapshot("test", order)
-        return as_step(predict(setup, snapshot, methods, f"{title}, epoch {epoch + 1}", observes=False))
+    def run_seed(seed: int, old_classes: int, values: dict[str, Point]) -> SeedRun:
+        start, title = start_of(setup, seed, old_classes), f"seed {seed}, {old_classes} old classes"
+        order = predicted_order(setup.dataset, settings.online.streamed, seed)
 
-    path = setup.state / f"incremental-{ratio}-seed-{seed}.state.safetensors"
-    run = run_of(setup, start, seed, ratio=ratio, values=values)
-    predictions, taken = take_steps(path, run, settings.epochs, step, learner=tuning.training)
-    drawn = {"test": order, "increment": tuning.samples, "fewer": tuning.fewer, **vars(start.parts)}
-    labels = setup.dataset.test.labels[order]
-    return SeedRun(seed, values, labels, predictions, summed(taken), drawn, f"{ratio}:1", start.about)
+        def step(_: int) -> Step:
+            snapshot = _follow(setup, start, "test", order, values["parametric"]["lr"], title)
+            return as_step(
+                predict(setup, snapshot, methods_of(names, values, settings.adaptation), title, observes=True)
+            )
 
+        path = setup.state / f"online-{old_classes}-seed-{seed}.state.safetensors"
+        run = run_of(setup, start, seed, names=list(names), values=values)
+        predictions, (counted,) = take_steps(path, run, 1, step)
+        labels, drawn = setup.dataset.test.labels[order], {"test": order, **vars(start.parts)}
+        return SeedRun(seed, values, labels, predictions, counted, drawn, str(old_classes), start.about)
 
-def run_online(
-    setup: ClassSetup,
-    names: Sequence[str] = METHODS,
-    *,
-    old_classes: Sequence[int] = (),
-    points: Mapping[str, Point] = MappingProxyType({}),
-) -> Outcome:
-    """Run methods over the stream, with each seed and each number of old classes, by default that of the settings.
-
-    ``points`` are values of further methods by name, beside those that are tuned.
-
-    Raises:
-        UserError: more asked for than the data set has, a run's state is damaged, or training diverged.
-    """
-    counts = tuple(old_classes) or (setup.settings.old_classes,)
-    _check(setup, setup.settings.online.streamed, *counts)
     runs: list[SeedRun] = []
     tuning = {}
     for count in counts:
         values, tuning[str(count)] = _online_values(setup, count)
-        runs += divided(
-            [partial(_stream_seed, setup, seed, count, {**values, **points}, names) for seed in setup.seeds]
-        )
+        runs += divided([partial(run_seed, seed, count, {**values, **points}) for seed in setup.seeds])
     return Outcome(tuple(runs), tuning)
 
 
-def run_ablation(setup: ClassSetup) -> Outcome:
-    """Run MbPA, the variants v1 to v3, Hebb with memories of fixed size, and Hebb over the stream.
-
-    v1, v2 and v3 have hyper-parameters of their own, tuned like Hebb's; Hebb-N takes over Hebb's.
-    """
-    rings = (f"hebb-{capacity}" for capacity in setup.settings.adaptation.rings)
-    return run_online(setup, ("mbpa", *VARIANTS, *rings, "hebb"))
-
-
-def run_sensitivity(setup: ClassSetup) -> Outcome:
-    """Run Hebb with every point of the grid, and the other methods beside it, from one adaptation pass a seed."""
-    grid = grid_points(setup.settings.sensitivity)
-    return run_online(setup, ("parametric", "mixture", "mbpa", *grid), points=grid)
-
-
 def grid_points(grid: SensitivitySettings) -> dict[str, Point]:
-    """Return the points of the grid by name."""
-    return {
-        f"hebb beta={beta:g} eta={eta:g}": {"beta": beta, "eta": eta}
-        for beta, eta in itertools.product(grid.beta, grid.eta)
-    }
+    pairs = itertools.product(grid.beta, grid.eta)
+    return {f"hebb beta={beta:g} eta={eta:g}": {"beta": beta, "eta": eta} for beta, eta in pairs}
 
 
 def _online_values(setup: ClassSetup, old_classes: int) -> tuple[dict[str, Point], Tried | None]:
@@ -192,29 +177,7 @@ def _online_values(setup: ClassSetup, old_classes: int) -> tuple[dict[str, Point
     return tuned(setup, f"online-{old_classes}", setup.settings.online.lr, old_classes, learn_held_out, observes=True)
 
 
-def _stream_seed(
-    setup: ClassSetup, seed: int, old_classes: int, values: dict[str, Point], names: Sequence[str]
-) -> SeedRun:
-    """Return what one seed gives, from the state of an interrupted run where that has it."""
-    start = start_of(setup, seed, old_classes)
-    order = predicted_order(setup.dataset, setup.settings.online.streamed, seed)
-    title = f"seed {seed}, {old_classes} old classes"
-
-    def step(_: int) -> Step:
-        snapshot = _follow(setup, start, "test", order, values["parametric"]["lr"], title)
-        methods = methods_of(names, values, setup.settings.adaptation)
-        return as_step(predict(setup, snapshot, methods, title, observes=True))
-
-    path = setup.state / f"online-{old_classes}-seed-{seed}.state.safetensors"
-    run = run_of(setup, start, seed, names=list(names), values=values)
-    predictions, (counted,) = take_steps(path, run, 1, step)
-    drawn = {"test": order, **vars(start.parts)}
-    labels = setup.dataset.test.labels[order]
-    return SeedRun(seed, values, labels, predictions, counted, drawn, str(old_classes), start.about)
-
-
 def _follow(setup: ClassSetup, start: Pretrained, part: str, order: Tensor, lr: float, title: str) -> Snapshot:
-    """Let a copy of the network learn from a stream."""
     blocks = []
     with stage(f"{title}: learn", len(order)) as progress:
         for block in stream(start.copy(), start.pictures(part), order, interval=setup.settings.online.interval, lr=lr):
@@ -224,13 +187,10 @@ def _follow(setup: ClassSetup, start: Pretrained, part: str, order: Tensor, lr: 
 
 
 def run_timing(setup: ClassSetup) -> dict[str, Any]:
-    """Return what a result says of the time of each method, as a ratio to that of the network alone.
+    """What a result says of the time of each method, as a ratio to that of the network alone.
 
     Every method runs by itself over the same stream, in turn, so that a change of the machine's pace hits all alike.
     Learning, retrieval, adaptation and writing to the memory are timed; computing the old pictures' keys is not.
-
-    Raises:
-        UserError: as :func:`run_online`.
     """
     settings, seed, classes = setup.settings, setup.seeds[0], setup.settings.old_classes
     _check(setup, settings.timing.samples, classes)
@@ -243,7 +203,6 @@ def run_timing(setup: ClassSetup) -> dict[str, Any]:
     run = run_of(setup, start, seed, values=values, samples=settings.timing.samples, machine=machine)
 
     def timed(name: str, samples: int) -> float:
-        """Return the seconds of one run of one method."""
         order = predicted_order(setup.dataset, min(samples, len(setup.dataset.test)), seed)
         network, pictures, lr = start.copy(), start.pictures("test"), values["parametric"]["lr"]
         methods = methods_of((name,), values, settings.adaptation)
@@ -254,11 +213,9 @@ def run_timing(setup: ClassSetup) -> dict[str, Any]:
         return clock() - begin
 
     def in_turn(turn: int) -> Step:
-        """Time every method once, another one first in each turn."""
-        shift = turn % len(METHODS)
-        return {}, {
-            name: {"seconds": timed(name, settings.timing.samples)} for name in METHODS[shift:] + METHODS[:shift]
-        }
+        shift = turn % len(METHODS)  # another one comes first in each turn
+        names = METHODS[shift:] + METHODS[:shift]
+        return {}, {name: {"seconds": timed(name, settings.timing.samples)} for name in names}
 
     for name in METHODS:
         timed(name, WARM_UP_BLOCKS * settings.online.interval)

@@ -42,7 +42,7 @@ class Images:
         return self.pixels[0].numel()
 
     def flat(self, index: Tensor) -> Tensor:
-        """Return the pictures at ``index`` (n,) as rows (n, C H W) float32 within [0, 1]."""
+        """The pictures at ``index`` (n,) as rows (n, C H W) float32 within [0, 1]."""
         return self.pixels[index].flatten(1).to(torch.float32) / self.white
 
 
@@ -61,9 +61,8 @@ def _check_labels(labels: Tensor, classes: int, source: object) -> None:
     wrong = (labels < 0) | (labels >= classes)
     if bool(wrong.any()):
         at = int(wrong.nonzero()[0])
-        raise UserError(
-            f"{source} has label {int(labels[at])} at {at}, but there are {classes} classes; get the file again"
-        )
+        known = f"but there are {classes} classes"
+        raise UserError(f"{source} has label {int(labels[at])} at {at}, {known}; get the file again")
 
 
 MNIST_FOLDER = "mnist"
@@ -84,11 +83,7 @@ UNSIGNED_BYTES = 0x08
 
 
 def load_mnist(folders: Sequence[Path], downloads: Path | None = None) -> ImageDataset:
-    """Read MNIST from the first folder that has ``mnist/``'s files, each ``.gz`` or unpacked, or download it.
-
-    Raises:
-        UserError: a file is missing, truncated, not of its kind, or does not match the other.
-    """
+    """Read MNIST from the first folder that has ``mnist/``'s files, each ``.gz`` or unpacked, or download it."""
     parts: dict[str, Images] = {}
     hashes: dict[str, str] = {}
     for part, stems in MNIST_FILES.items():
@@ -154,12 +149,7 @@ FIELDS = (b"data", b"fine_labels", b"coarse_labels")  # of a pickle
 
 
 def load_cifar100(folders: Sequence[Path], downloads: Path | None = None) -> ImageDataset:
-    """Read CIFAR-100 from the first folder that has one of its archives in ``cifar-100/``, or download it.
-
-    Raises:
-        UserError: no archive, or one that is truncated, lacks a member, has records of another size, or of pickles one
-            that is not the official one.
-    """
+    """Read CIFAR-100 from the first folder that has one of its archives in ``cifar-100/``, or download it."""
     paths, official = [f"{CIFAR_FOLDER}/{name}" for name in ARCHIVES], next(iter(ARCHIVES))
     path = find(folders, paths, downloads, name=official, urls=(OFFICIAL,), known=ARCHIVES[official][1])
     members, known = ARCHIVES[path.name]
@@ -191,11 +181,7 @@ def load_cifar100(folders: Sequence[Path], downloads: Path | None = None) -> Ima
 
 
 def parse_records(data: bytes, source: str) -> Images:
-    """Take records apart: superclass, class, 1,024 red, green and blue values, row by row.
-
-    Raises:
-        UserError: nothing, a part of a record, or a label out of range.
-    """
+    """Take records apart: superclass, class, 1,024 red, green and blue values, row by row."""
     if not data or len(data) % RECORD:
         raise UserError(
             f"{source} has {len(data):,} bytes, not a multiple of {RECORD:,}; get the binary version of CIFAR-100"
@@ -208,7 +194,7 @@ def parse_records(data: bytes, source: str) -> Images:
 
 
 def _latin1(text: str, encoding: str) -> bytes:
-    """Return bytes that a new Python wrote as text in an old protocol."""
+    """Bytes that a new Python wrote as text in an old protocol."""
     if encoding != "latin1":
         raise pickle.UnpicklingError(f"it asks for the encoding {encoding!r}, which no picture needs")
     return text.encode("latin1")
@@ -273,11 +259,7 @@ CIFAR100 = HubDataset("uoft-cs/cifar100", "CIFAR-100", "img", "fine_label", (3, 
 
 
 def load_hub(wanted: HubDataset) -> ImageDataset:
-    """Return a data set from the hub, or from what ``datasets`` has of it in its cache.
-
-    Raises:
-        UserError: neither, a column or a part is missing, or a picture or a class is of another kind.
-    """
+    """A data set from the hub, or from what ``datasets`` has of it in its cache."""
     name = f"{wanted.identifier} from the hub"
     loaded = load_dataset(wanted.identifier, None, name=name, remedy="check the network, or use --data files")
     parts, hashes = {}, {}
@@ -308,7 +290,7 @@ def _hub_images(rows: Any, wanted: HubDataset, part: str) -> Images:
 
 
 def load_digits() -> ImageDataset:
-    """Return the 1,797 digits of scikit-learn; the last fifth is for testing."""
+    """The 1,797 digits of scikit-learn; the last fifth is for testing."""
     from sklearn import datasets  # takes a second to import, and no other scale needs it
 
     found = datasets.load_digits()

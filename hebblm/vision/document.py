@@ -18,17 +18,16 @@ from rich.text import Text
 
 from hebblm.files import write_text
 from hebblm.report import plots, render
-from hebblm.report.console import print_table
-from hebblm.report.drawing import STYLE, End, label_ends
 from hebblm.report.methods import PLOTTED, Look, looks
-from hebblm.report.templating import markdown_escape
+from hebblm.report.plots import STYLE, End, label_ends
+from hebblm.report.render import markdown_escape, print_table
 from hebblm.vision.result import KEYS
 from hebblm.vision.tables import method_name, permuted_methods, summaries, tables
 
 REPORT = "report.md"
 LEVEL = 0.95
 _TITLES = {"new": "New classes", "old": "Old classes", "overall": "All classes"}
-_NETWORKS = {"parametric": "#555555", "mlp": "#555555", "ewc": "#332288"}  # without a memory, and their colours
+_COLORS = {"parametric": "#555555", "mlp": "#555555", "ewc": "#332288"}  # of networks without a memory
 _LINES = ("-", "--", ":", "-.")  # of permuted MNIST, by how much is stored, most first
 _PANEL = 9.5  # size of the title of one of several axes
 Curve = Sequence[tuple[float, Mapping[str, Any]]]
@@ -36,7 +35,6 @@ Curve = Sequence[tuple[float, Mapping[str, Any]]]
 
 
 def print_summary(document: Mapping[str, Any], console: Console) -> None:
-    """Print the verdict and the tables."""
     console.print(Text(f"{verdict(document)}\n", style="bold"))
     for table in tables(document):
         print_table(table, console)
@@ -56,7 +54,7 @@ def write_report(document: Mapping[str, Any], folder: Path, *, plotted: int = PL
 
 
 def paired_interval(first: Sequence[float], second: Sequence[float]) -> tuple[float, float, float]:
-    """Return the mean difference of two methods over the same seeds, and both ends of its 95 % interval by Student's t.
+    """The mean difference of two methods over the same seeds, and both ends of its 95 % interval by Student's t.
 
     The ends are infinite for a single seed.
     """
@@ -71,7 +69,7 @@ def paired_interval(first: Sequence[float], second: Sequence[float]) -> tuple[fl
 
 
 def verdict(document: Mapping[str, Any]) -> str:
-    """Return one sentence a condition, of timing how many times as long each method takes.
+    """One sentence a condition, of timing how many times as long each method takes.
 
     Of sensitivity it says what Hebb reaches over the grid: the best of it on test pictures is no method to compare.
     """
@@ -96,12 +94,10 @@ def _conditions(document: Mapping[str, Any]) -> list[str]:
 
 
 def _shares(methods: Mapping[str, Any], key: str) -> dict[str, list[float]]:
-    """Return by method the share of right answers of each seed."""
     return {name: [seed[key] for seed in item["seeds"]] for name, item in methods.items()}
 
 
 def _range(grid: Mapping[str, Any], shares: Mapping[str, list[float]]) -> str:
-    """Return what Hebb reaches over a grid, beside MbPA."""
     right = {name: 100 * statistics.fmean(each) for name, each in shares.items()}
     reached = [right[name] for name in grid]
     over = "one seed" if len(shares["mbpa"]) == 1 else f"means of {len(shares['mbpa'])} seeds"
@@ -112,7 +108,6 @@ def _range(grid: Mapping[str, Any], shares: Mapping[str, list[float]]) -> str:
 
 
 def _best(shares: Mapping[str, list[float]]) -> str:
-    """Return who is best under one condition; every seed's pictures are the same for all methods."""
     best, following = sorted(shares, key=lambda name: -statistics.fmean(shares[name]))[:2]
     lead, low, high = (100 * end for end in paired_interval(shares[best], shares[following]))
     count = len(shares[best])
@@ -126,7 +121,7 @@ def _best(shares: Mapping[str, list[float]]) -> str:
 
 
 def figures(document: Mapping[str, Any], *, most: int = PLOTTED) -> dict[str, tuple[str, Figure]]:
-    """Return the plots of a result: by file name, what each shows and the figure, of ``most`` lines (0 for all)."""
+    """The plots of a result: by file name, what each shows and the figure, of ``most`` lines (0 for all)."""
     experiment = document["experiment"]
     if experiment == "timing":
         return {}
@@ -146,14 +141,14 @@ def figures(document: Mapping[str, Any], *, most: int = PLOTTED) -> dict[str, tu
 
 
 def _task_curves(document: Mapping[str, Any], most: int) -> Figure:
-    """Return the mean accuracy over the tasks learnt so far (Fig. mnist)."""
+    """The mean accuracy over the tasks learnt so far (Fig. mnist)."""
     figure = Figure(figsize=(8.4, 4.4), layout="constrained")
     axis = figure.subplots()
     sizes = sorted(document["settings"]["stored"], reverse=True)
     curves = {}
     for name in permuted_methods(document):
         kind, _, size = name.partition("-")
-        color = _NETWORKS.get(kind) or looks([kind])[kind].color
+        color = _COLORS.get(kind) or looks([kind])[kind].color
         line = _LINES[sizes.index(int(size)) % len(_LINES)] if size else _LINES[0]
         curves[Look(method_name(name), color, line)] = list(enumerate(document["methods"][name]["curve"], 1))
     draw(axis, curves, most=most)
@@ -166,11 +161,11 @@ def _task_curves(document: Mapping[str, Any], most: int) -> Figure:
 
 
 def _class_curves(document: Mapping[str, Any], along: str, most: int) -> Figure:
-    """Return accuracies on new classes and on all, a row each, a column a condition (Fig. cifar-incre)."""
+    """Accuracies on new classes and on all, a row each, a column a condition (Fig. cifar-incre)."""
     methods, conditions, shown = document["methods"], _conditions(document), ("new", "overall")
     figure = Figure(figsize=(1.2 + 4.6 * len(conditions), 3.4 * len(shown)), layout="constrained")
     axes = figure.subplots(len(shown), len(conditions), squeeze=False)
-    styles = {name: Look(method_name(name), color) for name, color in _NETWORKS.items() if name in methods}
+    styles = {name: Look(method_name(name), color) for name, color in _COLORS.items() if name in methods}
     styles |= looks(methods.keys() - styles.keys())
     for row, key in enumerate(shown):
         for axis, condition in zip(axes[row], conditions, strict=True):
@@ -190,14 +185,9 @@ def _class_curves(document: Mapping[str, Any], along: str, most: int) -> Figure:
 
 
 def draw(axis: Axes, curves: Mapping[Look, Curve], *, unit: float = 1, decimals: int = 3, most: int = PLOTTED) -> None:
-    """Draw lines, their bands of one standard deviation, and beside each end its name and last value.
+    """Draw lines in this unit, their bands of one standard deviation, and beside each end its name and last value.
 
-    Args:
-        axis: receives them.
-        curves: one a method, by its name, colour and style; one without points is left out.
-        unit: that numbers are multiplied with.
-        decimals: of the last values.
-        most: lines that are drawn, the first one and those that end highest; a note counts the rest. 0 for all.
+    Of more than ``most`` lines (0 for all) the first one and those that end highest are drawn; a note counts the rest.
     """
     shown = [look for look, curve in curves.items() if curve]
     if most and (rest := len(shown) - most) > 0:
@@ -219,7 +209,7 @@ def draw(axis: Axes, curves: Mapping[Look, Curve], *, unit: float = 1, decimals:
 
 
 def _heat_map(document: Mapping[str, Any]) -> Figure:
-    """Return overall, new and old accuracy by beta and eta; cells better than MbPA are framed (Fig. hyper)."""
+    """Overall, new and old accuracy by beta and eta; cells better than MbPA are framed (Fig. hyper)."""
     methods, grid = summaries(document), document["grid"]
     betas, etas = (sorted({point[name] for point in grid.values()}) for name in ("beta", "eta"))
     by_point = {(point["beta"], point["eta"]): methods[name] for name, point in grid.items()}

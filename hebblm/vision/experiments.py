@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from torch import Tensor
@@ -28,11 +29,10 @@ from torch import Tensor
 from hebblm.files import write_json
 from hebblm.ranks import current
 from hebblm.report.record import encode
-from hebblm.suggest import unknown
-from hebblm.vision.classes import grid_points, run_ablation, run_incremental, run_online, run_sensitivity, run_timing
+from hebblm.vision.classes import ONLINE, grid_points, run_incremental, run_online, run_timing
 from hebblm.vision.permuted import MISSING, run_permuted
 from hebblm.vision.reading import top1, values_of
-from hebblm.vision.result import RESULT_FILE, SCHEMA, Outcome, SeedRun, Values, at_end, over_seeds, spread
+from hebblm.vision.result import RESULT_FILE, SCHEMA, Outcome, SeedRun, at_end, over_seeds, spread
 from hebblm.vision.settings import PERMUTED_MNIST, PermutedSettings
 from hebblm.vision.state import Setup
 
@@ -40,11 +40,8 @@ POINTS = 100  # of a curve
 RUNS: dict[str, Callable[[Any], Any]] = {
     PERMUTED_MNIST: run_permuted,
     "incremental": run_incremental,
-    "online": run_online,
-    "pretrain-classes": lambda setup: run_online(setup, old_classes=setup.settings.varied),
-    "sensitivity": run_sensitivity,
-    "ablation": run_ablation,
     "timing": run_timing,
+    **{name: partial(run_online, experiment=name) for name in ONLINE},
 }
 """From a setup to predictions, of timing to what the result says."""
 Accuracies = list[list[float]]
@@ -54,22 +51,10 @@ Accuracies = list[list[float]]
 def run_experiment(
     experiment: str, scale: str, setup: Setup[Any], provenance: Mapping[str, Any]
 ) -> dict[str, Any] | None:
-    """Run an experiment, or finish what was interrupted, and write its result.
+    """The result of an experiment as it is written; an interrupted one is finished.
 
-    Args:
-        experiment: one of :data:`RUNS`.
-        scale: smoke, small or paper.
-        setup: data, settings, seeds and folders.
-        provenance: command, commit, versions, device.
-
-    Returns:
-        What ``result.json`` holds; None in others than the first of several ranks, which divide the seeds.
-
-    Raises:
-        UserError: an unknown experiment, more asked for than the data set has, a damaged state, or diverged training.
+    None in others than the first of several ranks, which divide the seeds.
     """
-    if experiment not in RUNS:
-        raise unknown("experiment", experiment, RUNS, f"choose from {', '.join(RUNS)}")
     outcome = RUNS[experiment](setup)
     if not current().leads:
         return None
@@ -120,37 +105,36 @@ def _summary(
     curve: Sequence[Any],
     details: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """Return what the result says of a method under one condition: over the seeds, and seed by seed."""
-    each = zip(runs, scores, details, strict=True)
+    """What the result says of a method under one condition: over the seeds, and seed by seed."""
+    by_seed = zip(runs, scores, details, strict=True)
     return {
         "hyperparameters": hyperparameters,
         **over_seeds(scores),
         "curve": curve,
-        "seeds": [{"seed": run.seed, **own, **further, **run.counted[name]} for run, own, further in each],
+        "seeds": [{"seed": run.seed, **score, **detail, **run.counted[name]} for run, score, detail in by_seed],
     }
 
 
 def _class_method(runs: Sequence[SeedRun], name: str, interval: int | None) -> dict[str, Any]:
-    curves = [_class_curve(run, name, interval) for run in runs]
+    curves = []
+    for run in runs:
+        made, new = run.predictions[name], run.drawn["new"]
+        if interval is None:
+            curves.append([{"at": at, **top1(after, run.labels, new)} for at, after in enumerate(made, 1)])
+        else:
+            curves.append(along(made[0], run.labels, new, interval))
     return _summary(
         runs,
         name,
         values_of(name, runs[0].values),
         [top1(run.predictions[name][-1], run.labels, run.drawn["new"]) for run in runs],
-        [{**over_seeds(each), "at": each[0]["at"]} for each in zip(*curves, strict=True)],
+        [{**over_seeds(points), "at": points[0]["at"]} for points in zip(*curves, strict=True)],
         [{"curve": curve} for curve in curves],
     )
 
 
-def _class_curve(run: SeedRun, name: str, interval: int | None) -> list[dict[str, Any]]:
-    made, labels, new = run.predictions[name], run.labels, run.drawn["new"]
-    if interval is not None:
-        return along(made[0], labels, new, interval)
-    return [{"at": at + 1, **top1(each, labels, new)} for at, each in enumerate(made)]
-
-
 def along(classes: Tensor, labels: Tensor, new: Tensor, interval: int) -> list[dict[str, Any]]:
-    """Return the accuracies over the first ``at`` pictures, at no more than a hundred ends of intervals."""
+    """The accuracies over the first ``at`` pictures, at no more than a hundred ends of intervals."""
     ends = list(range(interval, len(labels) + 1, interval))
     ends = ends[:: -(-len(ends) // POINTS)] if ends else []
     if not ends or ends[-1] != len(labels):
@@ -170,34 +154,29 @@ def _permuted_tuning(outcome: Outcome, settings: PermutedSettings) -> dict[str, 
 
 def _permuted_method(runs: Sequence[SeedRun], name: str, settings: PermutedSettings) -> dict[str, Any]:
     accuracies = [accuracies_of(run.predictions[name], run.labels) for run in runs]
-    some = settings.curve_samples
-    alike = [accuracies_of(run.predictions[name][:, :, :some], run.labels[:some]) for run in runs]
-    curves = [[sum(row) / len(row) for row in each] for each in alike]  # over the tasks learnt so far
+    few = settings.curve_samples
+    alike = [accuracies_of(run.predictions[name][:, :, :few], run.labels[:few]) for run in runs]
+    curves = [[sum(row) / len(row) for row in rows] for rows in alike]  # over the tasks learnt so far
+    values, (kind, _, size) = runs[0].values, name.partition("-")
+    hyperparameters = dict(values.get(name, {}))
+    if size:
+        rate = "rho" if settings.mbpa_rate == "relative" else "lambda"
+        own = values[name] if kind == "hebb" else {}
+        hyperparameters = {rate: values[f"mbpa-{size}"]["lr"], **own, "stored": int(size)}
     return _summary(
         runs,
         name,
-        _permuted_values(runs[0].values, name, settings),
-        [continual_scores(*each) for each in zip(accuracies, alike, strict=True)],
-        [spread(values) for values in zip(*curves, strict=True)],
-        [{"accuracy": each} for each in accuracies],
+        hyperparameters,
+        [continual_scores(*both) for both in zip(accuracies, alike, strict=True)],
+        [spread(points) for points in zip(*curves, strict=True)],
+        [{"accuracy": rows} for rows in accuracies],
     )
 
 
-def _permuted_values(values: Values, name: str, settings: PermutedSettings) -> dict[str, float]:
-    kind, _, size = name.partition("-")
-    if not size:
-        return dict(values.get(name, {}))
-    rate = "rho" if settings.mbpa_rate == "relative" else "lambda"
-    own = values[name] if kind == "hebb" else {}
-    return {rate: values[f"mbpa-{size}"]["lr"], **own, "stored": int(size)}
-
-
 def accuracies_of(predictions: Tensor, labels: Tensor) -> Accuracies:
-    """Return the accuracies of predictions.
+    """Accuracies of predictions (T, T, n) uint8 for labels (n,) that all tasks share.
 
-    Args:
-        predictions: (T, T, n) uint8; [t, i] are those on task i after task t, ``MISSING`` where none was made.
-        labels: (n,) int64, the same for all tasks.
+    [t, i] are those on task i after task t, ``MISSING`` where none was made.
     """
     made = (predictions != MISSING).sum(2)  # (T, T)
     shares = (predictions == labels).sum(2).double() / made
@@ -205,15 +184,12 @@ def accuracies_of(predictions: Tensor, labels: Tensor) -> Accuracies:
 
 
 def continual_scores(accuracies: Accuracies, alike: Accuracies) -> dict[str, float | None]:
-    """Return the numbers after the last task; the latter two are None for a single one.
+    """Scores after the last task; the latter two are None for a single one.
 
-    ``average_accuracy`` is the mean over all tasks; ``forgetting`` how far each task but the last fell from its best so
-    far, on average (Chaudhry et al. 2018); ``backward_transfer`` how far each of them rose since it was learnt, on
-    average (Lopez-Paz and Ranzato 2017).
-
-    Args:
-        accuracies: on all samples that were tested, which after the last task are more than before.
-        alike: on those samples alone that were tested after every task, which tell what a task changed.
+    ``average_accuracy`` is the mean over all tasks, on all samples that were tested, which after the last task are more
+    than before; the others are on those alone that were tested after every task, ``alike``. ``forgetting`` is how far
+    each task but the last fell from its best so far, on average (Chaudhry et al. 2018); ``backward_transfer`` how far
+    each of them rose since it was learnt, on average (Lopez-Paz and Ranzato 2017).
     """
     *before, last = alike
     drops = [max(row[task] for row in before[task:]) - last[task] for task in range(len(before))]

@@ -31,30 +31,27 @@ class Pictures:
 
     @classmethod
     def of(cls, images: Images, mean: Tensor, deviation: Tensor, device: torch.device) -> Pictures:
-        """Return pictures on a device."""
         return cls(images.pixels.to(device), images.labels.to(device), mean.to(device), deviation.to(device))
 
     def batch(self, index: Tensor) -> Tensor:
-        """Return the pictures at ``index`` (n,) as (n, 3, H, W) float32, channels last."""
+        """The pictures at ``index`` (n,) as (n, 3, H, W) float32, channels last."""
         return self._scaled(self.pixels[index.to(self.pixels.device)])
 
     def varied(self, index: Tensor, generator: torch.Generator, *, padding: int, flip: bool) -> Tensor:
-        """Return the same, each cropped at random out of a black frame, and for ``flip`` half of them mirrored.
+        """The same, each cropped at random out of a black frame, and for ``flip`` half of them mirrored.
 
         The generator is on the CPU, so that every device sees the same pictures.
         """
-        n, (height, width) = len(index), self.pixels.shape[2:]
+        n, (height, width), device = len(index), self.pixels.shape[2:], self.pixels.device
         rows = torch.randint(2 * padding + 1, (n, 1), generator=generator) + torch.arange(height)  # (n, H)
         columns = torch.randint(2 * padding + 1, (n, 1), generator=generator) + torch.arange(width)  # (n, W)
         if flip:
-            mirrored = torch.rand(n, 1, generator=generator) < 0.5
-            columns = torch.where(mirrored, columns.flip(1), columns)
-        device = self.pixels.device
+            columns = torch.where(torch.rand(n, 1, generator=generator) < 0.5, columns.flip(1), columns)
         framed = torch.nn.functional.pad(self.pixels[index.to(device)], (padding,) * 4)
-        each = torch.arange(n, device=device).view(n, 1, 1, 1)
+        samples = torch.arange(n, device=device).view(n, 1, 1, 1)
         planes = torch.arange(framed.shape[1], device=device).view(1, 1, 1, -1)
         # Planes last already in the gathering, so that the scaled copy is in the order that convolutions want.
-        cut = framed[each, planes, rows.to(device).view(n, -1, 1, 1), columns.to(device).view(n, 1, -1, 1)]
+        cut = framed[samples, planes, rows.to(device).view(n, -1, 1, 1), columns.to(device).view(n, 1, -1, 1)]
         return self._scaled(cut.permute(0, 3, 1, 2))
 
     def _scaled(self, pixels: Tensor) -> Tensor:
@@ -63,7 +60,7 @@ class Pictures:
 
 
 def statistics(images: Images, index: Tensor) -> tuple[Tensor, Tensor]:
-    """Return mean and standard deviation (3,) of the brightness of each plane over the pictures at ``index``."""
+    """Mean and standard deviation (3,) of the brightness of each plane over the pictures at ``index``."""
     pixels = images.pixels[index].to(torch.float32).transpose(0, 1).flatten(1)  # (C, n H W)
     mean, deviation = pixels.mean(1, dtype=torch.float64), pixels.std(1)
     return mean.to(torch.float32).expand(PLANES).clone(), deviation.clamp_min(1.0).expand(PLANES).clone()
@@ -112,9 +109,6 @@ class Training:
         """Pass once over the pictures at ``samples`` (n,) in a new order, each cropped and mirrored anew.
 
         ``lr`` is the learning rate at a step of this epoch; None leaves it as it is.
-
-        Raises:
-            DivergedError: the loss ceased to be finite.
         """
         labels, crops = self.pictures.labels, self.settings
         order = samples[torch.randperm(len(samples), generator=generator)]
@@ -129,32 +123,29 @@ class Training:
         if not bool(total.isfinite()):
             raise DivergedError(f"training diverged with lr = {self.optimizer.param_groups[0]['lr']:g}; lower it")
 
-    def tensors(self) -> dict[str, Tensor]:
-        """Return weights, statistics of the norms, and what the optimizer remembers."""
+    def state_dict(self) -> dict[str, Tensor]:
+        """Weights, statistics of the norms, and what the optimizer remembers, as a flat file holds them."""
         tensors = {f"{MODEL}{name}": value for name, value in self.classifier.state_dict().items()}
         for name, parameter in self.classifier.named_parameters():
-            for kind, value in self.optimizer.state.get(parameter, {}).items():
-                if isinstance(value, Tensor):
-                    tensors[f"{kind}.{name}"] = value
+            remembered = self.optimizer.state.get(parameter, {}).items()
+            tensors |= {f"{kind}.{name}": value for kind, value in remembered if isinstance(value, Tensor)}
         return tensors
 
-    def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Undo :meth:`tensors`."""
-        weights = {name.removeprefix(MODEL): value for name, value in tensors.items() if name.startswith(MODEL)}
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        weights = {name.removeprefix(MODEL): value for name, value in state.items() if name.startswith(MODEL)}
         self.classifier.load_state_dict(weights)
-        parameters = dict(self.classifier.named_parameters())
-        for name, value in tensors.items():
-            kind, _, owner = name.partition(".")
-            if not name.startswith(MODEL):
-                parameter = parameters[owner]
+        for name, parameter in self.classifier.named_parameters():
+            for key in (key for key in state if key.partition(".")[2] == name and not key.startswith(MODEL)):
                 # As the optimizer makes them: in the memory order of the parameter.
-                place = torch.empty_like(parameter) if value.shape == parameter.shape else torch.empty_like(value)
-                self.optimizer.state[parameter][kind] = place.detach().copy_(value)
+                like = parameter if state[key].shape == parameter.shape else state[key]
+                self.optimizer.state[parameter][key.partition(".")[0]] = (
+                    torch.empty_like(like).detach().copy_(state[key])
+                )
 
 
 @torch.no_grad()
 def features(classifier: Classifier, pictures: Tensor) -> Tensor:
-    """Return what the head multiplies (n, D) float32 for pictures (n, 3, H, W)."""
+    """What the head multiplies (n, D) float32 for pictures (n, 3, H, W)."""
     classifier.eval()
     return classifier.features(pictures)
 
@@ -162,7 +153,7 @@ def features(classifier: Classifier, pictures: Tensor) -> Tensor:
 def features_of(
     classifier: Classifier, pictures: Pictures, samples: Tensor, progress: Progress = lambda pictures: None
 ) -> Tensor:
-    """Return the features (n, D) float32 of the pictures at ``samples`` (n,)."""
+    """The features (n, D) float32 of the pictures at ``samples`` (n,)."""
     parts = []
     for index in torch.split(samples, READ):
         parts.append(features(classifier, pictures.batch(index)))
@@ -171,5 +162,5 @@ def features_of(
 
 
 def rmsprop(classifier: Classifier, lr: float) -> torch.optim.Optimizer:
-    """Return RMSprop over both backbone and head, with torch's defaults."""
+    """RMSprop over both backbone and head, with torch's defaults."""
     return torch.optim.RMSprop(classifier.parameters(), lr=lr)

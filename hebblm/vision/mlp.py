@@ -27,7 +27,6 @@ class MLP:
 
     @classmethod
     def of(cls, parameters: Parameters) -> MLP:
-        """Return the network of W, b, V, v."""
         weight, bias, output, offset = parameters
         return cls(weight, bias, OutputHead(output, offset))
 
@@ -40,12 +39,10 @@ class MLP:
         )
 
     def parameters(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return W, b, V, v."""
         assert self.head.bias is not None  # set by every constructor
         return self.weight, self.bias, self.head.weight, self.head.bias
 
     def to(self, device: torch.device) -> MLP:
-        """Return the network on a device."""
         return MLP.of(tuple(parameter.to(device) for parameter in self.parameters()))
 
     def inputs(self, pixels: Tensor) -> Tensor:
@@ -53,11 +50,9 @@ class MLP:
         return torch.nn.functional.linear(pixels, self.weight, self.bias)
 
     def hidden(self, pixels: Tensor) -> Tensor:
-        """Return the hidden activations (..., H) for pixels (..., D)."""
         return self.inputs(pixels).relu()
 
     def logits(self, pixels: Tensor) -> Tensor:
-        """Return the logits (..., C) for pixels (..., D)."""
         return self.head.logits(self.hidden(pixels))
 
 
@@ -77,13 +72,12 @@ class Penalty:
 
     @classmethod
     def none(cls, parameters: Parameters) -> Penalty:
-        """Return the penalty before any task."""
         zeros = tuple(torch.zeros_like(parameter) for parameter in parameters)
         return cls(zeros, zeros)
 
     @torch.no_grad()
     def fold(self, parameters: Parameters, fisher: Parameters, anchor: Anchor = "separate") -> Penalty:
-        """Return the penalty with that of a finished task added: of theta_i = ``parameters`` and F_i = ``fisher``."""
+        """The penalty with that of a finished task added: of theta_i = ``parameters`` and F_i = ``fisher``."""
         if anchor == "latest":
             sums = tuple(before + added for before, added in zip(self.precisions, fisher, strict=True))
             return Penalty(sums, tuple(parameter.clone() for parameter in parameters))
@@ -109,7 +103,7 @@ class Penalty:
 
 @torch.no_grad()
 def fisher_diagonal(model: MLP, pixels: Tensor, labels: Tensor, *, kind: FisherKind) -> Parameters:
-    """Return the mean over the samples of each one's squared gradient of ``log P(y | x)``.
+    """The mean over the samples of each one's squared gradient of ``log P(y | x)``.
 
     The gradient of a layer is the outer product of what flows back into it and what flows in, so its square is
     the outer product of the squares, and the sum over samples one matrix product. With ``r = softmax - Y``,
@@ -155,18 +149,9 @@ def train_task(
     penalty: Penalty | None = None,
     strength: float = 0.0,
 ) -> MLP:
-    """Return a copy that minimises the mean cross-entropy, and EWC's penalty, by Adam with a fresh state.
+    """A copy that minimises the mean cross-entropy, and EWC's penalty, by Adam with a fresh state.
 
-    Args:
-        model: the network to start from, which stays as it is.
-        pixels: (N, D).
-        labels: (N,) int64.
-        settings: epochs, batch size and rate.
-        generator: of the order of each epoch.
-        penalty: on leaving the values that earlier tasks need; its lambda is ``strength``.
-
-    Raises:
-        DivergedError: the loss ceased to be finite.
+    ``generator`` draws the order of each epoch; ``strength`` is the penalty's lambda.
     """
     parameters = tuple(parameter.clone().requires_grad_() for parameter in model.parameters())
     trained = MLP.of(parameters)

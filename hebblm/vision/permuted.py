@@ -22,7 +22,7 @@ from hebblm.report.record import decode, encode
 from hebblm.tensors import placed
 from hebblm.vision.data import ImageDataset, Images
 from hebblm.vision.mlp import MLP, Parameters, Penalty, fisher_diagonal, train_task
-from hebblm.vision.recall import Adapted, Stored, recall
+from hebblm.vision.mlp_adaptation import Adapted, Stored, adapt_mlp
 from hebblm.vision.result import Outcome, Point, SeedRun, Tried, Values, best
 from hebblm.vision.settings import PermutedSettings
 from hebblm.vision.state import (
@@ -59,11 +59,7 @@ class Draw:
 
 
 def draw(dataset: ImageDataset, settings: PermutedSettings, seed: int) -> Draw:
-    """Draw the tasks of a seed; the first tasks are the same whatever their number.
-
-    Raises:
-        UserError: more samples asked for than there are.
-    """
+    """Draw the tasks of a seed; the first tasks are the same whatever their number."""
     if settings.train_samples > len(dataset.train) - settings.held_out:
         raise UserError(
             f"train_samples = {settings.train_samples} and held_out = {settings.held_out} are more than the "
@@ -96,26 +92,26 @@ class TaskStream:
         self.drawn = draw(dataset, settings, seed)
 
     def train(self, task: int) -> tuple[Tensor, Tensor]:
-        """Return the training samples of a task; the first of them are those that go to the memory."""
+        """The training samples of a task; the first of them are those that go to the memory."""
         return self._take(self.dataset.train, self.drawn.train[task], task)
 
     def held_out(self, size: int) -> tuple[list[Tensor], Tensor]:
-        """Return the first ``size`` held-out samples as each task of tuning shows them, and the labels of all."""
+        """The first ``size`` held-out samples as each task of tuning shows them, and the labels of all."""
         some, tasks = self.drawn.held_out[:size], range(self.settings.tune_tasks)
         found = [self._take(self.dataset.train, some, task) for task in tasks]
         return [pixels for pixels, _ in found], torch.cat([labels for _, labels in found])
 
     def test(self, task: int, size: int) -> tuple[Tensor, Tensor]:
-        """Return the first ``size`` test samples as the task shows them."""
+        """The first ``size`` test samples as the task shows them."""
         return self._take(self.dataset.test, self.drawn.test[:size], task)
 
     def counts(self, tasks: int) -> Tensor:
-        """Return how many training samples of each class the first ``tasks`` tasks have (C,) int64."""
+        """How many training samples of each class the first ``tasks`` tasks have (C,) int64."""
         labels = self.dataset.train.labels[self.drawn.train[:tasks].flatten()]
         return torch.bincount(labels, minlength=self.dataset.classes).to(self.device)
 
     def under(self, model: MLP, tasks: int, size: int) -> Stored:
-        """Return a network's memory after some tasks: ``size`` samples of each, pixels as keys."""
+        """A network's memory after some tasks: ``size`` samples of each, pixels as keys."""
         memory = FlatMemory(self.dataset.train.width, device=self.device)
         for task in range(tasks):
             memory.add(*self._take(self.dataset.train, self.drawn.train[task, :size], task))
@@ -124,7 +120,7 @@ class TaskStream:
     def adapted(self, stored: Stored, pixels: Tensor, lr: float) -> Adapted:
         """Adapt a network to the neighbours of queries (N, D) as the settings have it."""
         own = self.settings
-        return recall(stored, pixels, k=own.k, lr=lr, rate=own.mbpa_rate, steps=own.steps, eps=own.eps)
+        return adapt_mlp(stored, pixels, k=own.k, lr=lr, rate=own.mbpa_rate, steps=own.steps, eps=own.eps)
 
     def _take(self, images: Images, index: Tensor, task: int) -> tuple[Tensor, Tensor]:
         pixels = images.flat(index)[:, self.drawn.permutations[task]]
@@ -142,7 +138,6 @@ class Chain:
         self._stream, self._strength = stream, strength or 0.0
 
     def learn(self, task: int) -> None:
-        """Learn a task, counted from 0."""
         settings, (pixels, labels) = self._stream.settings, self._stream.train(task)
         order = generator(self._stream.seed, f"order of task {task}")
         self.model = train_task(
@@ -152,22 +147,15 @@ class Chain:
             fisher = fisher_diagonal(self.model, pixels, labels, kind=settings.fisher)
             self._penalty = self._penalty.fold(self.model.parameters(), fisher, settings.ewc_anchor)
 
-    def tensors(self) -> dict[str, Tensor]:
-        """Return the network and the penalty by name."""
+    def state_dict(self) -> dict[str, Tensor]:
         groups: dict[str, Parameters] = {"model": self.model.parameters()}
         if self._penalty is not None:
             groups |= {"precision": self._penalty.precisions, "centre": self._penalty.centres}
-        return {
-            f"{group}.{name}": value
-            for group, values in groups.items()
-            for name, value in zip(PARAMETERS, values, strict=True)
-        }
+        return {f"{group}.{name}": one for group in groups for name, one in zip(PARAMETERS, groups[group], strict=True)}
 
-    def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Undo :meth:`tensors`."""
-
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         def group(prefix: str) -> Parameters:
-            return tuple(placed(tensors[f"{prefix}.{name}"], self._stream.device) for name in PARAMETERS)
+            return tuple(placed(state[f"{prefix}.{name}"], self._stream.device) for name in PARAMETERS)
 
         self.model = MLP.of(group("model"))
         if self._penalty is not None:
@@ -178,9 +166,8 @@ class Chain:
     ) -> tuple[dict[str, Tensor], dict[str, dict[str, float]]]:
         """Learn the tasks in turn, and measure after each; see :func:`hebblm.vision.state.take_steps`.
 
-        Returns:
-            By method, predictions (T, T, n) uint8, ``MISSING`` where not made; by method, queries whose neighbours'
-            loss rose, and by ``training`` its seconds.
+        By method, predictions (T, T, n) uint8, ``MISSING`` where not made; by method, queries whose neighbours' loss
+        rose, and by ``training`` its seconds.
         """
         settings = self._stream.settings
 
@@ -200,12 +187,6 @@ class Chain:
 
 
 def run_permuted(setup: Setup[PermutedSettings]) -> Outcome:
-    """Run to the end, or finish what was interrupted after its last finished task.
-
-    Raises:
-        UserError: more samples asked for than there are, the folder holds the state of another run, or training
-            diverged.
-    """
     settings = setup.settings
     streams = [TaskStream(setup.dataset, settings, seed, setup.device) for seed in setup.seeds]
     decisive = {
@@ -226,7 +207,6 @@ def run_permuted(setup: Setup[PermutedSettings]) -> Outcome:
 
 
 def _tune(stream: TaskStream, folder: Path, run: str) -> Tried:
-    """Return what was tried on held-out samples of the first tasks of a seed."""
     settings = stream.settings
     path = folder / f"tuning-{run}.json"
     if path.exists():
@@ -278,7 +258,7 @@ def _tune_adaptation(stream: TaskStream, model: MLP, size: int) -> Tried:
 
 
 def _scores(logits: Tensor, labels: Tensor) -> dict[str, float]:
-    """Return the share of right answers and the mean loss in nats of logits (N, C)."""
+    """The share of right answers and the mean loss in nats of logits (N, C)."""
     accuracy = (logits.argmax(1) == labels).double().mean()
     return {"accuracy": float(accuracy), "loss": float(cross_entropy(logits.double(), labels))}
 
@@ -304,7 +284,7 @@ def _run_seed(stream: TaskStream, values: Values, folder: Path, run: str) -> See
 
 
 def _measure(stream: TaskStream, values: Values, name: str, sizes: tuple[int, ...], model: MLP, task: int) -> Step:
-    """Return what a network itself predicts on all tasks so far, and MbPA and Hebb over it with each of some memories.
+    """What a network itself predicts on all tasks so far, and MbPA and Hebb over it with each of some memories.
 
     MbPA and Hebb share one adaptation pass.
     """

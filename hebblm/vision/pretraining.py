@@ -45,23 +45,17 @@ class Pretraining:
 
     @classmethod
     def of(cls, dataset: ImageDataset, settings: ClassSettings, old_classes: int, seed: int) -> Pretraining:
-        """Return what a seed of an experiment starts from.
-
-        Raises:
-            UserError: more classes or pictures asked for than there are.
-        """
         own = SHARED_SEED if settings.pretrainings == "shared" else seed
         return cls(dataset, settings, split(dataset, old_classes, settings.held_out, own), own)
 
     @property
     def run(self) -> str:
-        """Return a hash of it."""
         data = {"train": hash_of(self.parts.train.tolist()), "data": dict(self.dataset.sha256)}
         return hash_of({**self._asked, **data, "program": program(*TRAINING)})
 
     @property
     def shipped(self) -> Path:
-        """Return where it is if it comes with hebblm, whatever archive the pictures and program the weights are of."""
+        """Where it is if it comes with hebblm, whatever archive the pictures and program the weights are of."""
         train, learned = self.dataset.train, hashlib.sha256()
         for values in (train.pixels[self.parts.train], train.labels[self.parts.train]):
             learned.update(values.contiguous().numpy().tobytes())
@@ -69,7 +63,6 @@ class Pretraining:
 
     @property
     def cached(self) -> str:
-        """Return the name of its folder in the cache."""
         return self._name(self.run)
 
     def _name(self, own: str) -> str:
@@ -86,14 +79,14 @@ class Pretraining:
         }
 
     def on(self, device: torch.device) -> Pretraining:
-        """Return the same with the precision that ``auto`` means on a device."""
+        """The same with the precision that ``auto`` means on a device."""
         if self.settings.precision != "auto":
             return self
         kind: Precision = "bfloat16" if device.type == "cuda" else "float32"
         return replace(self, settings=replace(self.settings, precision=kind))
 
     def untrained(self, device: torch.device) -> Classifier:
-        """Return the network before training, with one output for every class, on a device.
+        """The network before training, with one output for every class, on a device.
 
         Its maps are in the order that convolutions are fastest with.
         """
@@ -116,33 +109,27 @@ class Pretrained:
 
     @property
     def parts(self) -> Split:
-        """Classes and pictures."""
         return self.pretraining.parts
 
     def copy(self) -> Classifier:
-        """Return a network of the same weights that may be trained on."""
         other = self.pretraining.untrained(self.device)
         other.load_state_dict(self.classifier.state_dict())
         return other
 
     @property
     def about(self) -> dict[str, Any]:
-        """What a result says about a seed that starts from it."""
         return {"old_classes": self.parts.old_classes, "pretraining": dict(self.record)}
 
     def pictures(self, part: str) -> Pictures:
-        """Return the training or the test part as this network reads it."""
+        """The training or the test part as this network reads it."""
         images = self.pretraining.dataset.train if part == "train" else self.pretraining.dataset.test
         return Pictures.of(images, self.mean, self.deviation, self.device)
 
 
 def pretrained(wanted: Pretraining, cache: Path, device: torch.device) -> Pretrained:
-    """Return a pre-trained network that ships, or from the cache, trained first if it is not there, or to its end.
+    """A pre-trained network that ships, or from the cache, trained first if it is not there, or to its end.
 
     A network of the same precision that was trained on another device is taken as it is.
-
-    Raises:
-        UserError: training diverged, or what the cache has is damaged.
     """
     wanted = wanted.on(device)
     if wanted.shipped.exists():
@@ -185,7 +172,7 @@ def _train(wanted: Pretraining, path: Path, device: torch.device) -> tuple[dict[
     found = load_state(path, wanted.run, remedy="delete {path} to start anew")
     if found is not None:
         tensors, record = found
-        training.restore(tensors)
+        training.load_state_dict(tensors)
         done, seconds = record["epochs"], record["seconds"]
     epochs, steps = sum(settings.epochs), len(list(batches(samples, settings.batch_size)))
     title = f"pre-train {wanted.settings.backbone} on {len(wanted.parts.old_classes)} classes"
@@ -202,7 +189,7 @@ def _train(wanted: Pretraining, path: Path, device: torch.device) -> tuple[dict[
             now = time.perf_counter()
             if now - saved >= SAVE_SECONDS and epoch + 1 < epochs:
                 record = {"run": wanted.run, "epochs": epoch + 1, "seconds": seconds + now - begin}
-                save_state(path, training.tensors(), record)
+                save_state(path, training.state_dict(), record)
                 saved = time.perf_counter()
         seconds += time.perf_counter() - begin
     held_out = wanted.parts.held_out
@@ -224,7 +211,7 @@ def _train(wanted: Pretraining, path: Path, device: torch.device) -> tuple[dict[
 
 
 def rate_at(settings: PretrainingSettings, epoch: int, step: int, steps: int) -> float:
-    """Return the learning rate of a step of an epoch, both counted from 0, epochs over all phases."""
+    """The learning rate of a step of an epoch, both counted from 0, epochs over all phases."""
     if settings.schedule == "steps":
         for epochs, lr in zip(settings.epochs, settings.lr, strict=True):
             if epoch < epochs:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -17,6 +17,7 @@ from hebblm.adapt.methods.mbpa import Mbpa, MbpaConfig, Safeguards
 from hebblm.adapt.methods.memory_mixture import memory_mixture
 from hebblm.adapt.methods.mixture import Mixture, MixtureConfig
 from hebblm.adapt.methods.rule import Rule
+from hebblm.adapt.step import Labelled, Observed, step
 from hebblm.memory import FlatMemory, RingMemory
 from hebblm.types import OutputHead
 from hebblm.vision.result import KEYS, Values
@@ -40,7 +41,7 @@ class ImageMethod(NamedTuple):
 
 
 def grids(lr: tuple[float, ...], settings: AdaptationSettings) -> dict[str, dict[str, tuple[float, ...]]]:
-    """Return the values to choose from by method and hyper-parameter; ``lr`` are those of training."""
+    """The values to choose from by method and hyper-parameter; ``lr`` are those of training."""
     beta, eta = settings.hebb_beta, settings.hebb_eta
     mbpa: dict[str, tuple[float, ...]] = {"rate": settings.mbpa_lambda, "steps": settings.mbpa_steps}
     if settings.mbpa_optimizer == "newton":
@@ -57,12 +58,11 @@ def grids(lr: tuple[float, ...], settings: AdaptationSettings) -> dict[str, dict
 
 
 def given_values(lr: float, settings: AdaptationSettings) -> dict[str, dict[str, float]]:
-    """Return the first value of every grid."""
     return {name: {key: values[0] for key, values in grid.items()} for name, grid in grids((lr,), settings).items()}
 
 
 def values_of(name: str, values: Values) -> dict[str, float]:
-    """Return everything that a method runs with, MbPA's part of Hebb included."""
+    """Everything that a method runs with, MbPA's part of Hebb included."""
     if name in ("parametric", "mixture", "mbpa"):
         return dict(values[name])
     own = values.get(name, values["hebb"])  # Hebb-N takes over Hebb's
@@ -70,29 +70,28 @@ def values_of(name: str, values: Values) -> dict[str, float]:
 
 
 def methods_of(names: Iterable[str], values: Values, settings: AdaptationSettings) -> dict[str, ImageMethod]:
-    """Return methods by name with their hyper-parameters."""
     return {name: method_of(name, values, settings) for name in names}
 
 
 def method_of(name: str, values: Values, settings: AdaptationSettings) -> ImageMethod:
-    """Return one method with its hyper-parameters."""
     if name == "parametric":
         return ImageMethod(Unadapted(), 0)
     if name == "mixture":  # both sides normalised
         mixture = values[name]
         config = MixtureConfig(theta=mixture["theta"], gamma=mixture["gamma"], scale="absolute")
         return ImageMethod(memory_mixture(Mixture, config))
-    own: dict[str, Any] = {**values["mbpa"]}
-    mbpa = MbpaConfig(solver="exact", eps=settings.eps, scale="absolute", weight=1.0)
+    own = values["mbpa"]
+    solver: dict[str, Any] = {}
     if settings.mbpa_optimizer == "newton":
-        mbpa = replace(mbpa, pull=own["pull"])
+        solver["pull"] = own["pull"]
     else:  # with a fresh state for each query
-        mbpa = replace(mbpa, optimizer="rmsprop", lr_units="guarded", lr=own["rate"], steps=int(own["steps"]))
+        solver = {"optimizer": "rmsprop", "lr_units": "guarded", "lr": own["rate"], "steps": int(own["steps"])}
+    mbpa = MbpaConfig(solver="exact", eps=settings.eps, scale="absolute", weight=1.0, **solver)
     if name == "mbpa":
         return ImageMethod(Mbpa(mbpa))
-    own = {**values.get(name, values["hebb"])}
     # A value that a variant has no use for keeps its default.
-    hebb = HebbConfig(**own, classes="new", scale="absolute", closeness="raw")
+    strength: dict[str, Any] = {**values.get(name, values["hebb"])}
+    hebb = HebbConfig(**strength, classes="new", scale="absolute", closeness="raw")
     if name in VARIANTS:
         return ImageMethod(Hebb(hebb, mbpa, name.removeprefix("hebb-")))
     return ImageMethod(Hebb(hebb, mbpa), None if name in values else int(name.removeprefix("hebb-")))
@@ -116,7 +115,7 @@ class Remembered:
     new: Tensor  # (C,) bool, the classes that pre-training did not see
 
     def context(self, head: OutputHead, k: int, capacity: int | None) -> Context:
-        """Return a context over all of it, or over an empty memory that up to ``capacity`` observed pairs go to."""
+        """A context over all of it, or over an empty memory that up to ``capacity`` observed pairs go to."""
         width, device = self.keys.shape[1], self.keys.device
         memory = RingMemory(width, capacity, device=device) if capacity else FlatMemory(width, device=device)
         if capacity is None:
@@ -132,7 +131,6 @@ class Snapshot(NamedTuple):
 
     @property
     def labels(self) -> Tensor:
-        """Labels (n,) int64 of all blocks."""
         return torch.cat([block.labels for block in self.blocks])
 
 
@@ -145,7 +143,7 @@ class Predicted:
     stabilized: int  # queries whose adaptation diverged and was run at a smaller rate
 
     def score(self, labels: Tensor, new: Tensor) -> dict[str, float]:
-        """Return accuracies on ``old`` and on ``new`` classes, their ``harmonic_mean``, and the mean ``loss`` in nats.
+        """Accuracies on ``old`` and on ``new`` classes, their ``harmonic_mean``, and the mean ``loss`` in nats.
 
         The harmonic mean is the measure of generalised zero-shot learning (Xian et al. 2019): 0 for a network that
         knows nothing of one side, however much it knows of the other. A side without pictures counts as 0.
@@ -157,13 +155,17 @@ class Predicted:
 
 
 def top1(classes: Tensor, labels: Tensor, new: Tensor) -> Top1:
-    """Return the accuracies of predictions (n,) uint8 for labels (n,); ``new`` (C,) bool are the new classes."""
+    """The accuracies of predictions (n,) uint8 for labels (n,); ``new`` (C,) bool are the new classes."""
     right, is_new = classes == labels, new[labels]
     everything = torch.ones_like(is_new)
     return {
         key: float(right[part].double().mean()) if bool(part.any()) else None
         for key, part in zip(KEYS, (is_new, ~is_new, everything), strict=True)
     }
+
+
+def _nothing(labels: Sequence[Tensor]) -> None:
+    """What a network learns while it reads: its training is not part of the reading."""
 
 
 @torch.no_grad()
@@ -185,20 +187,26 @@ def read(
     classes: dict[str, list[Tensor]] = {name: [] for name in methods}
     losses: dict[str, list[Tensor]] = {name: [] for name in methods}
     stabilized = dict.fromkeys(methods, 0)
+
+    def score(item: Labelled) -> None:
+        for name, method in methods.items():
+            if item.batch.context is not contexts[method.capacity]:
+                continue
+            log_probs = method.rule.log_probs(item.batch)  # (n, C)
+            classes[name].append(log_probs.argmax(1).to(torch.uint8).cpu())
+            losses[name].append(-log_probs.gather(1, item.labels[:, None]).squeeze(1).float().cpu())
+            stabilized[name] += int(Safeguards.of(method.rule, item.batch).stabilized.sum())
+
+    def take(observed: Observed) -> None:
+        for context, observation in observed:
+            context.take(observation, write=context is not contexts.get(0))
+
     for block in blocks:
         for capacity in {method.capacity for method in methods.values()}:
             if capacity not in contexts:
                 contexts[capacity] = remembered.context(block.head, k, capacity)
             contexts[capacity].set_head(block.head)
-        batches = {capacity: EvalBatch(block.hidden, context) for capacity, context in contexts.items()}
-        for name, method in methods.items():
-            batch = batches[method.capacity]
-            log_probs = method.rule.log_probs(batch)  # (n, C)
-            classes[name].append(log_probs.argmax(1).to(torch.uint8).cpu())
-            losses[name].append(-log_probs.gather(1, block.labels[:, None]).squeeze(1).float().cpu())
-            stabilized[name] += int(Safeguards.of(method.rule, batch).stabilized.sum())
-        if observes:
-            for capacity, context in contexts.items():
-                context.take(batches[capacity].observation(block.labels), write=capacity != 0)
+        items = [Labelled(EvalBatch(block.hidden, context), block.labels) for context in contexts.values()]
+        step(items, score, _nothing if observes else None, take=take)
         progress(len(block.labels))
     return {name: Predicted(torch.cat(classes[name]), torch.cat(losses[name]), stabilized[name]) for name in methods}

@@ -74,17 +74,17 @@ class Outcome(NamedTuple):
 
 
 def digest(tensor: Tensor) -> str:
-    """Return the sha256 of a tensor of whole numbers, as little-endian int64."""
+    """The sha256 of a tensor of whole numbers, as little-endian int64."""
     return hashlib.sha256(tensor.to(torch.int64).numpy().astype("<i8").tobytes()).hexdigest()
 
 
 def over_seeds(scores: Sequence[Mapping[str, float | None]]) -> dict[str, Spread | None]:
-    """Return mean and standard deviation of each score; None where a seed has none."""
+    """Mean and standard deviation of each score; None where a seed has none."""
     return {key: spread([score[key] for score in scores]) for key in scores[0]}
 
 
 def spread(values: Sequence[float | None]) -> Spread | None:
-    """Return mean and standard deviation over seeds; None where a seed has no value."""
+    """Mean and standard deviation over seeds; None where a seed has no value."""
     known = [value for value in values if value is not None]
     if len(known) < len(values):
         return None
@@ -93,7 +93,7 @@ def spread(values: Sequence[float | None]) -> Spread | None:
 
 
 def at_end(tuning: Mapping[str, Tried | None]) -> list[str]:
-    """Return the best values that are the least or the largest tried, as ``hebb.eta (50)``: better may lie beyond.
+    """The best values that are the least or the largest tried, as ``hebb.eta (50)``: better may lie beyond.
 
     A value between them that does as well says that there is none. ``tuning`` is by condition, None where nothing was
     left to choose.
@@ -113,7 +113,7 @@ def at_end(tuning: Mapping[str, Tried | None]) -> list[str]:
 
 
 def best(tried: list[Point], score: str = "accuracy") -> Point:
-    """Return the point with the best score, of several the one with the smallest ``loss``, without its scores."""
+    """The point with the best score, of several the one with the smallest ``loss``, without its scores."""
     winner = max(tried, key=partial(_rank, score))
     return {name: value for name, value in winner.items() if name not in SCORES}
 

@@ -23,16 +23,11 @@ class Split:
 
     @property
     def old_classes(self) -> list[int]:
-        """The old classes, ascending."""
         return [int(at) for at in (~self.new).nonzero()]
 
 
 def split(dataset: ImageDataset, old_classes: int, held_out: int, seed: int) -> Split:
-    """Draw the old classes, and ``held_out`` pictures of every class.
-
-    Raises:
-        UserError: no class is left to be new, or a class has no picture left to train on.
-    """
+    """Draw the old classes, and ``held_out`` pictures of every class."""
     if old_classes >= dataset.classes:
         raise UserError(
             f"{old_classes} pre-training classes leave no new one of the {dataset.classes} of {dataset.name}; choose "
@@ -62,11 +57,7 @@ def increment(dataset: ImageDataset, parts: Split, *, samples: int, ratio: int, 
     The pictures of old classes are among those of pre-training. For one seed, the pictures and the half are the same
     whatever the ratio: a larger one leaves some of them out.
 
-    Returns:
-        (n,) int64 positions in the training part, class by class; (C,) bool, the new classes that have fewer.
-
-    Raises:
-        UserError: a class has fewer pictures.
+    Positions (n,) int64 in the training part come class by class; (C,) bool are the new classes that have fewer.
     """
     available = torch.cat([parts.train, parts.spare])
     new = parts.new.nonzero().squeeze(1)
@@ -85,11 +76,7 @@ def increment(dataset: ImageDataset, parts: Split, *, samples: int, ratio: int, 
 
 
 def predicted_order(dataset: ImageDataset, count: int, seed: int) -> Tensor:
-    """Return ``count`` positions (n,) int64 of the test part in random order.
-
-    Raises:
-        UserError: there are fewer.
-    """
+    """Return ``count`` positions (n,) int64 of the test part in random order."""
     if count > len(dataset.test):
         raise UserError(
             f"{count:,} test pictures were asked for, but {dataset.name} has {len(dataset.test):,}; lower "
@@ -99,10 +86,10 @@ def predicted_order(dataset: ImageDataset, count: int, seed: int) -> Tensor:
 
 
 def _shuffled(positions: Tensor, seed: int, what: str) -> Tensor:
-    """Return positions (n,) in an order that the seed draws for ``what`` alone."""
+    """Positions (n,) in an order that the seed draws for ``what`` alone."""
     return positions[torch.randperm(len(positions), generator=generator(seed, what))]
 
 
 def _by_class(labels: Tensor, classes: int) -> list[Tensor]:
-    """Return the positions (n_c,) int64 of each class, ascending, in labels (N,)."""
+    """The positions (n_c,) int64 of each class, ascending, in labels (N,)."""
     return [(labels == name).nonzero().squeeze(1) for name in range(classes)]

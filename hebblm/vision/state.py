@@ -32,7 +32,7 @@ PACKAGE = Path(__file__).parents[1]
 TRAINING = tuple(f"vision/{name}.py" for name in ("backbones", "data", "learning", "pretraining", "split"))
 NUMBERS = (
     "adapt", "memory", "types.py", *TRAINING,
-    *(f"vision/{name}.py" for name in ("classes", "mlp", "permuted", "reading", "recall", "state", "tuning")),
+    *(f"vision/{name}.py" for name in ("classes", "mlp", "mlp_adaptation", "permuted", "reading", "state", "tuning")),
 )  # fmt: skip
 """Parts of the program that the numbers of an experiment depend on; those of a pre-training, on ``TRAINING`` alone."""
 
@@ -59,23 +59,21 @@ class Setup(Generic[S]):
 
     @property
     def state(self) -> Path:
-        """Where an interrupted run keeps what it has."""
         return self.folder / STATE
 
     def clear(self) -> None:
-        """Remove the state of a run whose result is written."""
         shutil.rmtree(self.state, ignore_errors=True)
 
 
 def generator(seed: int, purpose: str) -> torch.Generator:
-    """Return a stream of random numbers of its own for each purpose of a seed."""
+    """A stream of random numbers of its own for each purpose of a seed."""
     digest = hashlib.sha256(f"{seed}/{purpose}".encode()).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
 
 
 @cache
 def program(*parts: str) -> str:
-    """Return torch's version and a hash of parts of this package, by their paths: what they gave may be kept."""
+    """Torch's version and a hash of parts of this package, by their paths: what they gave may be kept."""
     return f"{torch.__version__} {hash_of_code(*(PACKAGE / part for part in parts))}"
 
 
@@ -88,22 +86,22 @@ def stage(description: str, total: int, unit: str = "pictures") -> Iterator[Call
 
 
 def divided(runs: Sequence[Callable[[], R]]) -> list[R]:
-    """Return what runs give, in their order: several ranks divide them, and read the others' from what these kept.
+    """What runs give, in their order: several ranks divide them, and read the others' from what these kept.
 
     Each run keeps what it has on disk and, called again, gives the same from there.
     """
     ranks = current()
-    own = {index: runs[index]() for index in ranks.tasks(len(runs))}
+    done = {index: runs[index]() for index in ranks.tasks(len(runs))}
     ranks.wait()
-    found = [own[index] if index in own else run() for index, run in enumerate(runs)]
+    results = [done[index] if index in done else run() for index, run in enumerate(runs)]
     ranks.wait()  # until all have read what the first may remove
-    return found
+    return results
 
 
 class _Learner(Protocol):
-    def tensors(self) -> dict[str, Tensor]: ...
+    def state_dict(self) -> dict[str, Tensor]: ...
 
-    def restore(self, tensors: Mapping[str, Tensor]) -> None: ...
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None: ...
 
 
 def take_steps(
@@ -115,32 +113,21 @@ def take_steps(
     learner: _Learner | None = None,
     title: str = "",
 ) -> tuple[dict[str, Tensor], list[Numbers]]:
-    """Take steps in turn, or go on after the last one that ``path`` has.
+    """By method, the predictions of all steps (count, ...) uint8; the numbers of each step.
 
-    Args:
-        path: the state; written after each step.
-        run: hash of everything that decides about the numbers.
-        count: how many steps there are.
-        step: takes one, counted from 0, and returns what was predicted after it.
-        learner: what the steps change, if they change anything.
-        title: of a bar that counts the steps; empty where each shows by itself what it does.
+    They go on after the last one that ``path`` has, which is written after each.
 
-    Returns:
-        By method, the predictions of all steps (count, ...) uint8; the numbers of each step.
-
-    Raises:
-        UserError: the state is of another run or damaged.
+    ``run`` is a hash of everything that decides about the numbers, ``step`` takes a step counted from 0, ``learner`` is
+    what the steps change. Without a ``title`` there is no bar: each step shows by itself what it does.
     """
     predictions: dict[str, Tensor] = {}
     taken: list[Numbers] = []
-    found = load_state(path, run)
-    if found is not None:
-        tensors, record = found
-        taken = record["taken"]
-        kept = {name: f"{PREDICTIONS}{name}" for name in taken[0]}
-        predictions = {name: tensors.pop(key) for name, key in kept.items() if key in tensors}
+    if (state := load_state(path, run)) is not None:
+        tensors, taken = state[0], state[1]["taken"]
+        keys = {name: f"{PREDICTIONS}{name}" for name in taken[0]}
+        predictions = {name: tensors.pop(key) for name, key in keys.items() if key in tensors}
         if learner is not None:
-            learner.restore(tensors)
+            learner.load_state_dict(tensors)
     with stage(title, count - len(taken), "steps") if title else nullcontext(lambda steps: None) as progress:
         for at in range(len(taken), count):
             made, numbers = step(at)
@@ -148,15 +135,15 @@ def take_steps(
             for name, classes in made.items():
                 before = predictions.get(name, classes.new_empty(0, *classes.shape))
                 predictions[name] = torch.cat([before, classes.unsqueeze(0)])
-            tensors = {} if learner is None else learner.tensors()
-            tensors |= {f"{PREDICTIONS}{name}": each for name, each in predictions.items()}
+            tensors = {} if learner is None else learner.state_dict()
+            tensors |= {f"{PREDICTIONS}{name}": classes for name, classes in predictions.items()}
             save_state(path, tensors, {"run": run, "taken": taken})
             progress(1)
     return predictions, taken
 
 
 def summed(taken: Sequence[Numbers]) -> dict[str, dict[str, float]]:
-    """Return the sums of the numbers over steps, each of which has the same."""
+    """The sums of the numbers over steps, each of which has the same."""
     return {
         name: {key: sum(step[name][key] for step in taken) for key in numbers} for name, numbers in taken[0].items()
     }
@@ -174,9 +161,6 @@ def load_state(
 
     ``run`` is a hash of everything that decides about the numbers. In the ``remedy`` for a file that cannot be used,
     ``{folder}`` and ``{path}`` are filled in.
-
-    Raises:
-        UserError: truncated, another format, or the state of another run.
     """
     if not path.exists() and not path.is_symlink():
         return None

@@ -12,7 +12,7 @@ from hebblm.report.methods import name_of
 from hebblm.report.record import decode
 from hebblm.report.table import Cell, Column, Table
 from hebblm.vision.result import KEYS, at_end
-from hebblm.vision.scales import family_of
+from hebblm.vision.settings import family_of
 
 SOURCE = f"Paper: {paper.SOURCE}."
 PAPER_ORDER = {"hebb": 1, "mbpa": 2, "ewc": 3, "mlp": 4}
@@ -29,7 +29,7 @@ Rows = Iterable[tuple[tuple[Cell, ...], Sequence[Accuracy]]]
 
 
 def tables(document: Mapping[str, Any]) -> list[Table]:
-    """Return the tables of a result, in their order; the last one says which values were best at an end of a grid."""
+    """The tables of a result, in their order; the last one says which values were best at an end of a grid."""
     found = _tables(document)
     # Made anew of what was tried, as it is read today; results of before it was noted were tuned by another score.
     tuning = decode(document.get("tuning") or {}, "tuning") if "at_end" in document else {}
@@ -57,7 +57,7 @@ def _tables(document: Mapping[str, Any]) -> list[Table]:
 
 
 def _permuted(document: Mapping[str, Any]) -> Table:
-    """Return one row a method: accuracies, forgetting and transfer, and its place here and in the paper."""
+    """One row a method: accuracies, forgetting and transfer, and its place here and in the paper."""
     methods, settings = document["methods"], document["settings"]
     means = {name: item["average_accuracy"]["mean"] for name, item in methods.items()}
     rows = []
@@ -96,13 +96,12 @@ def _permuted(document: Mapping[str, Any]) -> Table:
 
 
 def permuted_methods(document: Mapping[str, Any]) -> list[str]:
-    """Return the methods of permuted MNIST in order: the network alone, EWC, then by what is stored."""
+    """The methods of permuted MNIST in order: the network alone, EWC, then by what is stored."""
     sizes = sorted(document["settings"]["stored"])
     return ["mlp", "ewc", *(f"{kind}-{size}" for kind in ("mbpa", "hebb") for size in sizes)]
 
 
 def _stream(document: Mapping[str, Any]) -> Table:
-    """Return new, old and overall accuracy, for the online experiment and the ablation."""
     family, experiment = _family(document), document["experiment"]
     title = "Ablation of Hebb" if experiment == "ablation" else "Online adaptation"
     rows = [
@@ -113,7 +112,6 @@ def _stream(document: Mapping[str, Any]) -> Table:
 
 
 def _incremental(document: Mapping[str, Any], ratio: str) -> Table:
-    """Return new, old and overall accuracy after the reported epochs."""
     family = _family(document) if ratio == "1:1" else None
     epochs = document["settings"]["increment"]["reported"]
     rows = []
@@ -128,7 +126,6 @@ def _incremental(document: Mapping[str, Any], ratio: str) -> Table:
 
 
 def _pretrain(document: Mapping[str, Any]) -> Table:
-    """Return the overall accuracy by the number of old classes."""
     experiment, family = "pretrain-classes", _family(document)
     rows = []
     for name, method in document["methods"].items():
@@ -141,7 +138,6 @@ def _pretrain(document: Mapping[str, Any]) -> Table:
 
 
 def _sensitivity(document: Mapping[str, Any]) -> Table:
-    """Return one row a point of the grid, after the methods beside it."""
     rows = []
     for name, summary in summaries(document).items():
         point = document["grid"].get(name)
@@ -152,7 +148,6 @@ def _sensitivity(document: Mapping[str, Any]) -> Table:
 
 
 def _timing(document: Mapping[str, Any]) -> Table:
-    """Return the time of a run and its ratio to that of the network alone."""
     family, rows = _family(document), []
     for name, method in document["methods"].items():
         ratios = [method["ratio"][part] for part in ("median", "min", "max")]
@@ -170,19 +165,19 @@ def _timing(document: Mapping[str, Any]) -> Table:
 
 
 def paper_ratio(family: str | None, name: str) -> float | None:
-    """Return the paper's time of a method as a ratio to Parametric's, or None where it prints none."""
+    """The paper's time of a method as a ratio to Parametric's, or None where it prints none."""
     seconds, alone = (paper.image("timing", family, each) for each in (name, "parametric"))
     return None if seconds is None else seconds / alone
 
 
 def method_name(name: str) -> str:
-    """Return how a method is written in any of the experiments, a point of a grid behind it."""
+    """How a method is written in any of the experiments, a point of a grid behind it."""
     stem, _, point = name.partition(" ")
     return f"{_NETWORKS.get(stem) or name_of(stem)} {point}".rstrip()
 
 
 def summaries(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return each method's summary under the only condition."""
+    """Each method's summary under the only condition."""
     return {name: next(iter(method["conditions"].values())) for name, method in document["methods"].items()}
 
 
@@ -197,7 +192,7 @@ def _table(
     contest: bool = True,
     printed: bool = True,
 ) -> Table:
-    """Return a table of accuracies in per cent, three columns a head, or two where the paper prints no such number."""
+    """A table of accuracies in per cent, three columns a head, or two where the paper prints no such number."""
     best = "max" if contest else None
     columns, cells = list(labels), []
     for head in heads:
@@ -215,12 +210,12 @@ def _per_cent(summary: Mapping[str, float | None] | None, part: str) -> float | 
 
 
 def _family(document: Mapping[str, Any]) -> str | None:
-    """Return the network of the paper that the result's backbone is, or is a narrow variant of, on the same data."""
+    """The network of the paper that the result's backbone is, or is a narrow variant of, on the same data."""
     return family_of(document["settings"]["backbone"]) if document["data"]["name"] == "CIFAR-100" else None
 
 
 def _notes(document: Mapping[str, Any], printed: bool) -> tuple[str, str]:
-    """Return what a reader must know: data, network, seeds, where the paper's numbers come from."""
+    """What a reader must know: data, network, seeds, where the paper's numbers come from."""
     settings = document["settings"]
     trained = {entry["pretraining"]["run"]: entry["pretraining"] for entry in document["seeds"]}
     held_out = ", ".join(
@@ -239,6 +234,5 @@ def _notes(document: Mapping[str, Any], printed: bool) -> tuple[str, str]:
 
 
 def _seeds(document: Mapping[str, Any]) -> str:
-    """Return how many seeds there are, and what stands behind a mean."""
     count = len(document["provenance"]["seeds"])
     return "one seed" if count == 1 else f"{count} seeds, ± their standard deviation"

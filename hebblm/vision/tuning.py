@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -34,12 +34,11 @@ REACHED = "harmonic_mean_reached"
 
 
 def start_of(setup: ClassSetup, seed: int, old_classes: int) -> Pretrained:
-    """Return the network that a seed starts from, trained first where the cache does not have it."""
     return pretrained(Pretraining.of(setup.dataset, setup.settings, old_classes, seed), setup.cache, setup.device)
 
 
 def run_of(setup: ClassSetup, start: Pretrained, seed: int, **further: Any) -> str:
-    """Return a hash of everything that decides about the numbers of a stage."""
+    """A hash of everything that decides about the numbers of a stage."""
     settings = asdict(setup.settings)
     return hash_of(
         {
@@ -58,11 +57,7 @@ def run_of(setup: ClassSetup, start: Pretrained, seed: int, **further: Any) -> s
 def predict(
     setup: ClassSetup, snapshot: Snapshot, methods: Mapping[str, ImageMethod], title: str, *, observes: bool
 ) -> dict[str, Predicted]:
-    """Let methods predict the pictures of a snapshot; see :func:`hebblm.vision.reading.read`.
-
-    Raises:
-        DivergedError: the network's own predictions are no numbers.
-    """
+    """Let methods predict the pictures of a snapshot; see :func:`hebblm.vision.reading.read`."""
     if not all(bool(block.head.logits(block.hidden).isfinite().all()) for block in snapshot.blocks):
         raise DivergedError(f"{title}: training diverged; lower the learning rate")
     with stage(f"{title}: adapt", len(snapshot.labels)) as progress:
@@ -70,25 +65,22 @@ def predict(
 
 
 def as_step(predicted: Mapping[str, Predicted]) -> Step:
-    """Return predictions, and how many queries had to be adapted at a smaller rate, as the state of a run has them."""
+    """Predictions, and how many queries had to be adapted at a smaller rate, as the state of a run has them."""
     made = {name: each.classes for name, each in predicted.items()}
     return made, {name: {"stabilized": each.stabilized} for name, each in predicted.items()}
 
 
 def left_to_choose(lr: tuple[float, ...], settings: ClassSettings) -> bool:
-    """Say whether any grid has more than one value."""
     return any(len(values) > 1 for grid in grids(lr, settings.adaptation).values() for values in grid.values())
 
 
 def tuned(
     setup: ClassSetup, name: str, lr: tuple[float, ...], old_classes: int, learn: Learn, *, observes: bool
 ) -> tuple[dict[str, Point], Tried | None]:
-    """Return the hyper-parameters of an experiment, from the cache where the same was tuned before.
+    """The values by method, and every point that was tried for them, None where nothing was left to choose.
 
-    The first seed tunes; ``learn`` lets a network learn at one of the rates ``lr``.
-
-    Returns:
-        The values by method, and every point that was tried for them, None where nothing was left to choose.
+    They come from the cache where the same was tuned before. The first seed tunes; ``learn`` lets a network learn at
+    one of the rates ``lr``.
     """
     if not left_to_choose(lr, setup.settings):
         return given_values(lr[0], setup.settings.adaptation), None
@@ -116,41 +108,36 @@ def _tune(
     """
     settings = setup.settings.adaptation
 
-    def methods_at(names: Iterable[str], values: Mapping[str, Point]) -> dict[str, list[tuple[Point, ImageMethod]]]:
-        # Each method with every point of its grid.
-        points = {
-            name: [dict(zip(grid, found, strict=True)) for found in itertools.product(*grid.values())]
-            for name, grid in grids(lr, settings).items()
-        }
-        return {
-            name: [(point, method_of(name, {**values, name: point}, settings)) for point in points[name]]
-            for name in names
-        }
+    def points_of(name: str) -> list[Point]:
+        grid = grids(lr, settings)[name]
+        return [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
 
-    def scored(snapshots: list[Snapshot], tries: dict[str, list[tuple[Point, ImageMethod]]]) -> Tried:
-        # The points with means over the snapshots, all alike.
-        methods = {f"{name}/{at}": method for name, each in tries.items() for at, (_, method) in enumerate(each)}
-        made = [(predict(setup, each, methods, f"tune, {len(methods)} points", observes=observes), each)
-                for each in snapshots]  # fmt: skip
+    def scored(snapshots: list[Snapshot], points: Mapping[str, list[Point]], values: Mapping[str, Point]) -> Tried:
+        # Every method with each of its points, and its means over the snapshots, all alike.
+        methods = {
+            f"{name}/{at}": method_of(name, {**values, name: point}, settings)
+            for name, own in points.items()
+            for at, point in enumerate(own)
+        }
+        title = f"tune, {len(methods)} points"
+        made = [(predict(setup, snapshot, methods, title, observes=observes), snapshot) for snapshot in snapshots]
 
-        def means(name: str) -> dict[str, float]:
-            scores = [predicted[name].score(each.labels, each.remembered.new) for predicted, each in made]
-            return {key: sum(score[key] for score in scores) / len(scores) for key in scores[0]}
+        def means(key: str) -> dict[str, float]:
+            scores = [predicted[key].score(of.labels, of.remembered.new) for predicted, of in made]
+            return {name: sum(score[name] for score in scores) / len(scores) for name in scores[0]}
 
         return {
-            name: [{**point, **means(f"{name}/{at}")} for at, (point, _) in enumerate(each)]
-            for name, each in tries.items()
+            name: [{**point, **means(f"{name}/{at}")} for at, point in enumerate(own)] for name, own in points.items()
         }
 
     tried: Tried = decode(read_json(part), "tuning") if part.exists() else {"parametric": []}
     rates, kept = tried["parametric"], None  # of the best rate so far
-    unadapted = methods_at(("mixture",), {})
-    unadapted["parametric"] = [({}, method_of("parametric", {}, settings))]
+    unadapted: dict[str, list[Point]] = {"mixture": points_of("mixture"), "parametric": [{}]}
     for rate in lr[len(rates) :]:
         snapshots: list[Snapshot] = []
         try:
             snapshots = learn(rate)
-            found = scored(snapshots, unadapted)
+            found = scored(snapshots, unadapted, {})
             reached = max(point[BALANCE] for points in found.values() for point in points)
             rates.append({"lr": rate, **found["parametric"][0], REACHED: reached})
         except DivergedError:
@@ -163,7 +150,7 @@ def _tune(
     for names in (("mixture", "mbpa"), ("hebb", *VARIANTS)):
         if not tried.keys() >= set(names):
             kept = kept or learn(chosen)
-            tried |= scored(kept, methods_at(names, values))
+            tried |= scored(kept, {name: points_of(name) for name in names}, values)
             write_json(part, encode(tried, "tuning"), seal=True)
         values |= {name: best(tried[name], BALANCE) for name in names}
     return values, tried

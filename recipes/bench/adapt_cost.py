@@ -62,7 +62,6 @@ def adaptation_row(config: AdaptConfig, source: Source, made: Callable[[], Batch
         timings,
         dict.fromkeys(("fast_mbpa", "fast_hebb", "exact_mbpa", "plain_fast_mbpa"), "naive_mbpa"),
         {**overhead.named("hebb_over_mbpa"), **errors(batch.first(MANY), options)},
-        {"batch": batch.first(config.batch), "turns": turns},
     )
 
 

@@ -18,10 +18,10 @@ from hebblm.files import check_writable
 from hebblm.models.device import check_device, pick_device
 from hebblm.progress import bar
 from hebblm.provenance import provenance
-from hebblm.report.console import print_table
+from hebblm.report.render import print_table
 from recipes.bench.configs import AdaptConfig, EvalBenchConfig, RetrieveConfig, TrainBenchConfig
 from recipes.bench.machine import cpu_name, use_threads
-from recipes.bench.record import BenchResult, Case, Rounds, Row
+from recipes.bench.record import BenchResult, Case, Rounds
 from recipes.bench.tables import row_table
 
 PROG = "python -m recipes.bench"
@@ -77,26 +77,17 @@ class PlotConfig:
     output_path: Path = Path("cost.png")
 
 
-def shown(row: Row) -> Row:
-    """Print a row and return it."""
-    print_table(row_table(row), Console())
-    return row
-
-
-def measuring(kind: str, prog: str = PROG, finished: Callable[[Row], Row] = shown) -> Main:
-    """Return the subcommand that takes a measurement.
-
-    ``finished`` is called with each row while what it measured still exists; it returns the row that is kept.
-    """
+def measuring(kind: str) -> Main:
+    """The subcommand that takes a measurement."""
     chosen = MEASUREMENTS[kind]
 
     def measure(argv: list[str] | None = None) -> int:
         words = argv or []
-        example = f"{prog} {kind} {chosen.example}"
-        config = parse(chosen.config, words, prog=f"{prog} {kind}", description=chosen.description, example=example)
+        example = f"{PROG} {kind} {chosen.example}"
+        config = parse(chosen.config, words, prog=f"{PROG} {kind}", description=chosen.description, example=example)
         check_device(config.device)
         cases = import_module(chosen.module).cases
-        run_bench(kind, config, cases, command=f"{prog} {shlex.join([kind, *words])}", finished=finished)
+        run_bench(kind, config, cases, command=f"{PROG} {shlex.join([kind, *words])}")
         if config.json is not None:
             tell(f"measurements in {config.json}")
         return 0
@@ -105,14 +96,7 @@ def measuring(kind: str, prog: str = PROG, finished: Callable[[Row], Row] = show
     return measure
 
 
-def run_bench(
-    kind: str,
-    config: Any,
-    cases: Callable[[Any, Rounds], list[Case]],
-    *,
-    command: str,
-    finished: Callable[[Row], Row],
-) -> None:
+def run_bench(kind: str, config: Any, cases: Callable[[Any, Rounds], list[Case]], *, command: str) -> None:
     """Measure every case under a progress bar; each finished row is on disk even if later ones fail."""
     device = pick_device(config.device)
     if config.json is not None:
@@ -127,7 +111,8 @@ def run_bench(
     task = progress.add_task(f"bench {kind}", total=len(waiting) * (config.repeats + 1), unit="rounds")
     with progress:
         while waiting:
-            row = replace(finished(waiting.pop(0)()), measured={})
+            row = waiting.pop(0)()
+            print_table(row_table(row), Console())
             result = replace(result, rows=(*result.rows, row), complete=not waiting)
             if config.json is not None:
                 result.save(config.json)

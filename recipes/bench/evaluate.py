@@ -59,7 +59,7 @@ def _evaluation(config: EvalBenchConfig, bench: Harness, size: int, unadapted: R
     times = timings["all"].times(timings["lstm"]).named("times_lstm")
     values = {**times, "peak_bytes": float(peak_resident_bytes()), **bench.shares()}
     case = bench.case(entries=size, batch=config.batch)
-    return Row("evaluation", case, timings, {}, values, {"bench": bench})
+    return Row("evaluation", case, timings, {}, values)
 
 
 def _currency(config: EvalBenchConfig, bench: Harness, rounds: Rounds) -> Row:
@@ -89,9 +89,7 @@ def _stream(config: EvalBenchConfig, bench: Harness, rounds: Rounds) -> Row:
     bench.rewind(config.stream_tokens)
     stamps = [(time.perf_counter(), 0)]
     bench.evaluate(
-        bench.rules,
-        config.batch,
-        progress=lambda tokens: stamps.append((time.perf_counter(), stamps[-1][1] + tokens)),
+        bench.rules, config.batch, progress=lambda tokens: stamps.append((time.perf_counter(), stamps[-1][1] + tokens))
     )
     steps = [(after[0] - before[0], after[1] - before[1]) for before, after in itertools.pairwise(stamps)]
     parts = min(PARTS, len(steps))

@@ -14,9 +14,10 @@ from awd_lstm import AWDLSTM, AWDLSTMConfig
 from hebblm.adapt.context import Context
 from hebblm.adapt.functional.normalizers import log_normalizers
 from hebblm.adapt.methods.rule import Rule
-from hebblm.evaluation.loop import EvaluationScores, evaluate
-from hebblm.evaluation.streams import Layout
+from hebblm.evaluation.loop import Hooks, Schedule, evaluate
+from hebblm.evaluation.scores import EvaluationScores
 from hebblm.evaluation.vocabulary import UnionVocabulary
+from hebblm.layout import Layout
 from hebblm.memory import AnyMemory, MemoryConfig, build_memory
 from hebblm.models.awd import AwdBase
 from hebblm.text import EvaluationStream
@@ -150,11 +151,13 @@ class Harness:
             rules,
             self._stream,
             UnionVocabulary(),
-            update_every=update_every,
-            write=any(rule.needs.retrieval for rule in rules.values()),
-            read_ahead=read_ahead,
-            layout=self._layout,
-            progress=progress,
+            Schedule(
+                update_every,
+                self._layout,
+                write=any(rule.needs.retrieval for rule in rules.values()),
+                read_ahead=read_ahead,
+            ),
+            Hooks(progress=progress),
         )
         return self.scores
 

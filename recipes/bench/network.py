@@ -10,7 +10,7 @@ from torch import Tensor
 
 from hebblm.memory import FlatMemory
 from hebblm.vision.mlp import MLP
-from hebblm.vision.recall import NetworkProblem, Stored, adapt
+from hebblm.vision.mlp_adaptation import NetworkProblem, Stored, adapt
 from recipes.bench import naive
 from recipes.bench.configs import FEW, AdaptConfig
 from recipes.bench.record import Case, Rounds, Row
@@ -66,13 +66,10 @@ def _row(seed: int, steps: int, rounds: Rounds) -> Row:
     device, problems = rounds.device, problem(seed, rounds.device)
     one, some, first = (problems(count) for count in (1, TOGETHER, FEW))
 
-    def dual() -> object:
-        return adapt(some, lr=RATE, rate="absolute", steps=steps)
-
     timings = rounds.times(
         {
             "naive": stopwatch(lambda: plain(first, steps), FEW, device),
-            "dual": stopwatch(dual, TOGETHER, device),
+            "dual": stopwatch(lambda: adapt(some, lr=RATE, rate="absolute", steps=steps), TOGETHER, device),
             "single": stopwatch(lambda: adapt(one, lr=RATE, rate="absolute", steps=steps), 1, device),
         }
     )
@@ -88,8 +85,7 @@ def _row(seed: int, steps: int, rounds: Rounds) -> Row:
         "source": {"kind": "synthetic", "states": "pixels drawn around one picture a class, untrained network"},
     }
     agreement = _agreement(problem(seed, device, torch.float64)(FEW), steps)
-    measured = {"keys": some.points.flatten(0, 1), "dual": dual}
-    return Row("network", case, timings, dict.fromkeys(("dual", "single"), "naive"), agreement, measured)
+    return Row("network", case, timings, dict.fromkeys(("dual", "single"), "naive"), agreement)
 
 
 def _agreement(problem: NetworkProblem, steps: int) -> dict[str, float]:

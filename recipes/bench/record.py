@@ -20,17 +20,16 @@ SCHEMA = "hebblm-bench/1"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Measurement of one case: its sizes and settings, timings by name, each one's reference, and what else was found.
-
-    ``measured`` holds what was measured, for whoever looks at it before the next case; it is no part of the file.
-    """
+    """Measurement of one case: sizes and settings, timings by name, each one's reference, and what else was found."""
 
     name: str
     case: dict[str, Any]
     timings: dict[str, Timing] = field(default_factory=dict)
     references: dict[str, str] = field(default_factory=dict)
     values: dict[str, float] = field(default_factory=dict)
-    measured: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    # Of version 0.2.0, by timing: the least time, milliseconds a token, that the bytes to move and the operations to do
+    # could have taken at rates that were measured beside it. Not counted any more.
+    floors: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name, value in self.values.items():
@@ -46,7 +45,6 @@ class Row:
         return self.timings[name].milliseconds().median
 
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON object, ratios first."""
         return {
             "name": self.name,
             "case": self.case,
@@ -59,7 +57,6 @@ class Row:
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Row:
-        """Read what :meth:`to_json` made; ratios and medians follow from the raw times."""
         return cls(
             name=value["name"],
             case=value["case"],
@@ -68,6 +65,7 @@ class Row:
             },
             references={name: item["to"] for name, item in value["ratios"].items()},
             values=value["values"],
+            floors={name: floor["ms_per_token"] for name, floor in value.get("floors", {}).items()},
         )
 
 
@@ -112,8 +110,8 @@ class BenchResult:
         write_json(path, {"schema": SCHEMA, **asdict(replace(self, rows=())), "rows": rows})
 
     @classmethod
-    def load(cls, path: Path, row: type[Row] = Row) -> BenchResult:
-        """Read a file of measurements, its rows as ``row``."""
+    def load(cls, path: Path) -> BenchResult:
+        """Read a file of measurements."""
         document = read_json(path)
         if not isinstance(document, dict) or document.get("schema") != SCHEMA:
             raise UserError(f"{path} is no measurement of costs; name a file of schema {SCHEMA}")
@@ -122,7 +120,7 @@ class BenchResult:
                 kind=document["kind"],
                 provenance=document["provenance"],
                 settings=document["settings"],
-                rows=tuple(row.from_json(item) for item in document["rows"]),
+                rows=tuple(Row.from_json(item) for item in document["rows"]),
                 complete=document["complete"],
             )
         except (KeyError, TypeError, AttributeError) as error:

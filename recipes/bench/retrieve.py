@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from hebblm.memory import AnyMemory, MemoryConfig, build_memory, faiss_index
-from hebblm.memory.faiss_index import TrainedIndex
 from recipes.bench import naive
 from recipes.bench.configs import RetrieveConfig
 from recipes.bench.machine import resident_bytes
@@ -95,23 +94,16 @@ def _retrieval(config: RetrieveConfig, given: Callable[[], States], entries: int
         timings,
         {"index": "exact"},
         values,
-        {"memory": memory, "queries": batches[0]},
     )
 
 
 def index_call(memory: AnyMemory, k: int) -> Callable[[Tensor], object] | None:
-    """Return the part of a search that a trained index does, None where there is none."""
-    trained, candidates = trained_index(memory, k)
+    """The part of a search that a trained index does, None where the memory compares everything."""
+    trained = memory.refresh()
     if trained is None:
         return None
-    index = trained.index
-    return lambda queries: index.search(faiss_index.as_float32(queries), candidates)
-
-
-def trained_index(memory: AnyMemory, k: int) -> tuple[TrainedIndex | None, int]:
-    """Return the trained index of a memory, None where it compares everything, and the candidates it is asked for."""
-    trained = memory.refresh()
-    return trained, 0 if trained is None else min(memory.settings()["rescore"] * k, len(trained))
+    candidates = min(memory.settings()["rescore"] * k, len(trained))
+    return lambda queries: trained.index.search(faiss_index.as_float32(queries), candidates)
 
 
 def _build(config: RetrieveConfig, keys: Tensor, labels: Tensor) -> tuple[AnyMemory, float, int | None]:

@@ -13,12 +13,12 @@ from torch import Tensor
 from awd_lstm.document import CONFIG
 from hebblm.adapt.functional.normalizers import log_normalizers
 from hebblm.errors import UserError
-from hebblm.evaluation.training_memory import training_states
+from hebblm.evaluation.training_text import training_states
 from hebblm.memory import MemoryConfig, build_memory
 from hebblm.models.awd import AwdBase, AwdModel
 from hebblm.models.base import Ids
 from hebblm.models.catalog import model_folder, trained_on
-from hebblm.models.shipped import open_model
+from hebblm.models.training import open_model
 from hebblm.text import PreparedCorpus
 from hebblm.text.binarize import prepared_corpus
 from hebblm.types import Neighbors, OutputHead

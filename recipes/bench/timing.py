@@ -35,7 +35,6 @@ class Spread:
         return {name: self.median, f"{name}_min": self.low, f"{name}_max": self.high}
 
     def to_json(self) -> dict[str, float]:
-        """Return a JSON object."""
         return {"median": self.median, "min": self.low, "max": self.high}
 
 
@@ -51,7 +50,6 @@ class Timing:
         return [seconds / tokens for seconds, tokens in zip(self.seconds, self.tokens, strict=True)]
 
     def milliseconds(self) -> Spread:
-        """Return the milliseconds a token."""
         return Spread.of([1000 * value for value in self.a_token()])
 
     def times(self, other: Timing) -> Spread:
@@ -60,7 +58,6 @@ class Timing:
         return Spread.of([mine / theirs for mine, theirs in pairs])
 
     def to_json(self) -> dict[str, Any]:
-        """Return a JSON object with the raw times."""
         return {
             "ms_per_token": self.milliseconds().to_json(),
             "tokens": list(self.tokens),

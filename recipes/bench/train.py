@@ -52,10 +52,7 @@ def _training(config: TrainBenchConfig, name: str, classes: int, rounds: Rounds)
 
         count = config.segments * training.bptt * training.batch_size
         timings = rounds.times(
-            {
-                "plain": stopwatch(steps, count, device),
-                "preset": _preset_turn(trainer, config.segments, resident),
-            }
+            {"plain": stopwatch(steps, count, device), "preset": _preset_turn(trainer, config.segments, resident)}
         )
     speed = 1000 / timings["preset"].milliseconds().median
     values = {"tokens_per_second": speed, "peak_bytes": float(peak_resident_bytes())}

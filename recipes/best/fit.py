@@ -28,7 +28,7 @@ from hebblm.adapt.methods.mixture import Mixture, MixtureConfig
 from hebblm.adapt.methods.rule import Rule
 from hebblm.adapt.settings import MethodSettings
 from hebblm.evaluation.hyperparameters import Hyperparameters
-from hebblm.evaluation.loop import evaluate
+from hebblm.evaluation.loop import Hooks, Schedule, evaluate
 from hebblm.evaluation.opening import open_scenario
 from hebblm.evaluation.passes import dynamic_base, gradient_statistics
 from hebblm.evaluation.scenario_config import ScenarioConfig
@@ -51,15 +51,10 @@ MODULE = Path(__file__).parents[2] / "hebblm" / "adapt" / "methods" / "best.py"
 
 @dataclass(frozen=True, slots=True)
 class Noted:
-    """An observer that notes what a gate learns from.
+    """An observer that notes what a gate learns from."""
 
-    Args:
-        rule: whose evidence it is.
-        rows: of each mini-batch, (N, C + F).
-    """
-
-    rule: Best
-    rows: list[Tensor] = field(default_factory=list)
+    rule: Best  # whose evidence it is
+    rows: list[Tensor] = field(default_factory=list)  # of each mini-batch, (N, C + F)
 
     def watch(self, batch: EvalBatch, targets: Tensor) -> None:
         """Note a mini-batch."""
@@ -96,25 +91,12 @@ def choices() -> dict[str, list[str]]:
         "caches of 500 and 5,000": rest + caches(500, 5000),
         "a cache of 2,000": rest + caches(2000),
         "a cache of 500": rest + caches(500),
-        "a cache of 500, frequencies, Mixture, Hebb: as it was": [
-            *rest,
-            *both,
-            "hebb",
-            "frequency",
-            *caches(500),
-        ],
+        "a cache of 500, frequencies, Mixture, Hebb: as it was": [*rest, *both, "hebb", "frequency", *caches(500)],
     }
 
 
 def evidence(rule: Best, named: dict[str, str], tokens: int, *, moving: bool) -> Tensor:
-    """Return the evidence (T, C + F) of the first tokens of a validation text.
-
-    Args:
-        rule: the gate's.
-        named: which scenario.
-        tokens: T.
-        moving: read by dynamic evaluation.
-    """
+    """Return the evidence (T, C + F) of the first tokens of a validation text."""
     settings = Hyperparameters()
     config = ScenarioConfig(**named, split="valid", max_tokens=tokens)  # type: ignore[arg-type]
     scenario = open_scenario(config, torch.device("cpu"), {})
@@ -129,9 +111,8 @@ def evidence(rule: Best, named: dict[str, str], tokens: int, *, moving: bool) ->
         {"lstm": Unadapted()},
         scenario.stream,
         scenario.vocabulary,
-        update_every=config.update_every,
-        read_ahead=not base.moving,
-        observers=[noted],
+        Schedule(config.update_every, read_ahead=not base.moving),
+        Hooks([noted]),
     )
     return torch.cat(noted.rows)
 
@@ -190,7 +171,6 @@ def written(module: str, weights: dict[str, list[float]], tokens: int) -> str:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Fit and write."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--tokens", type=int, default=15_000, help="of each validation text")
     parser.add_argument("--output-path", type=Path, required=True, help="folder for what each choice loses")
@@ -210,13 +190,7 @@ def main(arguments: list[str] | None = None) -> None:
         return {name: rows[:, columns] for name, rows in found.items()}
 
     losses = {label: second_halves(of(rules)) for label, rules in choices().items()}
-    document = {
-        "schema": SCHEMA,
-        "texts": list(TEXTS),
-        "tokens": asked.tokens,
-        "nll": losses,
-        "provenance": by,
-    }
+    document = {"schema": SCHEMA, "texts": list(TEXTS), "tokens": asked.tokens, "nll": losses, "provenance": by}
     write_json(asked.output_path / "choice.json", document)
     own = {rule: name for name, rule in every.items()}
     texts = of([own[part] for _, part in rule.rules])

@@ -82,7 +82,6 @@ def differences(scenario: Scenario, nll: Mapping[str, Losses], bootstrap: Bootst
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Measure and write."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--text", required=True, help="ptb, wt2 or wt2-to-ptb")
     parser.add_argument("--split", default="test")

@@ -34,7 +34,6 @@ def told(result: Result) -> dict[str, Any]:
 
 
 def main(folder: Path, file: Path) -> None:
-    """Write the JSON of all runs in a folder of results."""
     write_json(file, {run: told(Result.load(folder / name / "result.json")) for run, name in RUNS.items()})
 
 

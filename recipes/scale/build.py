@@ -15,14 +15,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from hebblm.files import write_json
-from hebblm.memory.manifest import read_manifest
+from hebblm.memory.persistence import read_manifest
 from hebblm.provenance import provenance
 from hebblm.text import resolve
 from recipes.bench.machine import cpu_name
 
 
 def main() -> int:
-    """Build the memory in a folder that is removed again, and write the JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="small-wt2-raw")
     parser.add_argument("--corpus", default="wt2", help="whose training text is remembered")

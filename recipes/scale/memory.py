@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 import hebblm
-from hebblm.evaluation.parts import Parts
+from hebblm.evaluation.training_text import Segments
 from hebblm.files import atomic_path, read_json, write_json
 from hebblm.memory import FlatMemory, MemoryConfig, build_memory, load_memory, save_memory
 from hebblm.memory.disk import saved_entries
@@ -41,7 +41,6 @@ SLACK = 1e-5  # relative rounding of a distance
 
 
 def main() -> int:
-    """Measure every size, and write the JSON after each."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--folder", type=Path, required=True, help="for states and memories; 20 GB at 10 million")
     parser.add_argument("--entries", type=int, nargs="+", default=[1_000_000, 3_000_000, 10_000_000])
@@ -143,9 +142,9 @@ def fill(place: Path, config: MemoryConfig) -> dict[str, Any]:
     }
 
 
-def pieces_of(place: Path) -> Parts:
+def pieces_of(place: Path) -> Segments:
     """Return what a memory is built of."""
-    return Parts(place.with_name(f"{place.name}.parts"))
+    return Segments(place.with_name(f"{place.name}.parts"))
 
 
 def search(folder: Path, place: Path) -> dict[str, Any]:

@@ -29,7 +29,6 @@ METHODS = "lstm,cache,knn,mixture,mbpa,hebb,mixture+mbpa,mixture+hebb,best"
 
 
 def main() -> int:
-    """Measure every number of streams and processes, and write the JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="small-wt2-raw")
     parser.add_argument("--target", default="numpy")

@@ -1,4 +1,4 @@
-"""``python -m recipes.study``: the book, cost and its floors, results beside the paper, what the paper leaves open."""
+"""``python -m recipes.study``: the book, goals of cost, results beside the paper, what the paper leaves open."""
 
 from __future__ import annotations
 
@@ -9,28 +9,22 @@ from rich.console import Console
 
 from hebblm.adapt.methods import DEFAULT_METHODS, named
 from hebblm.cli.common import choosing, options, tell
-from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import parse_settings
 from hebblm.evaluation.scenario_config import ScenarioConfig
 from hebblm.files import write_text
 from hebblm.interrupts import GOES_ON, interrupted
 from hebblm.provenance import command_line
 from hebblm.report import Result
-from hebblm.report.console import print_table
-from hebblm.report.render import to_markdown
-from recipes.bench.command import measuring, shown
-from recipes.bench.record import Row
+from hebblm.report.render import print_table, to_markdown
+from recipes.bench.record import BenchResult
 from recipes.study.book import contents, load_sources, write_book
 from recipes.study.book.contents import TITLE
-from recipes.study.cost.measured import with_floors
-from recipes.study.cost.record import load
 from recipes.study.cost.tables import cost_tables
 from recipes.study.paper import paper_tables
 from recipes.study.readings.compare import compare
 from recipes.study.readings.record import readings_table
 
 PROG = "python -m recipes.study"
-FLOORED = ("adapt", "retrieve", "eval")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,29 +63,11 @@ class CostConfig:
 @options(f"{PROG} cost", CostConfig, f"{PROG} cost recipes/results/bench/*.json")
 def _cost(config: CostConfig, argv: list[str]) -> None:
     """Goals beside what was measured, and how far above its floor that is, as Markdown."""
-    text = "\n".join(map(to_markdown, cost_tables([load(path) for path in config.files])))
+    text = "\n".join(map(to_markdown, cost_tables([BenchResult.load(path) for path in config.files])))
     if config.output_path is None:
         print(text)
     else:
         write_text(config.output_path, text)
-
-
-def _bench(argv: list[str] | None = None) -> int:
-    """Measure as recipes.bench does, with the least that each could cost on this machine."""
-    kind, *rest = argv or [""]
-    if kind not in FLOORED:
-        raise UserError(f"no floors are known of {kind!r}; choose {', '.join(FLOORED)}")
-    return measuring(kind, f"{PROG} bench", _floored)(rest)
-
-
-def _floored(row: Row) -> Row:
-    """Return a row with its floors; print it, and how many times its floor each cost is."""
-    found = with_floors(row)
-    shown(found)
-    for name, floor in found.floors.items():
-        times = row.milliseconds(name) / floor.milliseconds
-        tell(f"  {name:<20}{times:>10.3g} times the floor of {floor.milliseconds:.3g}")
-    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +122,4 @@ def _compare(config: ReadingsConfig, argv: list[str]) -> None:
         tell(f"readings in {config.output_path}")
 
 
-main = choosing(
-    PROG, {"book": _book, "cost": _cost, "bench": _bench, "paper": _paper, "readings": interrupted(GOES_ON)(_compare)}
-)
+main = choosing(PROG, {"book": _book, "cost": _cost, "paper": _paper, "readings": interrupted(GOES_ON)(_compare)})

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from hebblm.report.buckets import ALL
 from hebblm.report.methods import BASE, name_of, ordered
 from hebblm.report.numbers import Kind, difference
 from hebblm.report.paper import SOURCE
-from hebblm.report.parts import ALL
 from hebblm.report.result import Result, ScenarioRecord
 from hebblm.report.table import Cell, Column, Table
 
@@ -28,31 +28,20 @@ _GAIN_NOTE = "Gain: loss of the base minus loss of the method, each within its o
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """Numbers that the paper prints for one scenario.
+    """Numbers that the paper prints for one scenario."""
 
-    Args:
-        source: corpus of the base model.
-        target: corpus that is scored.
-        split: of the target.
-        tokens: of the whole stream, one end-of-sentence mark a line.
-        perplexity: by method, within one domain.
-        nll: by method, across domains, nats per token.
-        oov_nll: by method, across domains, nats per token on words outside the vocabulary.
-        oov_rate: share of the tokens outside the vocabulary, as its section "Online Adaptation" states it.
-        frequency: by method and bucket (``All`` included), perplexity.
-        notes: what a reader must know before comparing.
-    """
-
-    source: str
-    target: str
-    split: str
-    tokens: int
-    perplexity: dict[str, float] = field(default_factory=dict)
-    nll: dict[str, float] = field(default_factory=dict)
+    source: str  # corpus of the base model
+    target: str  # corpus that is scored
+    split: str  # of the target
+    tokens: int  # of the whole stream, one end-of-sentence mark a line
+    perplexity: dict[str, float] = field(default_factory=dict)  # by method, within one domain
+    nll: dict[str, float] = field(default_factory=dict)  # by method, across domains, nats per token
+    # By method, across domains, nats per token on words outside the vocabulary.
     oov_nll: dict[str, float] = field(default_factory=dict)
-    oov_rate: float = 0.0
+    oov_rate: float = 0.0  # share of the tokens outside the vocabulary, as its section "Online Adaptation" states it
+    # By method and bucket (``All`` included), perplexity.
     frequency: dict[str, dict[str, float]] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # what a reader must know before comparing
 
 
 _LANGUAGE = [Published(**{**entry, "notes": tuple(entry.get("notes", ()))}) for entry in _PRINTED["language"]]
@@ -136,7 +125,6 @@ def _beside_frequency(result: Result, printed: Published) -> Table:
 def _beside(
     name: str, result: Result, columns: Sequence[Column], rows: Sequence[Sequence[Cell]], notes: Sequence[str]
 ) -> Table:
-    """Return a table that stands beside the paper."""
     what = "Perplexity by training count" if name.endswith("frequency") else "Results"
     title = f"{what} on {result.scenario.label} beside the paper"
     return Table(name, title, tuple(columns), tuple(map(tuple, rows)), (*notes, f"Paper: {SOURCE}."))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from .test_pages import COMMANDS, command_lines
+from .test_pages import COMMANDS, ROOT, command_lines
 
 TEXT = "Call frobnitz with two arguments, and it returns a list.\nThe function raises an error if quux is None.\n" * 60
 TEXTS = ("novel.txt", "letters.txt", "notes.txt", "more.txt", "novels/one.txt", "articles/a.txt", "articles/b.txt")
@@ -44,7 +44,6 @@ def command_of(line: str) -> str | None:
 
 
 def commands_of_pages() -> dict[str, list[str]]:
-    """Return the commands that are run for each page, in order."""
     found: dict[str, list[str]] = {}
     for page, line in command_lines():
         if command := command_of(line):
@@ -56,10 +55,12 @@ PAGES = commands_of_pages()
 
 
 def run(commands: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """Run commands in a folder of texts, and expect that each of them succeeds."""
     for name in TEXTS:
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(TEXT)
+    plugin = re.search(r"```python\n(.*?)```", (ROOT / "docs" / "new-method.md").read_text(encoding="utf-8"), re.DOTALL)
+    assert plugin is not None
+    (folder / "recent_words.py").write_text(plugin[1])
     monkeypatch.chdir(folder)
     for command in commands:
         name, *arguments = shlex.split(command)

@@ -35,17 +35,11 @@ FURTHER = ("mkdir", "pip")  # of every shell; what they are given is not tried
 
 
 class Block(NamedTuple):
-    """A fenced block.
+    """A fenced block."""
 
-    Args:
-        page: where it stands.
-        language: behind the fence.
-        text: within it.
-    """
-
-    page: Path
-    language: str
-    text: str
+    page: Path  # where it stands
+    language: str  # behind the fence
+    text: str  # within it
 
 
 class Parsed(BaseException):
@@ -53,7 +47,6 @@ class Parsed(BaseException):
 
 
 def blocks(page: Path) -> Iterator[Block]:
-    """Yield the fenced blocks of a page."""
     for match in FENCE.finditer(page.read_text(encoding="utf-8")):
         yield Block(page, match[1], match[2])
 
@@ -113,7 +106,7 @@ def try_command(entry: str, arguments: list[str], monkeypatch: pytest.MonkeyPatc
         getattr(module, function)(arguments)
     config = caught.value.args[0]
     methods = getattr(config, "methods", None) or ""
-    assert {*map(unaliased, methods.split(","))} <= {*EVALUATED, "all", ""}
+    assert getattr(config, "plugin", None) or {*map(unaliased, methods.split(","))} <= {*EVALUATED, "all", ""}
     if module_name == "hebblm.cli.eval":
         Hyperparameters().changed(parse_settings(config.set))
 
@@ -129,11 +122,11 @@ def test_an_option_that_is_none_is_noticed(monkeypatch: pytest.MonkeyPatch) -> N
 def test_python_runs_and_prints_what_the_page_says(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    names = {"__name__": "page"}
+    names = {"__name__": "__main__"}
     monkeypatch.chdir(tmp_path)
     for code, said in PYTHON.findall(page.read_text(encoding="utf-8")):
         capsys.readouterr()
-        exec(compile(code, str(page), "exec"), names)
+        exec(compile(code, str(page), "exec", dont_inherit=True), names)
         printed = capsys.readouterr().out
         assert not said or alike(printed, said), printed
 

@@ -10,28 +10,28 @@ import sys
 import torch
 from torch import Tensor
 
+from hebblm import layout as layouts
 from hebblm.cli.eval import main
-from hebblm.evaluation import pace, position
+from hebblm.evaluation import checkpoint
 from hebblm.ranks import Ranks, rank, size
 
 KILLS = 3
 
 
 def kill_at(exchange: int) -> None:
-    """Kill this process as it begins an exchange."""
-    gather, left = Ranks.gather, iter(range(exchange))
+    gather, left = Ranks.all_gather_rows, iter(range(exchange))
 
     def counted(self: Ranks, rows: Tensor) -> list[Tensor]:
         if next(left, None) is None:
             os.kill(os.getpid(), signal.SIGKILL)
         return gather(self, rows)
 
-    Ranks.gather = counted  # type: ignore[method-assign]
+    Ranks.all_gather_rows = counted  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    position.EVERY, pace.READ_AHEAD = 0.0, 20
+    checkpoint.EVERY, layouts.READ_AHEAD = 0.0, 20
     seed, restarts = int(sys.argv[1]), int(os.environ["TORCHELASTIC_RESTART_COUNT"])
     draw = random.Random(f"{seed} {restarts}")  # the same on all ranks
     if restarts < KILLS and draw.randrange(size()) == rank():

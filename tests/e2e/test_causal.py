@@ -23,46 +23,34 @@ from hebblm.evaluation.neighbors import KEPT
 from hebblm.evaluation.opening import open_scenario
 from hebblm.evaluation.scenario_config import ScenarioConfig
 from hebblm.models.update import TRANSFORMERS
-from hebblm.report.inspect_data import Inspection
-from hebblm.report.inspect_page import inspect_page
+from hebblm.report.inspection import Inspection, inspect_page
 from hebblm.report.tokens import with_edges
 from hebblm.tuning.tune import tune as tuned
 
 from ..unit.models.architectures import random_model, tokenizer
-from .conftest import sentences
 
 METHODS = "lstm,dynamic,cache,knn,mixture,mbpa,hebb,mixture+hebb,dynamic+best"
 WINDOW = ["--context", "32", "--stride", "16", "--device", "cpu"]
 
 
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("causal")
-    random_model("Llama").save_pretrained(folder / "model")
-    tokenizer().save_pretrained(folder / "model")
-    (folder / "train.txt").write_text("\n".join(sentences(120, 1, 40)) + "\n")
-    (folder / "text.txt").write_text("\n".join(sentences(12, 2, 40, offset=15)) + "\n")
-    return folder
-
-
-def test_every_method_is_reported_by_word(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out = place / "out"
-    text, source = (place / "text.txt"), f"text:{place / 'train.txt'}"
-    arguments = ["--model", str(place / "model"), "--text", str(text), "--source", source, *WINDOW]
+def test_every_method_is_reported_by_word(llama: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = llama / "out"
+    text, source = (llama / "text.txt"), f"text:{llama / 'train.txt'}"
+    arguments = ["--model", str(llama / "model"), "--text", str(text), "--source", source, *WINDOW]
     assert evaluate([*arguments, "--methods", METHODS, "--output-path", str(out), "--log-samples"]) == 0
     capsys.readouterr()
     result = json.loads((out / "result.json").read_text())
     words = text.read_text().replace("\n", " <eos> ").split()
     scenario, methods = result["scenario"], result["methods"]
     assert scenario["tokens"] == len(words) < scenario["pieces"]
-    lm = hebblm.load(place / "model", device="cpu", context=32, stride=16)
+    lm = hebblm.load(llama / "model", device="cpu", context=32, stride=16)
     scores = lm.reader("lstm").read(text.read_text())
     assert scenario["pieces"] == len(scores)
     plain = methods["lstm"]
     assert plain["nll"] * len(words) == pytest.approx(float(scores.nll.sum()), rel=1e-5)
     assert plain["bits_per_byte"] == pytest.approx(scores.bits_per_byte, rel=1e-5)
     assert plain["words_perplexity"] == pytest.approx(plain["perplexity"], rel=1e-5)
-    trained = " ".join(place.joinpath("train.txt").read_text().splitlines()[:96]).split()  # its first 80 %
+    trained = " ".join(llama.joinpath("train.txt").read_text().splitlines()[:96]).split()  # its first 80 %
     new = [word != "<eos>" and word not in trained for word in words]
     assert 0 < scenario["oov_tokens"] == sum(new)
     table = pq.read_table(out / "tokens.parquet").to_pydict()
@@ -79,16 +67,16 @@ def test_every_method_is_reported_by_word(place: Path, capsys: pytest.CaptureFix
     assert result["model"]["learning_parameters"] == result["model"]["parameters"]
 
 
-def test_the_front_door_evaluates_a_model_that_the_caller_holds(place: Path) -> None:
-    lm, out = hebblm.load((random_model("Llama"), tokenizer()), context=32, stride=16), place / "held"
+def test_the_front_door_evaluates_a_model_that_the_caller_holds(llama: Path) -> None:
+    lm, out = hebblm.load((random_model("Llama"), tokenizer()), context=32, stride=16), llama / "held"
     logged = {"output_path": out, "log_samples": True, "log_neighbors": 120}
     found = hebblm.evaluate(
-        lm, place / "text.txt", ["base", "mixture"], device="cpu", max_tokens=150, update_every=20, **logged
+        lm, llama / "text.txt", ["base", "mixture"], device="cpu", max_tokens=150, update_every=20, **logged
     )
     assert found.scenario.extra["pieces"] == 150
     assert found.scenario.oov_tokens == 0
     assert found.methods["mixture"].nll < found.methods["lstm"].nll
-    text = place / "text.txt"
+    text = llama / "text.txt"
     pieces = lm.vocabulary.encode(text.read_text(), include=False).tokens[:150]
     scores = lm.reader("lstm").read(text.read_text())
     bits = float(scores.nll[:150].double().sum()) / math.log(2)
@@ -117,61 +105,39 @@ def test_the_front_door_evaluates_a_model_that_the_caller_holds(place: Path) -> 
         hebblm.evaluate(lm, text, ["lstm"], device="cpu", context=8)
 
 
-def test_the_training_text_is_remembered_beside_the_stream(place: Path) -> None:
-    options = {"source": f"text:{place / 'train.txt'}", "device": "cpu", "context": 32, "stride": 16}
+def test_the_training_text_is_remembered_beside_the_stream(llama: Path) -> None:
+    options = {"source": f"text:{llama / 'train.txt'}", "device": "cpu", "context": 32, "stride": 16}
     empty, filled = (
-        hebblm.evaluate(place / "model", place / "text.txt", ["mixture"], memory_content=content, **options)
+        hebblm.evaluate(llama / "model", llama / "text.txt", ["mixture"], memory_content=content, **options)
         for content in ("test", "both")
     )
     assert filled.methods["mixture"].nll != empty.methods["mixture"].nll
     assert filled.memory["entries"] > empty.memory["entries"] + 500
 
 
-def test_reading_and_tuning_from_the_command_line(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    model, text = str(place / "model"), str(place / "text.txt")
+def test_reading_and_tuning_from_the_command_line(llama: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model, text = str(llama / "model"), str(llama / "text.txt")
     assert read([model, text, "--suggest", "ba", "--generate", "ba", "--device", "cpu"]) == 0
     assert "bits a byte" in capsys.readouterr().out
     arguments = ["--model", model, "--text", text, *WINDOW, "--max-tokens", "60", "--methods", "mixture"]
-    assert tune([*arguments, "--output-path", str(place / "tuned")]) == 0
+    assert tune([*arguments, "--output-path", str(llama / "tuned")]) == 0
     header, second = [line for line in capsys.readouterr().out.splitlines() if "Bits" in line or "byte" in line]
     assert "Nats" in header
     assert second.split() == ["piece", "piece", "piece", "byte"]
-    assert evaluate([*arguments, "--config", str(place / "tuned" / "config.json")]) == 0
+    assert evaluate([*arguments, "--config", str(llama / "tuned" / "config.json")]) == 0
     assert "Mixture" in capsys.readouterr().out
 
 
-def test_a_search_compares_with_the_defaults_of_its_kind_of_model(place: Path) -> None:
-    options = {"target": f"text:{place / 'text.txt'}", "split": "valid", "context": 32, "stride": 16, "max_tokens": 60}
-    config = ScenarioConfig(model=str(place / "model"), **options)  # type: ignore[arg-type]
+def test_a_search_compares_with_the_defaults_of_its_kind_of_model(llama: Path) -> None:
+    options = {"target": f"text:{llama / 'text.txt'}", "split": "valid", "context": 32, "stride": 16, "max_tokens": 60}
+    config = ScenarioConfig(model=str(llama / "model"), **options)  # type: ignore[arg-type]
     scenario = open_scenario(config, torch.device("cpu"), {})
     settings, _ = resolve_settings(config, "tune", {}, {})
     search = tuned(scenario, settings, Grid(), dynamic=False, methods={"cache"})
     assert search.usual == defaults() | TRANSFORMERS
 
 
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (["--model", "MODEL", "--text", "TEXT", "--context", "65"], "context = 65"),
-        (["--model", "MODEL", "--text", "TEXT", "--vocabulary", "open"], "--vocabulary open"),
-        (["--model", "MODEL", "--intra-domain", "ptb"], "--target"),
-        (["--model", "MODEL", "--checkpoint", "small-ptb", "--text", "TEXT"], "two models"),
-        (["--model", "MODEL", "--text", "TEXT", "--dynamic-parameters", "nothing"], "'nothing'"),
-        (["--model", "small-pbt", "--text", "TEXT"], "did you mean small-ptb"),
-        (["--model", "MODEL", "--text", "nowhere.txt"], "nowhere.txt"),
-    ],
-)
-def test_bad_input_gets_one_line(
-    arguments: list[str], told: str, place: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    named = {"MODEL": str(place / "model"), "TEXT": str(place / "text.txt")}
-    assert evaluate([named.get(word, word) for word in arguments]) == 2
-    captured = capsys.readouterr()
-    assert told in captured.err
-    assert captured.err.splitlines()[-1].startswith("hebblm-eval: error: ")
-
-
-def test_half_precision_weights_are_loaded_as_asked(place: Path) -> None:
-    lm = hebblm.load(place / "model", device="cpu", dtype="bfloat16")
+def test_half_precision_weights_are_loaded_as_asked(llama: Path) -> None:
+    lm = hebblm.load(llama / "model", device="cpu", dtype="bfloat16")
     assert lm.model.describe()["dtype"] == "bfloat16"
     assert lm.model.head.weight.dtype == torch.float32

@@ -2,51 +2,30 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 import hebblm
 from awd_lstm import read_config
+from awd_lstm.checkpoint import STATE, load_state
 from awd_lstm.document import CONFIG
-from awd_lstm.state import STATE, load_state
-from hebblm.cli import train, tune, vision
 
-from .conftest import World
+from .conftest import World, main_of, one_thread, result
 
-COMMANDS = {"train": train, "tune": tune, "vision": vision}
 TIMES = {"seconds", "provenance", "training_seconds", "report"}
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """A number of threads decides about rounding."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 def started(command: str, *arguments: object) -> subprocess.Popen[str]:
     """Start a command in two processes, one thread each."""
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(Path(hebblm.__file__).parents[1]),
-        "OMP_NUM_THREADS": "1",
-    }
+    environment = {**os.environ, "PYTHONPATH": str(Path(hebblm.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     words = [*torchrun, "-m", f"hebblm.cli.{command}", *map(str, arguments)]
     return subprocess.Popen(words, env=environment, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -59,7 +38,7 @@ def both(command: str, folder: Path, *arguments: object) -> tuple[Path, Path, st
     _, told = running.communicate(timeout=300)
     assert running.returncode == 0, told
     with one_thread():
-        assert COMMANDS[command].main([*map(str, arguments), "--output-path", str(one)]) == 0
+        assert main_of(command)([*map(str, arguments), "--output-path", str(one)]) == 0
     return two, one, told
 
 
@@ -73,10 +52,6 @@ def untimed(document: Any) -> Any:
 def processes(document: Any) -> tuple[Any, Any]:
     """Return how many processes a document says that it is of, and how they were connected."""
     return document["provenance"].get("processes"), document["provenance"].get("backend")
-
-
-def read(path: Path) -> Any:
-    return untimed(json.loads(path.read_text(encoding="utf-8")))
 
 
 @pytest.mark.slow
@@ -104,7 +79,7 @@ def test_a_training_in_two_processes_survives_a_kill_and_ends_in_the_model_of_on
     assert told.count("the run that was interrupted goes on") == 1
     assert told.count("epoch 3/3") == 1, "what is told is told once"
     with one_thread():
-        assert train.main([*map(str, arguments), "--output-path", str(one)]) == 0
+        assert main_of("train")([*map(str, arguments), "--output-path", str(one)]) == 0
     stories = [read_config(folder)["training"] for folder in (two, one)]
     assert [(story["processes"], story.get("backend")) for story in stories] == [(2, "gloo"), (1, None)]
     # The preset multiplies in bfloat16, whose rounding is coarse.
@@ -119,13 +94,13 @@ def test_a_tuning_in_two_processes_finds_what_one_finds(tmp_path: Path) -> None:
         "--max-tokens", "100", "--methods", "mixture,hebb,dynamic",
         "--set", "base.lr=1", "dynamic.rule=sgd", "dynamic.lr=0.01",
     )  # fmt: skip
-    expected = read(one / "tuned.json")
+    expected = untimed(result(one, "tuned.json"))
     assert len(expected["tried"]["hebb"]) > 100
-    assert read(two / "tuned.json") == expected
+    assert untimed(result(two, "tuned.json")) == expected
     halves = re.findall(r"^(\d+) of (\d+) points are done here", said, re.MULTILINE)
     assert halves, "the first process says that it waits"
     assert all(2 * int(own) - int(count) in (0, 1) for own, count in halves)
-    told = [processes(json.loads((folder / "tuned.json").read_text())) for folder in (one, two)]
+    told = [processes(result(folder, "tuned.json")) for folder in (one, two)]
     assert told == [(None, None), (2, "gloo")]
     assert (two / "config.json").read_bytes() == (one / "config.json").read_bytes()
 
@@ -137,34 +112,13 @@ def test_seeds_in_two_processes_give_what_one_gives(
 ) -> None:
     monkeypatch.setenv("HEBBLM_CACHE", str(tmp_path / "cache"))
     two, one, _ = both("vision", tmp_path, experiment, "--scale", "smoke", "--seeds", "1", "2")
-    expected = read(one / "result.json")
+    expected = untimed(result(one, "result.json"))
     assert [each["seed"] for each in expected["seeds"]] == [1, 2]
-    assert read(two / "result.json") == expected
-    told = [processes(json.loads((folder / "result.json").read_text())) for folder in (one, two)]
+    assert untimed(result(two, "result.json")) == expected
+    told = [processes(result(folder)) for folder in (one, two)]
     assert told == [(None, None), (2, "gloo")]
     names = {path.name for path in one.iterdir()}
     assert {path.name for path in two.iterdir()} == names
     for name in names:
         if name.endswith(".safetensors"):
             assert (two / name).read_bytes() == (one / name).read_bytes(), name
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["online", "--seeds", "1"], "2 processes are more than --seeds 1"),
-        (["timing"], "2 processes would slow each other down; timing takes one"),
-    ],
-)
-def test_ranks_that_have_nothing_to_do_are_refused(
-    arguments: list[str],
-    words: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    for name, value in {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}.items():
-        monkeypatch.setenv(name, value)
-    assert vision.main([*arguments, "--output-path", str(tmp_path / "out")]) == 2
-    assert words in capsys.readouterr().err
-    assert not list(tmp_path.iterdir())

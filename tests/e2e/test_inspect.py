@@ -20,20 +20,12 @@ ARGUMENTS = ["--max-tokens", "300", "--methods", "lstm,knn", "--log-samples", "-
 
 
 def words_of(folder: Path, split: str) -> list[str]:
-    """Return a split's tokens as words."""
     corpus = load_prepared(folder)
     return [corpus.dictionary[int(token)] for token in corpus.tokens(split)]
 
 
 def test_neighbours_stand_where_the_log_says(world: World, tmp_path: Path) -> None:
-    chosen = [
-        "--intra-domain",
-        str(world.prepared),
-        "--checkpoint",
-        str(world.model),
-        "--training-entries",
-        "5000",
-    ]
+    chosen = ["--intra-domain", str(world.prepared), "--checkpoint", str(world.model), "--training-entries", "5000"]
     assert evaluate([*chosen, *ARGUMENTS, "--log-neighbors", "250", "--output-path", str(tmp_path)]) == 0
     rows = pq.read_table(tmp_path / "neighbors.parquet").to_pylist()
     texts = {True: words_of(world.prepared, "test"), False: words_of(world.prepared, "train")}
@@ -77,21 +69,3 @@ def test_logging_changes_no_number(world: World, tmp_path: Path) -> None:
     tables = [pq.read_table(tmp_path / name / "tokens.parquet") for name in ("with", "without")]
     assert tables[0].equals(tables[1])
     assert not (tmp_path / "without" / "neighbors.parquet").exists()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "named"),
-    [
-        (["--log-neighbors", "-1", "--log-samples"], "log_neighbors = -1"),
-        (["--log-neighbors", "5"], "--log-samples"),
-        (["--log-neighbors", "5", "--log-samples", "--methods", "lstm"], "retrieves"),
-    ],
-)
-def test_neighbours_that_cannot_be_logged(
-    world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], named: str
-) -> None:
-    chosen = ["--target", str(world.other_prepared), "--checkpoint", str(world.model), "--device", "cpu"]
-    assert evaluate([*chosen, *arguments, "--output-path", str(tmp_path / "out")]) == 2
-    error = capsys.readouterr().err.strip().splitlines()
-    assert named in error[-1]
-    assert not (tmp_path / "out").exists()

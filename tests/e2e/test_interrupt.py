@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from awd_lstm.state import load_state
+from awd_lstm.checkpoint import load_state
 from hebblm.cli.eval import main as evaluate
 from hebblm.cli.train import main as train
 from hebblm.report import Result
@@ -96,14 +96,7 @@ def test_a_reading_that_is_interrupted_saves_nothing_and_says_so(tmp_path: Path)
 
 def test_an_older_result_survives_ctrl_c(world: World, tmp_path: Path) -> None:
     out, cache = tmp_path / "out", tmp_path / "cache"
-    arguments = [
-        "--intra-domain",
-        str(world.prepared),
-        "--checkpoint",
-        str(world.model),
-        "--output-path",
-        str(out),
-    ]
+    arguments = ["--intra-domain", str(world.prepared), "--checkpoint", str(world.model), "--output-path", str(out)]
     assert evaluate([*arguments, "--methods", "lstm", "--max-tokens", "50", "--device", "cpu"]) == 0
     before = {path: path.read_bytes() for path in out.iterdir()}
     slow = ["--methods", "mbpa", "--set", "mbpa.solver=exact", "mbpa.steps=50", "--update-every", "1"]

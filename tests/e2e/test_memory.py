@@ -20,7 +20,7 @@ from hebblm.corpus_memory import merge
 from hebblm.errors import UserError
 from hebblm.memory import load_memory, save_memory
 from hebblm.memory.persistence import read_about
-from hebblm.models import awd_segments
+from hebblm.models.awd import AwdModel
 from hebblm.models.base import Segment
 
 from ..unit.models.architectures import random_model, tokenizer
@@ -51,7 +51,7 @@ def held(folder: str) -> tuple[torch.Tensor, torch.Tensor, tuple[str, ...]]:
     found = corpus_memory.SavedMemory.of(Path(folder))
     manifest = found.manifest
     owner = {"model_hash": manifest.model_hash, "dictionary_hash": manifest.dictionary_hash}
-    [part] = load_memory(found.folder, **owner).parts()
+    [part] = load_memory(found.folder, **owner).segments()
     return part.keys, part.values, found.words
 
 
@@ -151,7 +151,7 @@ def test_an_interrupted_build_goes_on_to_the_same_bytes(
 def test_a_build_goes_on_within_a_piece(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (place / "long.txt").write_text(FIRST * 60)
     build("long.txt", "whole")
-    original, read = awd_segments.read_segments, []
+    original, read = AwdModel.segments, []
 
     def segments(*arguments: Any) -> Iterator[Segment]:
         for segment in original(*arguments):
@@ -161,7 +161,7 @@ def test_a_build_goes_on_within_a_piece(place: Path, monkeypatch: pytest.MonkeyP
             read.append("segment")
             yield segment
 
-    monkeypatch.setattr(awd_segments, "read_segments", segments)
+    monkeypatch.setattr(AwdModel, "segments", segments)
     arguments = ["build", "--model", MODEL, "--text", "long.txt", "--output-path", "cut", *EXACT]
     assert main(arguments) == 130
     assert main(arguments) == 0
@@ -295,37 +295,3 @@ def test_a_second_writer_is_refused_and_a_killed_one_holds_nobody_up(
     writer.kill()
     writer.wait()
     assert main(arguments) == 0
-
-
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        ("bild", "did you mean build"),
-        ("build --model tiny-pydc --text texts --output-path m", "did you mean tiny-pydoc-raw"),
-        (f"build --model {MODEL} --text nowhere --output-path m", "nowhere does not exist"),
-        (f"build --model {MODEL} --text empty --output-path m", "empty holds no file of text (.txt, .jsonl"),
-        (f"build --model {MODEL} --text blank.txt --output-path m", "no text to remember"),
-        (f"build --model {MODEL} --text texts/c.png --output-path m", "texts/c.png is not UTF-8"),
-        (f"build --model {MODEL} --text texts --output-path texts", "texts holds something else than a memory"),
-        (f"build --model {MODEL} --text texts --output-path m --set hebb.beta=0.5", "hebb.beta changes no memory"),
-        (f"build --model {MODEL} --text texts --output-path m --set memory.indx=exact", "memory.index"),
-        ("info texts", "texts holds no saved memory"),
-        ("merge one texts --output-path m", "texts holds no saved memory"),
-        ("merge one other --output-path m", "belongs to another model"),
-        ("merge one half --output-path m", "one keeps its keys as float32 and half keeps its keys as float16"),
-        ("merge one one --output-path texts", "texts holds something else than a memory"),
-    ],
-)
-def test_bad_input_gets_one_line(place: Path, arguments: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:
-    (place / "empty").mkdir()
-    (place / "blank.txt").touch()
-    if arguments.startswith("merge"):
-        build("texts", "one")
-        build("texts", "half", "--set", "memory.index=exact", "memory.dtype=float16")
-        if "other" in arguments:
-            build("texts", "other", model="llama-wt2-small")
-        capsys.readouterr()
-    assert main([*arguments.split(), *(["--device", "cpu"] if arguments.startswith("build") else [])]) == 2
-    captured = capsys.readouterr()
-    assert told in captured.err
-    assert [line for line in captured.err.splitlines() if "error:" in line] == captured.err.splitlines()[-1:]

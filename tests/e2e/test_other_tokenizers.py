@@ -162,15 +162,8 @@ def test_each_document_has_its_own_loss(tmp_path: Path, capsys: pytest.CaptureFi
     folder, tokenizer = tmp_path / "model", tokenizer_of("byte-level")
     random_model("Llama", vocab_size=len(tokenizer)).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    command = [
-        "--model",
-        str(folder),
-        "--text",
-        str(tmp_path / "texts.jsonl"),
-        "--methods",
-        "base,knn",
-        "--by-document",
-    ]
+    command = ["--model", str(folder), "--text", str(tmp_path / "texts.jsonl"), "--methods", "base,knn"]
+    command += ["--by-document"]
     assert evaluate([*command, "--output-path", str(tmp_path / "out")]) == 0
     assert "Perplexity by document" in capsys.readouterr().out
     documents = json.loads((tmp_path / "out" / "result.json").read_text())["documents"]

@@ -7,7 +7,6 @@ import math
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -26,18 +25,13 @@ from recipes.study.command import main as study
 from recipes.study.readings.record import Readings
 
 from .conftest import World
+from .conftest import result as read
 
 EVERY = list(EVALUATED)
 BUCKETS = ["<50", "50-100", "100-500", ">500"]
 CPU = ["--device", "cpu"]
 TOKENS = 100
 LITTLE = ["--max-tokens", str(TOKENS), "--set", "dynamic.statistics=2000", *CPU]
-
-
-def read(folder: Path) -> dict[str, Any]:
-    """Return a result as plain JSON."""
-    document: dict[str, Any] = json.loads((folder / "result.json").read_text())
-    return document
 
 
 def losses(folder: Path) -> dict[str, float]:
@@ -94,12 +88,6 @@ def test_tokens_are_logged_one_a_row(intra: Path) -> None:
         assert np.mean(np.array(table[f"nll_{name}"], dtype=np.float64)) == pytest.approx(nll, abs=1e-6)
 
 
-def test_the_report_stands_beside_the_result(intra: Path) -> None:
-    assert {"report.md", "report.html"} <= {path.name for path in intra.iterdir()}
-    assert any(path.suffix == ".png" for path in intra.iterdir())
-    assert "mixture+hebb" in (intra / "report.md").read_text().lower().replace(" ", "")
-
-
 def test_the_same_command_gives_the_same_numbers(world: World, intra: Path, tmp_path: Path) -> None:
     arguments = ["--intra-domain", str(world.prepared), "--checkpoint", str(world.model), *LITTLE]
     methods = ["--methods", ",".join(EVERY), "--output-path", str(tmp_path)]
@@ -140,13 +128,6 @@ def test_across_domains_token_by_token(world: World, tmp_path: Path, vocabulary:
         assert summed == pytest.approx(oov * method["oov_nll"])
 
 
-def test_a_checkpoint_reads_a_file(world: World, tmp_path: Path) -> None:
-    arguments = ["--checkpoint", str(world.model), "--text", str(world.other), "--max-tokens", "100"]
-    methods = ["--methods", "lstm,cache,mixture,hebb", "--memory-content", "test"]
-    assert evaluate([*arguments, *methods, "--output-path", str(tmp_path), *CPU]) == 0
-    assert read(tmp_path)["scenario"]["tokens"] == 100
-
-
 def test_a_dataset_without_a_train_split_can_be_read(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -174,14 +155,7 @@ def test_a_dataset_without_a_train_split_can_be_read(
 def test_the_memory_of_a_long_training_text_is_bounded(
     world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    arguments = [
-        "--checkpoint",
-        str(world.model),
-        "--intra-domain",
-        str(world.prepared),
-        "--max-tokens",
-        "30",
-    ]
+    arguments = ["--checkpoint", str(world.model), "--intra-domain", str(world.prepared), "--max-tokens", "30"]
     bound = ["--training-entries", "500", "--memory-content", "train", "--methods", "lstm,mixture"]
     assert evaluate([*arguments, *bound, "--output-path", str(tmp_path), *CPU]) == 0
     assert read(tmp_path)["memory"]["entries"] == 500
@@ -259,7 +233,10 @@ def test_readings_are_compared(world: World, tmp_path: Path, capsys: pytest.Capt
     assert "Mixture as printed" in capsys.readouterr().out
 
 
-def test_results_are_reported_side_by_side(intra: Path, tmp_path: Path) -> None:
+def test_results_are_reported_alone_and_side_by_side(intra: Path, tmp_path: Path) -> None:
+    assert {"report.md", "report.html"} <= {path.name for path in intra.iterdir()}
+    assert any(path.suffix == ".png" for path in intra.iterdir())
+    assert "mixture+hebb" in (intra / "report.md").read_text().lower().replace(" ", "")
     assert report([str(intra), "--format", "md", "--output-path", str(tmp_path / "one"), "--edges", "10,100"]) == 0
     assert "10-100" in (tmp_path / "one" / "report.md").read_text()
     assert report([str(intra), str(intra), "--format", "md,csv", "--output-path", str(tmp_path / "two")]) == 0
@@ -278,10 +255,7 @@ def test_a_text_has_several_names_and_one_reading(
         "target": ["--target", f"text:{world.other}"],
         "folder": ["--target", f"text:{folder}"],
     }
-    for split, part, share in (
-        ([], "the whole text", 1.0),
-        (["--split", "test"], "the last tenth of its lines", 0.1),
-    ):
+    for split, part, share in (([], "the whole text", 1.0), (["--split", "test"], "the last tenth of its lines", 0.1)):
         found = []
         for name, arguments in named.items():
             out = tmp_path / f"{name}-{len(split)}"
@@ -304,15 +278,7 @@ def test_a_text_has_several_names_and_one_reading(
 def test_the_command_that_tuning_prints_works_as_it_stands(
     world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    scenario = [
-        "--checkpoint",
-        str(world.model),
-        "--text",
-        str(world.other),
-        *CPU,
-        "--memory-content",
-        "test",
-    ]
+    scenario = ["--checkpoint", str(world.model), "--text", str(world.other), *CPU, "--memory-content", "test"]
     chosen = ["--methods", "mixture+mbpa", "--max-tokens", "60", "--output-path", str(tmp_path / "tuned")]
     assert tune([*scenario, *chosen]) == 0
     said = capsys.readouterr()
@@ -351,15 +317,7 @@ def test_what_is_done_already_says_so(world: World, capsys: pytest.CaptureFixtur
     assert "is done already: epochs 1 to 1, of which 1 was best with validation perplexity" in " ".join(
         capsys.readouterr().err.split()
     )
-    memory = [
-        "--intra-domain",
-        str(world.prepared),
-        "--checkpoint",
-        str(world.model),
-        "--max-tokens",
-        "20",
-        *CPU,
-    ]
+    memory = ["--intra-domain", str(world.prepared), "--checkpoint", str(world.model), "--max-tokens", "20", *CPU]
     for words in ("is read once", "is there from an earlier run"):
         assert evaluate([*memory, "--methods", "mixture", "--training-entries", "700"]) == 0
         assert words in capsys.readouterr().err

@@ -68,10 +68,9 @@ def test_two_processes_write_one_result(world: World, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_ranks_end_well_every_time(world: World, tmp_path: Path) -> None:
-    arguments = ["--checkpoint", str(world.model), "--target", str(world.other_prepared), "--device", "cpu"]
-    arguments += ["--methods", "lstm,mixture", "--streams", "4", "--max-tokens", "400"]
+    line = f"--checkpoint {world.model} --target {world.other_prepared} --device cpu --methods lstm,mixture"
     for _ in range(6):
-        run("eval", arguments, tmp_path / "cache")
+        ranks("eval", f"{line} --streams 4 --max-tokens 400".split(), tmp_path / "cache")
 
 
 @pytest.mark.parametrize(("option", "status"), [("--models", 0), ("--no-such", 2)])
@@ -85,11 +84,13 @@ def test_a_rank_does_not_wait_for_the_interpreter(option: str, status: int) -> N
     assert "finalises" not in done.stdout
 
 
-def run(module: str, arguments: list[str], cache: Path) -> None:
+def ranks(module: str, arguments: list[str], cache: Path) -> str:
+    """Run a command in two processes; return what they said."""
     command = [*TORCHRUN, "-m", f"hebblm.cli.{module}", *arguments]
     environ = {**environment(), "HEBBLM_CACHE": str(cache)}
     done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=WAIT, check=False)
     assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
 
 
 COMMANDS = {  # with what is told once when they are done
@@ -112,11 +113,7 @@ def test_torchrun_starts_every_command_that_computes(name: str, world: World, tm
     arguments, told = COMMANDS[name]
     places = {"prepared": world.prepared, "other": world.other_prepared, "model": world.model, "text": world.other}
     words = arguments.format(**places, out=tmp_path / "out").split()
-    command = [*TORCHRUN, "-m", f"hebblm.cli.{name}", *words, "--device", "cpu"]
-    environ = {**environment(), "HEBBLM_CACHE": str(tmp_path / "cache")}
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=WAIT, check=False)
-    assert done.returncode == 0, done.stderr
-    assert (done.stdout + done.stderr).count(told) == 1
+    assert ranks(name, [*words, "--device", "cpu"], tmp_path / "cache").count(told) == 1
     assert any((tmp_path / "out").iterdir())
 
 
@@ -125,22 +122,11 @@ def test_torchrun_starts_every_command_that_computes(name: str, world: World, tm
 def test_two_processes_build_the_memory_of_the_training_text(
     store: str, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    arguments = ["--intra-domain", str(world.prepared), "--checkpoint", str(world.model), "--device", "cpu"]
-    arguments += ["--methods", "mixture,hebb", "--memory-content", "both", "--training-entries", "3000"]
-    arguments += [
-        "--max-tokens",
-        "90",
-        "--update-every",
-        "10",
-        "--k",
-        "20",
-        "--streams",
-        "3",
-        "--log-samples",
-    ]
-    arguments += ["--set", f"memory.store={store}"]
+    line = f"--intra-domain {world.prepared} --checkpoint {world.model} --device cpu --methods mixture,hebb --k 20"
+    line += " --memory-content both --training-entries 3000 --max-tokens 90 --update-every 10 --streams 3 --log-samples"
+    arguments = [*line.split(), "--set", f"memory.store={store}"]
     two = [*arguments, "--output-path", str(tmp_path / "two")]
-    run("eval", two, tmp_path / "cache")
+    ranks("eval", two, tmp_path / "cache")
     monkeypatch.setenv("HEBBLM_CACHE", str(tmp_path / "another"))
     assert evaluate([*arguments, "--output-path", str(tmp_path / "one")]) == 0
     for name, nll in losses(tmp_path / "one").items():
@@ -155,7 +141,7 @@ def test_two_processes_build_a_memory(world: World, tmp_path: Path) -> None:
     prose.write_text(world.other.read_text().replace(" .", "."))
     arguments = ["build", "--model", str(world.model), "--text", str(prose), str(world.text)]
     arguments += ["--device", "cpu", "--output-path"]
-    run("memory", [*arguments, str(tmp_path / "two")], tmp_path / "cache")
+    ranks("memory", [*arguments, str(tmp_path / "two")], tmp_path / "cache")
     assert remember([*arguments, str(tmp_path / "one")]) == 0
     one, two = (SavedMemory.of(tmp_path / name) for name in ("one", "two"))
     assert one.words == two.words

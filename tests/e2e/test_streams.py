@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -12,16 +10,11 @@ import pytest
 
 import hebblm
 from hebblm.cli.eval import main as evaluate
-from hebblm.cli.tune import main as tune
 
 from ..unit.models.architectures import random_model, tokenizer
-from .conftest import World, sentences
+from .conftest import World, result, run, sentences
 
 SMALL = ["--update-every", "10", "--k", "20", "--device", "cpu"]
-
-
-def result(folder: Path) -> dict[str, Any]:
-    return json.loads((folder / "result.json").read_text())  # type: ignore[no-any-return]
 
 
 def test_documents_are_read_side_by_side(world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -33,15 +26,13 @@ def test_documents_are_read_side_by_side(world: World, tmp_path: Path, capsys: p
     chosen = ["--checkpoint", str(world.model), "--target", f"text:{folder}", "--methods", methods, *SMALL]
     chosen += ["--set", "dynamic.rule=sgd", "dynamic.lr=8e-4", "--log-samples", "--split", "test"]
     for name, more in {
-        "plain": [],
-        "one": ["--streams", "1"],
+        "plain": ["--streams", "1"],
         "shared": ["--streams", "2"],
         "stream": ["--streams", "2", "--memory-scope", "stream"],
     }.items():
         assert evaluate([*chosen, *more, "--output-path", str(tmp_path / name)]) == 0
         assert ("reads the text as one stream" in capsys.readouterr().err) == (name in ("shared", "stream"))
-    tables = {name: pq.read_table(tmp_path / name / "tokens.parquet") for name in ("plain", "one", "shared", "stream")}
-    assert tables["one"].equals(tables["plain"])
+    tables = {name: pq.read_table(tmp_path / name / "tokens.parquet") for name in ("plain", "shared", "stream")}
     for name in ("shared", "stream"):
         found, scenario = result(tmp_path / name), result(tmp_path / name)["scenario"]
         assert (scenario["streams"], scenario["memory_scope"]) == (2, name)
@@ -54,56 +45,21 @@ def test_documents_are_read_side_by_side(world: World, tmp_path: Path, capsys: p
         assert sum(sizes) == scenario["tokens"]
         means = [document["nll"]["mixture"] for document in found["documents"]]
         np.testing.assert_allclose(means, [losses[: sizes[0]].mean(), losses[sizes[0] :].mean()], rtol=1e-5)
-    assert "streams" not in result(tmp_path / "one")["scenario"]
+    assert "streams" not in result(tmp_path / "plain")["scenario"]
     assert not tables["shared"]["nll_mixture"].equals(tables["stream"]["nll_mixture"])
     assert tables["shared"]["nll_cache"].equals(tables["stream"]["nll_cache"])
 
 
-def test_documents_that_remember_for_themselves_have_the_numbers_of_each_alone(world: World, tmp_path: Path) -> None:
-    # Of words that the model knows: a new one would have its share of the probability in every document.
-    known = {line.split(" ")[0] for line in (world.model / "dict.txt").read_text().splitlines()}
-    lines = [line for line in world.text.read_text().splitlines(keepends=True) if known.issuperset(line.split())]
-    folder = tmp_path / "texts"
-    folder.mkdir()
-    for name, begin, end in (("a", 0, 9), ("b", 9, 20)):
-        (folder / f"{name}.txt").write_text("".join(lines[begin:end]))
-    options: dict[str, Any] = {
-        "methods": ["lstm", "cache", "knn", "mixture", "mbpa", "mixture+hebb", "best"],
-        "update_every": 10,
-        "k": 20,
-        "device": "cpu",
-        "memory_content": "test",
-    }
-    both = hebblm.evaluate(world.model, folder, streams=2, memory_scope="stream", **options).extra["documents"]
-    assert [document["name"] for document in both] == ["a.txt", "b.txt"]
-    for document in both:
-        alone = hebblm.evaluate(world.model, folder / document["name"], **options)
-        assert document["tokens"] == alone.scenario.tokens
-        for method, losses in alone.methods.items():
-            assert document["nll"][method] == pytest.approx(losses.nll, rel=1e-5), method
-
-
 def test_streams_remember_for_themselves_beside_the_training_text(world: World, tmp_path: Path) -> None:
-    chosen = ["--intra-domain", str(world.prepared), "--checkpoint", str(world.model), "--max-tokens", "90"]
-    chosen += ["--methods", "mixture", *SMALL, "--training-entries", "600", "--streams", "3"]
-    entries = {}
-    for scope in ("shared", "stream"):
-        for content in ("both", "train"):
-            out = tmp_path / scope / content
-            more = ["--memory-scope", scope, "--memory-content", content, "--output-path", str(out)]
-            assert evaluate([*chosen, *more]) == 0
-            entries[scope, content] = (
-                result(out)["memory"]["entries"],
-                result(out)["methods"]["mixture"]["nll"],
-            )
-    assert {key: count for key, (count, _) in entries.items()} == {
-        ("shared", "both"): 690,
-        ("stream", "both"): 630,
-        ("shared", "train"): 600,
-        ("stream", "train"): 600,
-    }
-    assert entries["shared", "train"][1] == pytest.approx(entries["stream", "train"][1], rel=1e-6)
-    assert entries["shared", "both"][1] != pytest.approx(entries["stream", "both"][1], rel=1e-6)
+    chosen = f"eval --intra-domain {world.prepared} --checkpoint {world.model} --max-tokens 90 --methods mixture"
+    chosen += f" --training-entries 600 --streams 3 {' '.join(SMALL)}"
+    found = {}
+    for scope, content in (("shared", "both"), ("stream", "both"), ("shared", "train")):
+        out = tmp_path / scope / content
+        assert run(f"{chosen} --memory-scope {scope} --memory-content {content} --output-path {out}") == 0
+        found[scope, content] = (result(out)["memory"]["entries"], result(out)["methods"]["mixture"]["nll"])
+    assert [entries for entries, _ in found.values()] == [690, 630, 600]
+    assert found["shared", "both"][1] != pytest.approx(found["stream", "both"][1], rel=1e-6)
 
 
 def test_a_model_of_pieces_reads_several(tmp_path: Path) -> None:
@@ -116,26 +72,3 @@ def test_a_model_of_pieces_reads_several(tmp_path: Path) -> None:
     assert many.scenario.tokens == one.scenario.tokens
     assert many.methods["lstm"].nll == pytest.approx(one.methods["lstm"].nll, rel=0.05)
     assert many.methods["lstm"].nll != one.methods["lstm"].nll
-
-
-@pytest.mark.parametrize(
-    ("main", "arguments", "told"),
-    [
-        (evaluate, ["--streams", "0"], "streams = 0"),
-        (evaluate, ["--streams", "2", "--vocabulary", "open"], "open"),
-        (evaluate, ["--streams", "2", "--set", "base.lr=0.1"], "base.lr=0.1"),
-        (evaluate, ["--streams", "500", "--max-tokens", "50", "--methods", "lstm"], "streams = 500"),
-        (
-            evaluate,
-            ["--streams", "2", "--log-samples", "--log-neighbors", "5", "--output-path", "o"],
-            "neighbors",
-        ),
-        (tune, ["--streams", "2"], "tuned on a single stream"),
-    ],
-)
-def test_what_several_streams_do_not_allow(  # type: ignore[no-untyped-def]
-    world: World, main, arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    chosen = ["--checkpoint", str(world.model), "--target", str(world.other_prepared), "--device", "cpu"]
-    assert main([*chosen, *arguments]) == 2
-    assert told in capsys.readouterr().err.splitlines()[-1]

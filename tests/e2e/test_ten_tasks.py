@@ -23,10 +23,7 @@ Capture = pytest.CaptureFixture[str]
 @pytest.fixture
 def notes(tmp_path: Path) -> str:
     """Write a text of one's own with a word that no model knows, and return its path."""
-    lines = [
-        "The function frobnitz returns a list .",
-        "Call frobnitz with two arguments , or raise an error .",
-    ]
+    lines = ["The function frobnitz returns a list .", "Call frobnitz with two arguments , or raise an error ."]
     path = tmp_path / "notes.txt"
     path.write_text("\n".join(lines * 60) + "\n")
     return str(path)
@@ -87,17 +84,7 @@ def test_a_picture_experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     (tmp_path / "data").mkdir()
     mnist_files(tmp_path / "data")
     monkeypatch.setenv("HEBBLM_DATA", str(tmp_path / "data"))
-    command = [
-        "permuted-mnist",
-        "--scale",
-        "smoke",
-        "--seeds",
-        "1",
-        "--set",
-        "epochs=1",
-        "tasks=1",
-        "tune_tasks=1",
-    ]
+    command = ["permuted-mnist", "--scale", "smoke", "--seeds", "1", "--set", "epochs=1", "tasks=1", "tune_tasks=1"]
     assert vision([*command, "--output-path", str(tmp_path / "out")]) == 0
     assert (tmp_path / "out" / "permuted-mnist.png").is_file()
 

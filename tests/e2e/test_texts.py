@@ -8,6 +8,7 @@ import io
 import json
 import lzma
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -25,6 +26,8 @@ from hebblm.cli.train import main as train
 from hebblm.cli.tune import main as tune
 from hebblm.corpus_memory import SavedMemory
 from hebblm.errors import UserError
+
+from .conftest import result, run
 
 MODEL = "tiny-pydoc-raw"
 DOCUMENTS = [f"The function returns a list .\n\u00e9 call number {n} fails" for n in range(6)]
@@ -53,7 +56,6 @@ def parquet() -> bytes:
 
 
 def zstd(data: bytes) -> bytes:
-    """Return compressed data."""
     return bytes(pa.Codec("zstd").compress(data, asbytes=True))
 
 
@@ -73,27 +75,23 @@ FILES: dict[str, Callable[[], bytes]] = {
     "t.parquet": parquet,
     "t.parquet.gz": lambda: gzip.compress(parquet()),
 }
-KINDS = [*FILES, "folder", "-"]
 
 
-@pytest.fixture(params=KINDS)
-def text(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Return the path of the same text, in each kind of file."""
-    if request.param == "-":
+def written(kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Write the same text in a kind of file, and return its path."""
+    if kind == "-":
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(TEXT)))
         return "-"
-    if request.param == "folder":
-        (tmp_path / "in" / "deep").mkdir(parents=True)
-        (tmp_path / "in" / "a.txt").write_text("\n".join(DOCUMENTS[:2]))
-        (tmp_path / "in" / "deep" / "b.JSONL").write_text(json.dumps({"text": "\n".join(DOCUMENTS[2:4])}))
-        (tmp_path / "in" / "deep" / "c.csv.gz").write_bytes(
-            gzip.compress(f'text\n"{chr(10).join(DOCUMENTS[4:])}"'.encode())
-        )
-        (tmp_path / "in" / "picture.png").write_bytes(b"\xff\xfe")
-        return str(tmp_path / "in")
-    path = tmp_path / request.param
-    path.write_bytes(FILES[request.param]())
-    return str(path)
+    if kind == "folder":
+        (folder / "in" / "deep").mkdir(parents=True)
+        (folder / "in" / "a.txt").write_text("\n".join(DOCUMENTS[:2]))
+        (folder / "in" / "deep" / "b.JSONL").write_text(json.dumps({"text": "\n".join(DOCUMENTS[2:4])}))
+        last = f'text\n"{chr(10).join(DOCUMENTS[4:])}"'.encode()
+        (folder / "in" / "deep" / "c.csv.gz").write_bytes(gzip.compress(last))
+        (folder / "in" / "picture.png").write_bytes(b"\xff\xfe")
+        return str(folder / "in")
+    (folder / kind).write_bytes(FILES[kind]())
+    return str(folder / kind)
 
 
 def counted(out: str) -> int:
@@ -101,36 +99,29 @@ def counted(out: str) -> int:
     return sum(int(count.replace(",", "")) for count in re.findall(r"[:,] ([\d,]+) tokens", " ".join(out.split())))
 
 
-def test_eval(text: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert evaluate(["--checkpoint", MODEL, "--text", text, "--methods", "lstm"]) == 0
+@pytest.mark.parametrize("kind", [*FILES, "folder", "-"])
+def test_every_kind_holds_the_same_tokens(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(f"read {MODEL} {written(kind, tmp_path, monkeypatch)} --method lstm") == 0
     assert counted(capsys.readouterr().out) == TOKENS
 
 
-def test_eval_target(text: str, capsys: pytest.CaptureFixture[str]) -> None:
-    scenario = ["--checkpoint", MODEL, "--target", f"text:{text}", "--split", "valid"]
-    assert evaluate([*scenario, "--methods", "lstm"]) == 0
-    assert counted(capsys.readouterr().out) == VALID
+@pytest.mark.parametrize("kind", ["t.jsonl.zst", "t.parquet.gz", "folder", "-"])
+def test_every_command_reads_them(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def said(line: str) -> str:
+        shutil.rmtree(tmp_path / "in", ignore_errors=True)
+        assert run(line.format(text=written(kind, tmp_path, monkeypatch), out=tmp_path / "out")) == 0
+        return capsys.readouterr().out
 
-
-def test_tune(text: str, tmp_path: Path) -> None:
-    scenario = ["--checkpoint", MODEL, "--text", text, "--methods", "cache", "--skip-dynamic"]
-    assert tune([*scenario, "--output-path", str(tmp_path / "o")]) == 0
-    assert json.loads((tmp_path / "o" / "tuned.json").read_text())["scenario"]["tokens"] == VALID
-
-
-def test_read(text: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert read([MODEL, text]) == 0
-    assert counted(capsys.readouterr().out) == TOKENS
-
-
-def test_memory(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert memory(["build", "--model", MODEL, "--text", text, "--output-path", str(tmp_path / "m")]) == 0
-    assert f"{TOKENS} entries" in capsys.readouterr().out
-
-
-def test_preprocess(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert preprocess(["--text", text, "--output-path", str(tmp_path / "p")]) == 0
-    assert counted(capsys.readouterr().out) == TOKENS
+    assert counted(said(f"eval --checkpoint {MODEL} --methods lstm --text {{text}}")) == TOKENS
+    assert counted(said(f"eval --checkpoint {MODEL} --methods lstm --split valid --target text:{{text}}")) == VALID
+    assert f"{TOKENS} entries" in said(f"memory build --model {MODEL} --text {{text}} --output-path {{out}}/m")
+    assert counted(said("preprocess --text {text} --output-path {out}/p")) == TOKENS
+    said(f"tune --checkpoint {MODEL} --methods cache --skip-dynamic --text {{text}} --output-path {{out}}/t")
+    assert result(tmp_path / "out" / "t", "tuned.json")["scenario"]["tokens"] == VALID
 
 
 def test_strings_are_read_as_the_file_that_holds_them(tmp_path: Path) -> None:
@@ -197,16 +188,8 @@ def test_a_data_set_has_its_column_asked_for(tmp_path: Path, capsys: pytest.Capt
     folder = tmp_path / "set"
     folder.mkdir()
     (folder / "train.jsonl").write_text(TWO * 5)
-    scenario = [
-        "--checkpoint",
-        MODEL,
-        "--target",
-        f"hf:{folder}",
-        "--methods",
-        "lstm",
-        "--output-path",
-        str(tmp_path / "o"),
-    ]
+    scenario = ["--checkpoint", MODEL, "--target", f"hf:{folder}", "--methods", "lstm"]
+    scenario += ["--output-path", str(tmp_path / "o")]
     assert evaluate(scenario) == 2
     assert "url and content all hold text; choose one with --column" in capsys.readouterr().err
     assert evaluate([*scenario, "--column", "content"]) == 0

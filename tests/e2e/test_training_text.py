@@ -13,7 +13,8 @@ from hebblm.cli.tune import main as tune
 from hebblm.text.binarize import prepared_corpus
 
 from .conftest import World
-from .test_own_text import CPU, LITTLE, losses, read
+from .conftest import result as read
+from .test_own_text import CPU, LITTLE, losses
 
 
 def test_a_checkpoint_finds_the_text_it_was_trained_on(

@@ -1,14 +1,14 @@
-"""Damaged files of each format: loaded as they were, refused in one line, or a defect."""
+"""Damage by seed, and damaged files of each format: loaded as they were, refused in one line, or a defect."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import random
 import resource
 import signal
 from collections import Counter
-from collections.abc import Iterator
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -18,18 +18,65 @@ from awd_lstm import CheckpointError
 from hebblm.errors import UserError
 
 from .formats import Format, made
-from .mutate import damaged
 
 LIMIT = 10  # seconds
-RIGHT, REFUSED, OTHER, TRACEBACK, HANGS = (
-    "loaded as it was",
-    "refused",
-    "loaded as another",
-    "traceback",
-    "hangs",
-)
+ODD: tuple[Any, ...] = (None, True, -1, 0, 3, 10**30, 1e308, -0.5, "", "x", "../x", [], {}, [[1]], {"x": 1})
+RIGHT, REFUSED, OTHER, TRACEBACK, HANGS = "loaded as it was", "refused", "loaded as another", "traceback", "hangs"
 DIED, LARGE = "interpreter died", "more than 1 GiB"
 DEFECTS = (OTHER, TRACEBACK, HANGS, DIED, LARGE)
+
+
+def damaged(content: bytes, draw: random.Random) -> bytes:
+    """Other bytes than ``content``, which has some: bytes changed anywhere, or a value of JSON replaced by another."""
+    while (found := _json(content, draw) if draw.random() < 0.5 else _bytes(content, draw)) == content:
+        pass
+    return found
+
+
+def _bytes(content: bytes, draw: random.Random) -> bytes:
+    """Bytes that were flipped, cut, put in, left out, doubled or zeroed."""
+    begin = draw.randrange(len(content))
+    end = min(len(content), begin + draw.choice((1, 1, 2, 8, 100)))
+    before, middle, after = content[:begin], content[begin:end], content[end:]
+    match draw.randrange(6):
+        case 0:
+            return before + bytes(draw.randrange(256) for _ in middle) + after
+        case 1:
+            return before
+        case 2:
+            return before + draw.randbytes(draw.randrange(1, 9)) + middle + after
+        case 3:
+            return before + after
+        case 4:
+            return before + middle * 2 + after
+        case _:
+            return before + bytes(len(middle)) + after
+
+
+def _json(content: bytes, draw: random.Random) -> bytes:
+    """A JSON document with one value replaced, left out or renamed; other content is damaged by its bytes."""
+    try:
+        document = json.loads(content)
+    except ValueError:
+        return _bytes(content, draw)
+    places = list(_places(document))
+    if not places:
+        return _bytes(content, draw)
+    holder, key = draw.choice(places)
+    match draw.randrange(4):
+        case 0:
+            del holder[key]
+        case 1 if isinstance(holder[key], (int, float)) and not isinstance(holder[key], bool):
+            holder[key] += draw.choice((-1, 1, 1000))
+        case _:
+            holder[key] = draw.choice(ODD)
+    return json.dumps(document).encode()
+
+
+def _places(value: Any) -> list[tuple[Any, Any]]:
+    """Every value within a document as the object or list that holds it, and its key there."""
+    keys = value.keys() if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
+    return [place for key in keys for place in [(value, key), *_places(value[key])]]
 
 
 class _TooLongError(BaseException):
@@ -38,12 +85,6 @@ class _TooLongError(BaseException):
 
 def _stop(*_: Any) -> None:
     raise _TooLongError
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    with open(os.devnull, "w") as nowhere, contextlib.redirect_stderr(nowhere):
-        yield
 
 
 def trial(form: Format, folder: Path, right: Any, seed: int) -> tuple[str, str]:
@@ -55,7 +96,7 @@ def trial(form: Format, folder: Path, right: Any, seed: int) -> tuple[str, str]:
     try:
         path.write_bytes(damaged(content, draw))
         signal.alarm(LIMIT)
-        with _quiet():
+        with open(os.devnull, "w") as nowhere, contextlib.redirect_stderr(nowhere):
             found = form.read(folder)
         return (RIGHT if not form.hashed or found == right else OTHER), ""
     except (UserError, CheckpointError) as error:

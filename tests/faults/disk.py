@@ -14,17 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hebblm.errors import UserError
-from hebblm.report.inspect_data import Inspection
+from hebblm.report.inspection import Inspection
 
-from .figures import FOREVER, Case, Clock
-from .sandbox import WRITERS, Ended, Writer, make_world, run, tree
+from .sandbox import FOREVER, WRITERS, Case, Clock, Group, Writer, make_world, run, tree
 
-HEADING = "Disk"
-MENDED: tuple[str, ...] = (
-    "a part of a computation on a full disk ended in a traceback",
-    "a user without a home folder met a traceback",
-    "a run whose first tokens found no neighbour could not be inspected",
-)
 STRANGER = 54321  # a user id without a home, a name or rights
 KEEP_CAPABILITIES, CAPABILITIES_3, READ_ALL = 8, 0x20080522, 1 << 2  # as Linux numbers them
 SIZES = (0, 1, 100, 2_000, 20_000, 200_000)  # bytes that a file may have, or pages that a file system has
@@ -32,19 +25,12 @@ SIZES = (0, 1, 100, 2_000, 20_000, 200_000)  # bytes that a file may have, or pa
 
 @dataclass
 class Attempt:
-    """One command in one world that lacks something.
-
-    Args:
-        writer: the command.
-        root: of the world.
-        scratch: an empty folder.
-        old: what the command wrote where nothing was lacking.
-    """
+    """One command in one world that lacks something."""
 
     writer: Writer
-    root: Path
-    scratch: Path
-    old: Path
+    root: Path  # of the world
+    scratch: Path  # an empty folder
+    old: Path  # what the command wrote where nothing was lacking
 
     def defect(
         self,
@@ -68,8 +54,8 @@ class Attempt:
             wrong = f"half or lost: {', '.join([*half, *lost][:4])}" if half or lost else _apart(out)
         return f"{self.writer.name}: {wrong}" if wrong else ""
 
-    def place(self, name: str, *, old: bool) -> Path:
-        """Return where to write, with what the command wrote before or without."""
+    def folder(self, name: str, *, old: bool) -> Path:
+        """Where to write, with what the command wrote before or without."""
         out = self.scratch / name
         shutil.rmtree(out, ignore_errors=True)
         if old and self.old.exists():
@@ -78,7 +64,7 @@ class Attempt:
 
 
 def whole(path: Path) -> bool:
-    """Say whether a file is what its kind ought to be, to its end."""
+    """Whether a file is what its kind ought to be, to its end."""
     content = path.read_bytes()
     if path.name.startswith("."):
         return False  # a temporary file that was left
@@ -97,7 +83,7 @@ def whole(path: Path) -> bool:
 
 
 def _apart(out: Path) -> str:
-    """Return why the tables of a result no longer go with it, or nothing."""
+    """Why the tables of a result no longer go with it, or nothing."""
     if not ((out / "result.json").is_file() and (out / "tokens.parquet").is_file()):
         return ""
     try:
@@ -108,7 +94,6 @@ def _apart(out: Path) -> str:
 
 
 def can_mount() -> bool:
-    """Say whether this user may mount file systems."""
     return os.geteuid() == 0 and shutil.which("mount") is not None
 
 
@@ -116,7 +101,7 @@ def full_files(attempt: Attempt, case: Case) -> None:
     """No file may grow beyond some sizes, over an old result and at a new place."""
     for size in SIZES:
         for old in (True, False):
-            out = attempt.place("limited", old=old)
+            out = attempt.folder("limited", old=old)
             cache = {"HEBBLM_CACHE": str(attempt.scratch / f"cache-{size}-{old}")}
             case.count(_at(size, attempt.defect(out, cache, lambda size=size: _limit(size))))
 
@@ -146,7 +131,7 @@ def read_only(attempt: Attempt, case: Case) -> None:
         fresh = {"HEBBLM_CACHE": str(attempt.scratch / "cache-ro")}
         case.count(attempt.defect(device / "out", fresh))
         case.count(attempt.defect(device / "new", fresh, must_fail=True))
-        out = attempt.place("beside", old=False)
+        out = attempt.folder("beside", old=False)
         case.count(attempt.defect(out, {"HEBBLM_CACHE": str(device / "cache")}))
     finally:
         subprocess.run(["umount", device], check=True)
@@ -169,7 +154,7 @@ def homeless(attempt: Attempt, case: Case) -> None:
 def unwritable(attempt: Attempt, case: Case) -> None:
     """A user without rights writes where others' files are."""
     for old in (True, False):
-        out = attempt.place("others", old=old)
+        out = attempt.folder("others", old=old)
         for folder in (attempt.scratch, out):
             if folder.exists():
                 folder.chmod(0o755)
@@ -217,7 +202,7 @@ def cases(scratch: Path, clock: Clock = FOREVER, writers: tuple[Writer, ...] = W
         place = scratch / str(number)
         place.mkdir()
         attempt = Attempt(writer, root, place, place / "old")
-        ended: Ended = run(writer, root, attempt.old, {"HEBBLM_CACHE": str(place / "cache")})
+        ended = run(writer, root, attempt.old, {"HEBBLM_CACHE": str(place / "cache")})
         assert ended.status == 0, (writer.name, ended)
         attempts.append(attempt)
     for name, (lacking, by_root) in WORLDS.items():
@@ -231,3 +216,14 @@ def cases(scratch: Path, clock: Clock = FOREVER, writers: tuple[Writer, ...] = W
         case.note = f"{commands} commands"
         if case.tried:
             yield name, case
+
+
+GROUP = Group(
+    "Disk",
+    cases,
+    (
+        "a part of a computation on a full disk ended in a traceback",
+        "a user without a home folder met a traceback",
+        "a run whose first tokens found no neighbour could not be inspected",
+    ),
+)

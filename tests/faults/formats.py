@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import random
 import shutil
 import warnings
 from collections.abc import Callable
@@ -18,7 +17,7 @@ import torch
 
 import hebblm
 from awd_lstm import AWDLSTM, AWDLSTMConfig, load_checkpoint, read_config, save_checkpoint
-from awd_lstm import state as training_state
+from awd_lstm import checkpoint as training_state
 from hebblm.cli.common import parse
 from hebblm.cli.eval import EvalConfig
 from hebblm.evaluation.defaults import TunedFile
@@ -27,8 +26,8 @@ from hebblm.memory import DiskMemory, FlatMemory, load_memory, save_memory
 from hebblm.memory.persistence import read_about
 from hebblm.models.catalog import checkpoint_dictionary
 from hebblm.report import Result, TokenLosses
-from hebblm.report.inspect_data import load_neighbors
-from hebblm.report.logged import FILES
+from hebblm.report.inspection import load_neighbors
+from hebblm.report.tokens import FILES
 from hebblm.text import prepare
 from hebblm.text.corpora import text_corpus
 from hebblm.text.dictionary import Dictionary
@@ -40,31 +39,18 @@ from ..unit.models.architectures import random_model, tokenizer
 from ..unit.report.samples import sample_result, sample_tokens
 from ..unit.report.test_tokens import write_parquet
 from ..unit.vision.samples import archive, cifar_record
+from .sandbox import words
 
 
 @dataclass(frozen=True)
 class Format:
-    """A format.
-
-    Args:
-        name: for people.
-        make: writes a sample into a folder.
-        read: reads it, as something that can be compared.
-        files: below the folder, that are damaged.
-        hashed: other content than was written is to be noticed.
-    """
+    """A format: a sample of it is made in a folder, and read as something that can be compared."""
 
     name: str
     make: Callable[[Path], object]
     read: Callable[[Path], Any]
-    files: tuple[str, ...]
-    hashed: bool = True
-
-
-def words(count: int = 400) -> str:
-    """Return a text in lines of six words."""
-    draw = random.Random(1)
-    return "".join(" ".join(draw.choices("abcdefghijklmnop", k=6)) + "\n" for _ in range(count))
+    files: tuple[str, ...]  # below the folder, that are damaged
+    hashed: bool = True  # other content than was written is to be noticed
 
 
 def make_corpus(folder: Path) -> None:
@@ -121,7 +107,7 @@ def make_disk(folder: Path) -> None:
 def read_disk(folder: Path) -> Any:
     """Return entries, and what is found among them."""
     memory = load_memory(folder / "memory", model_hash="m", dictionary_hash="d")
-    (part,) = memory.parts()
+    (part,) = memory.segments()
     near = memory.search(torch.ones(1, 8), 20)
     held = [each.tolist() for each in (part.keys, part.values, part.norms, part.log_normalizers)]
     return held, near.values.tolist(), near.distances.tolist()
@@ -130,7 +116,7 @@ def read_disk(folder: Path) -> Any:
 def read_memory(folder: Path) -> Any:
     """Return entries and what stands beside them."""
     memory = load_memory(folder / "memory", model_hash="m", dictionary_hash="d")
-    (part,) = memory.parts()
+    (part,) = memory.segments()
     return part.keys.numpy().tobytes(), part.values.tolist(), read_about(folder / "memory")
 
 
@@ -158,7 +144,6 @@ def make_result(folder: Path) -> None:
 
 
 def read_result(folder: Path) -> Any:
-    """Return the numbers."""
     found = Result.load(folder)
     return {key: value for key, value in found.to_json().items() if "sha256" not in key}
 

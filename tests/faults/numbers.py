@@ -1,15 +1,19 @@
-"""Numbers at their ends: whatever is finite comes out finite, from every method, or is refused in one line."""
+"""Numbers at their ends stay finite or are refused; memory, files and time stay flat over a million tokens."""
 
 from __future__ import annotations
 
+import gc
 import math
+import os
 import random
 import re
+import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from hebblm.adapt.batch import EvalBatch
@@ -17,19 +21,14 @@ from hebblm.adapt.context import Context
 from hebblm.adapt.methods import DYNAMIC, METHODS
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters
-from hebblm.memory import FlatMemory
+from hebblm.evaluation.loop import Hooks, Schedule, evaluate
+from hebblm.evaluation.vocabulary import UnionVocabulary
+from hebblm.memory import AnyMemory, FlatMemory, MemoryConfig, build_memory
 from hebblm.types import OutputHead
 
 from ..support import toy
-from .figures import FOREVER, Case, Clock
-from .sandbox import Writer, make_world, run
+from .sandbox import FOREVER, Case, Clock, Group, Writer, make_world, run
 
-HEADING = "Numbers at their ends"
-MENDED: tuple[str, ...] = (
-    "a softmax layer of half precision ended in a traceback",
-    "an absolute rate whose pull takes back more than was changed gave nan",
-    "a perplexity beyond the largest float was infinite",
-)
 RULES = [name for name in METHODS if name != DYNAMIC]
 EVALUATIONS = 100
 EVALUATED = (
@@ -45,31 +44,19 @@ CLASSES, WIDTH, COUNT = 300, 8, 5_000
 
 @dataclass(frozen=True)
 class Problem:
-    """What a method is asked.
-
-    Args:
-        method: by name.
-        settings: by dotted name.
-        head_dtype: of states and softmax layer.
-        key_dtype: of the memory.
-        norm: of the states, and of the keys.
-        duplicates: every key is one of three.
-        entries: in memory.
-        seed: of all numbers.
-    """
+    """What a method is asked."""
 
     method: str
-    settings: dict[str, Any]
-    head_dtype: torch.dtype
-    key_dtype: torch.dtype
-    norm: float
-    duplicates: bool
-    entries: int
-    seed: int
+    settings: dict[str, Any]  # by dotted name
+    head_dtype: torch.dtype  # of states and softmax layer
+    key_dtype: torch.dtype  # of the memory
+    norm: float  # of the states, and of the keys
+    duplicates: bool  # every key is one of three
+    entries: int  # in memory
+    seed: int  # of all numbers
 
 
 def problem(seed: int) -> Problem:
-    """Return the problem of a seed."""
     draw = random.Random(f"numbers {seed}")
 
     def between(low: float, high: float) -> float:
@@ -175,7 +162,7 @@ def tables(scratch: Path, count: int, clock: Clock = FOREVER) -> Case:
     return case
 
 
-def cases(scratch: Path, clock: Clock) -> Iterator[tuple[str, Case]]:
+def number_cases(scratch: Path, clock: Clock) -> Iterator[tuple[str, Case]]:
     """Try every seed; yield the methods' figures, and those of whole evaluations."""
     found = {name: Case() for name in RULES}
     refused = dict.fromkeys(RULES, 0)
@@ -195,3 +182,117 @@ def cases(scratch: Path, clock: Clock) -> Iterator[tuple[str, Case]]:
             yield name, case
     if not clock.over():
         yield "tables of whole evaluations", tables(scratch, EVALUATIONS, clock)
+
+
+TOKENS, EVERY = 1_000_000, 1_000
+K = 8
+# Bytes of resident memory that may come beside the entries: pages of allocators, buffers that doubled.
+GROWTH = 24 << 20
+SLOWER = 1.5  # the last tenth may take so much longer a token than the first; the machine is not ours alone
+LOSS = 4  # bytes of a token in the result of a method
+ENTRY = 8 + 4 + 4 + 4 * toy.DIM  # bytes of an entry of a growing memory
+
+
+@dataclass
+class Watch:
+    """What was measured on the way."""
+
+    total: int
+    tokens: int = 0  # read so far
+    # (tokens, resident bytes, open files, processor seconds) at every hundredth of the way
+    points: list[tuple[int, int, int, float]] = field(default_factory=list)
+
+    def __call__(self, tokens: int) -> None:
+        """Count tokens, and measure."""
+        self.tokens += tokens
+        while self.tokens >= (len(self.points) + 1) * self.total // 100:
+            if len(self.points) in (9, 99):
+                gc.collect()
+            resident = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+            self.points.append((self.tokens, resident, len(os.listdir("/proc/self/fd")), time.process_time()))
+
+    def defects(self, methods: int, growing: bool, slower: float) -> list[str]:
+        """Return what is not flat from the first tenth to the last."""
+        first, last = self.points[9], self.points[99]
+        own = (last[0] - first[0]) * (LOSS * methods + (2 * ENTRY if growing else 0))  # arrays grow by half
+        found = []
+        if last[1] - first[1] > own + GROWTH:
+            found.append(
+                f"resident memory grew by {(last[1] - first[1]) >> 20} MiB, {own >> 20} of it for losses and entries"
+            )
+        if last[2] > first[2]:
+            found.append(f"open files grew from {first[2]} to {last[2]}")
+        if self.pace(89, 99) > slower * self.pace(0, 9):
+            found.append(f"{1e6 * self.pace(89, 99):.0f} µs a token at the end, {1e6 * self.pace(0, 9):.0f} at first")
+        return found
+
+    def pace(self, begin: int, end: int) -> float:
+        """Return processor seconds a token between two points."""
+        (start, _, _, at), (stop, _, _, until) = self.points[begin], self.points[end]
+        return (until - at) / max(1, stop - start)
+
+    def note(self) -> str:
+        """Return the measurements in short."""
+        first, last = self.points[9], self.points[99]
+        return (
+            f"{first[1] >> 20} to {last[1] >> 20} MiB, {first[2]} to {last[2]} files, "
+            f"{1e6 * self.pace(0, 9):.0f} to {1e6 * self.pace(89, 99):.0f} µs a token"
+        )
+
+
+def soak(
+    memory: AnyMemory,
+    names: list[str],
+    *,
+    growing: bool,
+    moving: bool = False,
+    total: int = TOKENS,
+    slower: float = SLOWER,
+) -> Case:
+    """Read so many tokens by some methods over one memory."""
+    base = toy.base_of(toy.tiny_model(), lr=1e-3 if moving else 0.0)
+    stream = toy.stream_of(toy.tokens(0, total))
+    context = toy.context_of(base, memory, stream, k=K)
+    context.fixed = not moving
+    rules = {name: METHODS[name].rule(toy.LEARNED) for name in names}
+    watch, case = Watch(total), Case()
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        found = evaluate(base, [context], rules, stream, UnionVocabulary(), Schedule(EVERY), Hooks(progress=watch))
+    finally:
+        torch.set_num_threads(threads)
+    wrong = watch.defects(len(names), growing, slower)
+    for name in names:
+        finite = bool(np.isfinite(found.nll[name]).all())
+        case.count("; ".join(wrong) if wrong else "" if finite else f"{name}: a loss that is not finite")
+    case.note = f"methods over {total:,} tokens: {watch.note()}"
+    return case
+
+
+def soak_cases(
+    _: Path, clock: Clock = FOREVER, total: int = TOKENS, slower: float = SLOWER
+) -> Iterator[tuple[str, Case]]:
+    """Read with each kind of memory, by all methods that it serves."""
+    still, moved = ([name for name, m in METHODS.items() if m.moving == moving] for moving in (False, True))
+    kinds = (
+        ("the latest 10,000 entries", still, MemoryConfig(capacity=10_000), False),
+        ("a memory that grows", still, MemoryConfig(), False),
+        ("the latest 10,000 entries, a base that learns", moved, MemoryConfig(capacity=10_000), True),
+    )
+    for name, methods, config, moving in kinds:
+        if not clock.over():
+            memory, growing = build_memory(toy.DIM, config), config.capacity is None
+            yield name, soak(memory, methods, growing=growing, moving=moving, total=total, slower=slower)
+
+
+ENDS = Group(
+    "Numbers at their ends",
+    number_cases,
+    (
+        "a softmax layer of half precision ended in a traceback",
+        "an absolute rate whose pull takes back more than was changed gave nan",
+        "a perplexity beyond the largest float was infinite",
+    ),
+)
+SOAK = Group("A million tokens", soak_cases)

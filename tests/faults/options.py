@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+import os
 import random
 import re
 import resource
@@ -24,39 +25,22 @@ from hebblm.cli import eval as evaluation
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import defaults
 
-from .figures import FOREVER, Case, Clock
-from .sandbox import Writer, make_world, run
+from .sandbox import FOREVER, Case, Clock, Group, Writer, make_world, run
 
-HEADING = "Options"
-MENDED: tuple[str, ...] = (
-    "a file of options that names `config` or a class ended in a traceback",
-    "so did an empty path, which means the folder one stands in",
-)
 LINES, FILES = 2_000, 5_000
 PATIENCE = 5  # seconds; a line that is still at work then was understood
 MEMORY = 6 << 30  # bytes that a command may have
-OFFLINE: dict[str, str | None] = {
-    "HEBBLM_MIRROR": "http://127.0.0.1:9",
-    "HF_HUB_OFFLINE": "1",
-    "HEBBLM_DATA": None,
-}
+OFFLINE: dict[str, str | None] = {"HEBBLM_MIRROR": "http://127.0.0.1:9", "HF_HUB_OFFLINE": "1", "HEBBLM_DATA": None}
 
 
 @dataclass(frozen=True)
 class Known:
-    """A command.
+    """A command."""
 
-    Args:
-        module: of ``hebblm.cli``.
-        prefix: its subcommand, if it has any.
-        config: the dataclass that defines its options.
-        usual: options without which little would be tried but that they are missing; small, so that all ends soon.
-    """
-
-    module: str
-    prefix: tuple[str, ...]
-    config: Any
-    usual: str
+    module: str  # of hebblm.cli
+    prefix: tuple[str, ...]  # its subcommand, if it has any
+    config: Any  # the dataclass that defines its options
+    usual: str  # options without which little would be tried but that they are missing; small, so that all ends soon
 
 
 SCENARIO = "--checkpoint {root}/model --text {root}/short.txt --device cpu --max-tokens 20"
@@ -74,21 +58,7 @@ COMMANDS = (
     Known("vision", (), vision.VisionConfig, "online --scale smoke --seeds 1 --output-path {out}"),
 )  # fmt: skip
 
-NUMBERS = (
-    "0",
-    "1",
-    "2",
-    "3",
-    "7",
-    "20",
-    "-1",
-    "9007199254740993",
-    "18446744073709551616",
-    "1e3",
-    "x",
-    "",
-    "1.5",
-)
+NUMBERS = ("0", "1", "2", "3", "7", "20", "-1", "9007199254740993", "18446744073709551616", "1e3", "x", "", "1.5")
 FLOATS = ("0", "0.5", "1", "-0.5", "2", "1e-30", "1e30", "nan", "inf", "-inf", "1e999", "x", "")
 WORDS = (
     "raw", "lower", "auto", "cpu", "cuda", "tiny", "small", "test", "valid", "union", "open", "ptb", "wt2", "pydoc",
@@ -126,8 +96,7 @@ def line(seed: int) -> tuple[Known, tuple[str, ...]]:
             arguments += option + words
     if draw.random() < 0.1:
         arguments.insert(
-            draw.randint(0, len(arguments)),
-            draw.choice(("-h", "--help", "--nonsense", "--", "-", "x", "--config")),
+            draw.randint(0, len(arguments)), draw.choice(("-h", "--help", "--nonsense", "--", "-", "x", "--config"))
         )
     if draw.random() < 0.05 and arguments:
         del arguments[draw.randrange(len(arguments))]
@@ -165,11 +134,6 @@ def _pool(draw: random.Random, hint: Any) -> tuple[str, ...]:
         if kind in kinds:
             return pool
     return WORDS
-
-
-def _offline() -> None:
-    """Bound what a command may ask for."""
-    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
 
 
 def lines(scratch: Path, count: int, clock: Clock = FOREVER) -> Case:
@@ -227,10 +191,9 @@ def parsed(scratch: Path, count: int) -> Case:
 
 
 def _enter(folder: str) -> None:
-    import os
-
+    """Stand in a folder, and bound what a command may ask for."""
     os.chdir(folder)
-    _offline()
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
 
 
 WITNESS = "hebblm_witness_of_import"
@@ -329,3 +292,13 @@ def cases(scratch: Path, clock: Clock) -> Iterator[tuple[str, Case]]:
     yield "files of options that name code", files(scratch, FILES)
     yield "random command lines, parsed", parsed(scratch, LINES)
     yield "random command lines, carried out", lines(scratch, LINES, clock)
+
+
+GROUP = Group(
+    "Options",
+    cases,
+    (
+        "a file of options that names `config` or a class ended in a traceback",
+        "so did an empty path, which means the folder one stands in",
+    ),
+)

@@ -18,21 +18,20 @@ from hebblm.files import read_json, write_json, write_text
 from hebblm.locks import held
 from hebblm.provenance import commit, versions
 
-from . import disk, numbers, options, pages, soak, supply, texts, together, variants
+from . import disk, killed, numbers, options, texts, variants
 from .damage import DEFECTS, REFUSED, RIGHT, campaign
-from .figures import Clock
 from .formats import FORMATS
 from .killed import JOBS
-from .killed import campaign as kill
+from .sandbox import Clock, Group
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORD, PAGE = ROOT / "recipes" / "reliability.json", ROOT / "docs" / "reliability.md"
 BEGIN, END = "<!-- figures: written by tests/faults/run.py -->", "<!-- end of figures -->"
-OTHERS = {
-    module.__name__.rpartition(".")[2]: module
-    for module in (disk, together, texts, pages, options, numbers, soak, variants, supply)
-}
-"""Further groups: each has HEADING, MENDED, and ``cases(scratch)`` that yields names with what came of them."""
+OTHERS: dict[str, Group] = {
+    "disk": disk.GROUP, "together": killed.GROUP, "texts": texts.TEXTS, "pages": texts.MARKUP, "options": options.GROUP,
+    "numbers": numbers.ENDS, "soak": numbers.SOAK, "variants": variants.VARIANTS, "supply": variants.SUPPLY,
+}  # fmt: skip
+"""Further groups by name, in the order of the page."""
 
 
 def damage_all(record: dict[str, Any], scratch: Path, count: int, only: Sequence[str] = ()) -> Iterator[str]:
@@ -49,18 +48,12 @@ def kill_all(
 ) -> Iterator[str]:
     """Put figures of killed commands into a record, a command at a time, and yield which they are.
 
-    Args:
-        record: of all figures.
-        scratch: an empty folder.
-        count: kills of each command.
-        commands: their names.
-        minutes: that each may take.
-        add: go on behind the kills whose figures there are, and add to them.
+    With ``add`` it goes on behind the kills whose figures there are, and adds to them.
     """
     for name in commands:
         before = _record()["killed"].get(name, {}) if add else {}
         first = before.get("tried", 0)
-        found = kill(name, scratch / name.replace(" ", "-"), count, minutes, first)
+        found = killed.campaign(name, scratch / name.replace(" ", "-"), count, minutes, first)
         for key in ("tried", "survived", "resumed", "ended", "found") if before else ():
             found[key] += before[key]
         record["killed"][name] = found
@@ -73,12 +66,9 @@ def try_all(record: dict[str, Any], scratch: Path, group: str, clock: Clock) -> 
     found: dict[str, Any] = {}
     for name, case in OTHERS[group].cases(scratch, clock):
         found[name] = case.to_json()
-        record["others"][group] = {"mended": len(OTHERS[group].MENDED), "cases": found}
+        record["others"][group] = {"mended": len(OTHERS[group].mended), "cases": found}
         print(
-            f"{group}: {name}: {case.survived} of {case.tried} {case.note}",
-            *case.defects[:5],
-            sep="\n  ",
-            flush=True,
+            f"{group}: {name}: {case.survived} of {case.tried} {case.note}", *case.defects[:5], sep="\n  ", flush=True
         )
         yield group
 
@@ -104,25 +94,23 @@ def table(record: dict[str, Any]) -> str:
         f"| {name} | {one['tried']:,} | {one['survived']:,} | {one['resumed']:,} |"
         for name, one in record["killed"].items()
     ]
-    for group, module in OTHERS.items():
-        if group in record["others"]:
-            lines += ["", *_of_group(module, record["others"][group])]
+    for name, group in OTHERS.items():
+        if name in record["others"]:
+            lines += ["", *_of_group(group, record["others"][name]["cases"])]
     return "\n".join(lines)
 
 
-def _of_group(module: Any, group: dict[str, Any]) -> list[str]:
-    """Return the table of a group, and what fell at first."""
-    lines = [f"| {module.HEADING} | tried | survived | |", "| --- | --- | --- | --- |"]
-    for name, case in group["cases"].items():
+def _of_group(group: Group, cases: dict[str, Any]) -> list[str]:
+    """The table of a group, and what fell at first."""
+    lines = [f"| {group.heading} | tried | survived | |", "| --- | --- | --- | --- |"]
+    for name, case in cases.items():
         lines.append(f"| {name} | {case['tried']:,} | {case['survived']:,} | {case['note']} |")
-    mended = module.MENDED
-    if mended:
-        lines += ["", f"Mended ({len(mended)}): {'; '.join(mended)}."]
+    if group.mended:
+        lines += ["", f"Mended ({len(group.mended)}): {'; '.join(group.mended)}."]
     return lines
 
 
 def main() -> None:
-    """Measure, and write what was found."""
     parser = argparse.ArgumentParser(description=__doc__)
     known = ("damaged", "killed", *OTHERS)
     parser.add_argument("groups", nargs="*", help=f"of {', '.join(known)}; all if none is named")
@@ -130,9 +118,7 @@ def main() -> None:
     parser.add_argument("--formats", nargs="+", default=(), help="damage files of these alone")
     parser.add_argument("--kills", type=int, default=100, help="of each command")
     parser.add_argument(
-        "--minutes",
-        type=float,
-        help="of each group, and of each command killed; all that it takes if not given",
+        "--minutes", type=float, help="of each group, and of each command killed; all that it takes if not given"
     )
     parser.add_argument("--commands", default=",".join(JOBS), help="that are killed")
     parser.add_argument("--add", action="store_true", help="kill only as often as is missing")
@@ -149,14 +135,7 @@ def main() -> None:
 
 
 def _record() -> dict[str, Any]:
-    """Return the figures there are."""
-    return {
-        "damaged": {},
-        "killed": {},
-        "others": {},
-        "made": {},
-        **(read_json(RECORD) if RECORD.is_file() else {}),
-    }
+    return {"damaged": {}, "killed": {}, "others": {}, "made": {}, **(read_json(RECORD) if RECORD.is_file() else {})}
 
 
 def _measure(group: str, asked: argparse.Namespace, scratch: Path) -> None:
@@ -164,19 +143,11 @@ def _measure(group: str, asked: argparse.Namespace, scratch: Path) -> None:
     parts: dict[str, Callable[[dict[str, Any]], Iterator[str]]] = {
         "damaged": lambda record: damage_all(record, scratch, asked.damaged, asked.formats),
         "killed": lambda record: kill_all(
-            record,
-            scratch,
-            asked.kills,
-            asked.commands.split(","),
-            asked.minutes or float("inf"),
-            add=asked.add,
+            record, scratch, asked.kills, asked.commands.split(","), asked.minutes or float("inf"), add=asked.add
         ),
     }
     started, own = time.monotonic(), {"damaged": {}, "killed": {}, "others": {}}
-    said = {
-        "command": shlex.join(["python", "-m", "tests.faults.run", *sys.argv[1:]]),
-        "seed": "numbers from 0",
-    }
+    said = {"command": shlex.join(["python", "-m", "tests.faults.run", *sys.argv[1:]]), "seed": "numbers from 0"}
     said |= {"commit": commit(), "versions": versions()}
     for name in parts.get(group, lambda record: try_all(record, scratch, group, Clock(asked.minutes)))(own):
         with held(RECORD, "the figures"):  # several groups and commands may be tried at once

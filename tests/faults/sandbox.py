@@ -1,45 +1,82 @@
-"""Commands in processes of their own, with what they need made once, in worlds that lack something."""
+"""Commands in processes of their own, in worlds that lack something, and figures of what came of them."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import math
 import os
+import random
 import signal
 import sys
+import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
-from .formats import words
+import torch
 
+MOST_TOLD = 20  # defects of a case that are kept
 PATIENCE = 300  # seconds for a command
 LOADED = (
-    "hebblm.evaluation.run",
-    "hebblm.models.training",
-    "hebblm.tuning.tune",
-    "hebblm.report.inspect_page",
-    "hebblm.reader",
-    "hebblm.corpus_memory",
-    "hebblm.language_model",
-    "hebblm.vision.experiments",
-    "sklearn.datasets",
+    "hebblm.evaluation.run", "hebblm.models.training", "hebblm.tuning.tune", "hebblm.report.inspection",
+    "hebblm.reader", "hebblm.corpus_memory", "hebblm.language_model", "hebblm.vision.experiments", "sklearn.datasets",
     "faiss",
-)
+)  # fmt: skip
 """Modules that are loaded once, before processes are forked."""
+
+
+class Clock:
+    """Says when a group's time is over; what was not tried by then is missing from its figures."""
+
+    def __init__(self, minutes: float | None = None) -> None:
+        self.minutes = minutes
+        self._end = math.inf if minutes is None else time.monotonic() + 60 * minutes
+
+    def over(self) -> bool:
+        return time.monotonic() > self._end
+
+
+FOREVER = Clock()
+
+
+@dataclass
+class Case:
+    """How often a case was tried, how often it ended as promised, and what else happened."""
+
+    tried: int = 0
+    survived: int = 0
+    note: str = ""  # beside the numbers, such as how many were refused
+    defects: list[str] = field(default_factory=list)
+
+    def count(self, defect: str = "") -> None:
+        self.tried += 1
+        if defect:
+            self.defects.append(defect)
+        else:
+            self.survived += 1
+
+    def to_json(self) -> dict[str, Any]:
+        shown = {"tried": self.tried, "survived": self.survived, "note": self.note}
+        return {**shown, "defects": self.defects[:MOST_TOLD]}
+
+
+@dataclass(frozen=True)
+class Group:
+    """Cases under one heading of docs/reliability.md, and what fell to them at first."""
+
+    heading: str
+    cases: Callable[[Path, Clock], Iterator[tuple[str, Case]]]
+    mended: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Writer:
-    """A command that writes.
-
-    Args:
-        name: for people.
-        module: of ``hebblm.cli``.
-        arguments: with ``{root}`` for the folder of what it reads, and ``{out}`` for what it writes.
-    """
+    """A command: a module of ``hebblm.cli``, and arguments with {root} of what it reads and {out} of what it writes."""
 
     name: str
     module: str
@@ -47,7 +84,7 @@ class Writer:
 
     @classmethod
     def of(cls, name: str, line: str) -> Writer:
-        """Return a command from its line, the first word of which is the module."""
+        """A command from its line, the first word of which is the module."""
         module, *arguments = line.split()
         return cls(name, module, tuple(arguments))
 
@@ -70,42 +107,36 @@ WRITERS = (
 )  # fmt: skip
 
 
-def load() -> None:
-    """Load what commands load, so that each forked process starts at once."""
-    for name in (*LOADED, *(f"hebblm.cli.{writer.module}" for writer in WRITERS)):
-        with suppress(ImportError):
-            import_module(name)
+def words(count: int = 400) -> str:
+    """A text in lines of six words."""
+    draw = random.Random(1)
+    return "".join(" ".join(draw.choices("abcdefghijklmnop", k=6)) + "\n" for _ in range(count))
 
 
 def make_world(root: Path) -> None:
-    """Write texts, a model, a result and a memory."""
-    load()
+    """Write texts, a model, a result and a memory; what commands load is loaded, so that forked ones start at once."""
+    for name in (*LOADED, *(f"hebblm.cli.{writer.module}" for writer in WRITERS)):
+        with suppress(ImportError):
+            import_module(name)
     root.mkdir(parents=True)
-    (root / "text.txt").write_text(words(400))
-    (root / "other.txt").write_text(words(40))
-    (root / "short.txt").write_text(words(5))
+    for name, lines in (("text", 400), ("other", 40), ("short", 5)):
+        (root / f"{name}.txt").write_text(words(lines))
     by_name = {writer.name: writer for writer in WRITERS}
-    for name, place in (("train", "model"), ("eval", "result"), ("memory build", "memory")):
-        found = run(by_name[name], root, root / place, {"HEBBLM_CACHE": str(root / "cache")})
-        assert found.status == 0, (name, found)
+    for name, folder in (("train", "model"), ("eval", "result"), ("memory build", "memory")):
+        ended = run(by_name[name], root, root / folder, {"HEBBLM_CACHE": str(root / "cache")})
+        assert ended.status == 0, (name, ended)
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended.
+    """How a command ended."""
 
-    Args:
-        status: its exit status, below 0 for a signal.
-        lines: of standard error.
-        peak: KiB of resident memory at most.
-    """
-
-    status: int
-    lines: tuple[str, ...]
-    peak: int
+    status: int  # below 0 for a signal
+    lines: tuple[str, ...]  # of standard error
+    peak: int  # KiB of resident memory at most
 
     def defect(self) -> str:
-        """Return what is wrong with the way it ended: "" for status 0, or status 2 after one line of its own."""
+        """What is wrong with the way it ended: "" for status 0, or status 2 after one line of its own."""
         if self.status == 0:
             return "" if not any("Traceback" in line for line in self.lines) else f"traceback: {self.lines[-1]}"
         if self.status != 2:
@@ -124,15 +155,10 @@ def run(
     before: Callable[[], None] = lambda: None,
     patience: int = PATIENCE,
 ) -> Ended:
-    """Run a command in a process of its own.
+    """Run a command in a process of its own, for ``patience`` seconds at most.
 
-    Args:
-        writer: the command.
-        root: of the world.
-        out: what it writes.
-        environment: variables, None for those that are not to be set.
-        before: run within the process first; takes something away from it.
-        patience: seconds that it may take; then it is killed.
+    Variables of the environment that are None are not set. ``before`` runs within the process first, and takes
+    something away from it.
     """
     main = import_module(f"hebblm.cli.{writer.module}").main
     arguments = [argument.format(root=root, out=out) for argument in writer.arguments]
@@ -150,18 +176,18 @@ def run(
         os._exit(status)
     os.close(theirs)
     with os.fdopen(mine, "rb") as stream, _no_longer_than(patience, process):
-        told = stream.read().decode(errors="replace")
+        said = stream.read().decode(errors="replace")
     _, code, used = os.wait4(process, 0)
-    lines = (line.rsplit("\r", 1)[-1].strip() for line in told.splitlines())
+    lines = (line.rsplit("\r", 1)[-1].strip() for line in said.splitlines())
     return Ended(os.waitstatus_to_exitcode(code), tuple(line for line in lines if line), used.ru_maxrss)
 
 
-def _become(told: int, environment: Mapping[str, str | None]) -> None:
+def _become(pipe: int, environment: Mapping[str, str | None]) -> None:
     """Let this process write to a pipe what people would see, in another environment."""
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)
-    os.dup2(told, 2)
+    torch.set_num_threads(1)  # the threads that the parent computed with are not there after a fork
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    os.dup2(pipe, 2)
     sys.stdout, sys.stderr = (os.fdopen(number, "w", buffering=1, closefd=False) for number in (1, 2))
     for name, value in environment.items():
         os.environ.pop(name, None)
@@ -170,9 +196,7 @@ def _become(told: int, environment: Mapping[str, str | None]) -> None:
 
 
 def _status(main: Callable[[list[str]], int], arguments: list[str]) -> int:
-    """Return the status that a command would end its process with, after the traceback that people would see."""
-    import traceback
-
+    """The status that a command would end its process with, after the traceback that people would see."""
     try:
         return main(arguments)
     except SystemExit as error:
@@ -184,12 +208,7 @@ def _status(main: Callable[[list[str]], int], arguments: list[str]) -> int:
 
 @contextlib.contextmanager
 def _no_longer_than(seconds: int, process: int) -> Iterator[None]:
-    """Kill a process that takes longer."""
-
-    def kill(*_: object) -> None:
-        os.kill(process, signal.SIGKILL)
-
-    former = signal.signal(signal.SIGALRM, kill)
+    former = signal.signal(signal.SIGALRM, lambda *_: os.kill(process, signal.SIGKILL))
     signal.alarm(seconds)
     try:
         yield
@@ -199,9 +218,7 @@ def _no_longer_than(seconds: int, process: int) -> Iterator[None]:
 
 
 def tree(folder: Path) -> dict[str, str]:
-    """Return every file below a folder, hidden ones too, with the hash of its bytes."""
-    if not folder.exists():
-        return {}
+    """Every file below a folder, hidden ones too, with the hash of its bytes."""
     return {
         str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(folder.rglob("*"))

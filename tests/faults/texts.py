@@ -1,24 +1,32 @@
-"""Odd texts in every command that reads one: read as they are, or refused in one line, in bounded memory."""
+"""Odd texts in every command that reads one, and the text of strangers in every page that is written."""
 
 from __future__ import annotations
 
+import json
 import random
+import re
 import shutil
 import string
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from hebblm.report import Result, write_comparison, write_report
+from hebblm.report.inspection import Inspection, inspect_page
 from hebblm.text.prepared import load_prepared
+from hebblm.vision.document import write_report as write_vision
 
-from .figures import FOREVER, Case, Clock
-from .sandbox import Writer, make_world, run
+from ..unit.report.samples import sample_result, sample_tokens
+from ..unit.report.test_tokens import write_parquet
+from ..unit.vision.test_document import document
+from .sandbox import FOREVER, Case, Clock, Group, Writer, make_world, run
 
-HEADING = "Texts"
-MENDED: tuple[str, ...] = (
-    "`hebblm-read` held a whole text in memory",
-    "the build of a memory cut words of long lines in two, and took a lone carriage return for an end of line",
-)
 BOUND = 1_536 << 10  # KiB of resident memory
 LONG, HUGE = 100 << 20, 1 << 30  # bytes
 LINES = "".join(f"the cat {n % 7} sat on the mat {n % 5}\n" for n in range(40))
@@ -91,10 +99,7 @@ def lost(folder: Path, content: bytes) -> str:
 
 
 def odd_texts(
-    scratch: Path,
-    names: tuple[str, ...] = tuple(ODD),
-    readers: tuple[Writer, ...] = READERS,
-    clock: Clock = FOREVER,
+    scratch: Path, names: tuple[str, ...] = tuple(ODD), readers: tuple[Writer, ...] = READERS, clock: Clock = FOREVER
 ) -> Iterator[tuple[str, Case]]:
     """Give odd texts to commands that read one."""
     root = scratch / "world"
@@ -157,7 +162,7 @@ def large_text(scratch: Path, readers: tuple[Writer, ...], letters: range, size:
     return case
 
 
-def cases(scratch: Path, clock: Clock) -> Iterator[tuple[str, Case]]:
+def text_cases(scratch: Path, clock: Clock) -> Iterator[tuple[str, Case]]:
     """Try odd texts, a long line, and a large text."""
     yield from odd_texts(scratch, clock=clock)
     by_name = {reader.name: reader for reader in READERS}
@@ -170,3 +175,125 @@ def cases(scratch: Path, clock: Clock) -> Iterator[tuple[str, Case]]:
     }.items():
         if not clock.over():
             yield name, read()
+
+
+HOSTILE = (
+    "</script><script>alert(1)</script>", "<img src=x onerror=alert(1)>", "{{ 7191 * 7193 }}", "{% raw %}", "{# x #}",
+    "<!--", "-->", "]]>", "<![CDATA[", "</title></style>", "\"><svg onload=alert(1)>", "' onmouseover='alert(1)",
+    "&lt;b&gt;", "javascript:alert(1)", "${7191*7193}", "<< 7191 * 7193 >>", "<% x %>", "\u2028\u2029", "\u202egnp.exe",
+    "`x`|a|b\n# h", "[x](javascript:alert(1))", "\\input{/etc/passwd}", "$$\\undefined$$", "</textarea>", "\ufeff",
+    "é\u0301\u0301",
+)  # fmt: skip
+MEANING = "51724863"  # of the products above, if a template computes them
+
+
+class Tags(HTMLParser):
+    """Counts tags with their attributes' names, and keeps what a reader sees."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: Counter[tuple[str, ...]] = Counter()
+        self.text = ""
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags[tag, *sorted(name for name, _ in attrs)] += 1
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def result_of(word: str) -> Result:
+    """Return a result with a word where a stranger's may stand."""
+    plain = sample_result(200)
+    scenario = replace(plain.scenario, source=word, target=word)
+    return replace(plain, scenario=scenario, provenance={**plain.provenance, "command": word, word: word})
+
+
+def report(word: str, folder: Path) -> list[Path]:
+    """Write the report of one result, with its plots."""
+    return write_report(result_of(word), folder)
+
+
+def comparison(word: str, folder: Path) -> list[Path]:
+    """Write results side by side."""
+    return write_comparison({"one": result_of(word), f"two {word}": result_of("x")}, folder)
+
+
+def inspection(word: str, folder: Path) -> list[Path]:
+    """Write the page of a run whose words, labels and contexts are a stranger's."""
+    tokens = sample_tokens(200)
+    words = tokens.words.astype(f"<U{max(60, len(word))}")
+    words[3] = words[40] = word
+    folder.mkdir(parents=True)
+    result_of(word).save(folder)
+    write_parquet(folder / "tokens.parquet", replace(tokens, words=words))
+    near = {"position": 1, "rank": 0, "from_stream": True, "place": 0, "label": word, "distance": 0.5,
+            "closeness": 2.0, "context": word}  # fmt: skip
+    pq.write_table(pa.Table.from_pylist([near]), folder / "neighbors.parquet")
+    run = replace(Inspection.load(folder), result=result_of(word))
+    (folder / "page.html").write_text(inspect_page(run, method="hebb"), encoding="utf-8")
+    return [folder / "page.html"]
+
+
+def vision(word: str, folder: Path) -> list[Path]:
+    """Write the report of an image experiment."""
+    folder.mkdir(parents=True)
+    made: dict[str, Any] = document()
+    return write_vision({**made, "data": {"name": word}}, folder)
+
+
+PAGES: dict[str, Callable[[str, Path], list[Path]]] = {
+    "report": report,
+    "several results": comparison,
+    "a run token by token": inspection,
+    "image experiments": vision,
+}
+
+
+def defect(page: Callable[[str, Path], list[Path]], word: str, folder: Path) -> str:
+    """Return what a word does to the files of a page beside standing in them, or nothing."""
+    plain, evil = ({path.name: path for path in page(w, folder / n)} for w, n in (("plain", "a"), (word, "b")))
+    for name, path in evil.items():
+        if path.suffix == ".png":
+            continue
+        text = path.read_text(encoding="utf-8")
+        if MEANING in text:
+            return f"{name}: a template was filled"
+        if path.suffix == ".html":
+            one, two = Tags(plain[name].read_text(encoding="utf-8")), Tags(text)
+            if one.tags != two.tags:
+                return f"{name}: other tags: {list((two.tags - one.tags) + (one.tags - two.tags))[:3]}"
+            if " ".join(word.split()) not in " ".join(two.text.split()) and json.dumps(word)[1:-1] not in two.text:
+                return f"{name}: the text is not shown"
+        elif path.suffix == ".md" and ("\n# h" in text or re.search(r"(?<!\\)<(script|img|svg)", text)):
+            return f"{name}: markup"
+        elif path.suffix == ".tex" and "\\input" in text:
+            return f"{name}: a command"
+    return ""
+
+
+def page_cases(scratch: Path, clock: Clock, words: tuple[str, ...] = HOSTILE) -> Iterator[tuple[str, Case]]:
+    for number, (name, page) in enumerate(PAGES.items()):
+        case = Case()
+        for at, word in enumerate(words if not clock.over() else ()):
+            try:
+                wrong = defect(page, word, scratch / f"{number}-{at}")
+            except Exception as error:
+                wrong = f"{type(error).__name__}: {error}"
+            case.count(f"{word!r}: {wrong}" if wrong else "")
+        yield name, case
+
+
+TEXTS = Group(
+    "Texts",
+    text_cases,
+    (
+        "`hebblm-read` held a whole text in memory",
+        "the build of a memory cut words of long lines in two, and took a lone carriage return for an end of line",
+    ),
+)
+MARKUP = Group(
+    "Text of strangers in pages", page_cases, ("a name with dollars in it was read as a formula by the plots",)
+)

@@ -1,29 +1,36 @@
-"""Other versions and processors: a selection of the tests, and the losses of every method beside this machine's own.
+"""What hebblm runs with: other versions and processors, and a network that nothing asks for.
 
+Of every variant a selection of the tests is run, and the losses of every method are compared with this machine's own.
 ``HEBBLM_PYTHONS`` may name further interpreters, separated by colons, in whose environments hebblm's dependencies and
-pytest are installed; each is tried like the variants of this one.
+pytest are installed. Run as a script, this file prints the losses as JSON.
 """
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from .figures import Case, Clock
+from hebblm.adapt.methods import METHODS
+from hebblm.adapt.methods.mbpa import MbpaAbsoluteConfig
+from hebblm.evaluation.loop import Schedule, evaluate
+from hebblm.evaluation.vocabulary import UnionVocabulary
+from hebblm.memory import FlatMemory
 
-HEADING = "Other versions and processors"
-MENDED: tuple[str, ...] = (
-    "tests that ask for FAISS failed where there is none",
-    "values out of range of a search were taken where there is no FAISS to search with",
-)
+from ..support import toy
+from .sandbox import Case, Clock, Group
+
 ROOT = Path(__file__).resolve().parents[2]
 SELECTION = ("tests/unit/adapt", "tests/unit/memory")
+TOKENS = 600
+SETTINGS = toy.LEARNED.replaced(MbpaAbsoluteConfig(lr=0.01))  # at the default rate it diverges here
 TOLERANCE = 1e-4  # nats a token, of a mean over 600 tokens
 SLOWER = 3.0  # times the processor seconds of the plain run at most: no cliff
 BLOCKED = 'import sys\n\nsys.modules["faiss"] = None\n'
@@ -32,19 +39,12 @@ BLOCKED = 'import sys\n\nsys.modules["faiss"] = None\n'
 
 @dataclass(frozen=True)
 class Variant:
-    """An interpreter and its environment.
-
-    Args:
-        name: for people.
-        python: the interpreter.
-        environment: variables beside those of this process.
-        without_faiss: FAISS cannot be imported.
-    """
+    """An interpreter and its environment."""
 
     name: str
     python: str = sys.executable
-    environment: Mapping[str, str] = field(default_factory=dict)
-    without_faiss: bool = False
+    environment: Mapping[str, str] = field(default_factory=dict)  # variables beside those of this process
+    without_faiss: bool = False  # it cannot be imported
 
     def run(self, arguments: list[str], scratch: Path) -> subprocess.CompletedProcess[str]:
         """Run Python with arguments in the root of the checkout."""
@@ -58,29 +58,38 @@ class Variant:
 
 
 def variants() -> list[Variant]:
-    """Return the variants that this machine has, the plain one first."""
+    """The variants that this machine has, the plain one first."""
     narrow = {"ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2"}
+    old = {"ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "SSE41"}
     found = [
         Variant("as installed"),
         Variant("FAISS absent", without_faiss=True),
         Variant("a processor without AVX-512", environment=narrow),
-        Variant(
-            "a processor without AVX2",
-            environment={"ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "SSE41"},
-        ),
+        Variant("a processor without AVX2", environment=old),
     ]
     for python in filter(None, os.environ.get("HEBBLM_PYTHONS", "").split(os.pathsep)):
-        said = Variant("", python).run(
-            ["-c", "import sys, torch; print(sys.version.split()[0], torch.__version__)"], ROOT
-        )
-        version, _, torch = said.stdout.strip().partition(" ")
+        ask = ["-c", "import sys, torch; print(sys.version.split()[0], torch.__version__)"]
+        version, _, torch = Variant("", python).run(ask, ROOT).stdout.strip().partition(" ")
         found.append(Variant(f"Python {version}, torch {torch}", python))
     return found
 
 
-def losses(variant: Variant, scratch: Path) -> dict[str, float]:
-    """Return the mean loss of every method, nats, and under "seconds" what they took, as a variant computes them."""
-    done = variant.run(["-m", "tests.faults.losses"], scratch)
+def losses() -> dict[str, float]:
+    """The mean loss by method over one small stream, nats, and under "seconds" the processor time of all."""
+    started, found = time.process_time(), {}
+    stream = toy.stream_of(toy.tokens(0, TOKENS))
+    for moving in (False, True):
+        base = toy.base_of(toy.tiny_model(), lr=1e-3 if moving else 0.0)
+        context = toy.context_of(base, FlatMemory(toy.DIM), stream)
+        rules = {name: m.rule(SETTINGS) for name, m in METHODS.items() if m.moving == moving}
+        scores = evaluate(base, [context], rules, stream, UnionVocabulary(), Schedule(20))
+        found |= {name: float(nll.mean()) for name, nll in scores.nll.items()}
+    return {**found, "seconds": time.process_time() - started}
+
+
+def losses_of(variant: Variant, scratch: Path) -> dict[str, float]:
+    """The same as a variant computes them."""
+    done = variant.run(["-m", "tests.faults.variants"], scratch)
     if done.returncode:
         raise RuntimeError(done.stderr.strip().splitlines()[-1])
     found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
@@ -89,21 +98,8 @@ def losses(variant: Variant, scratch: Path) -> dict[str, float]:
 
 def count_tests(variant: Variant, scratch: Path, case: Case, selection: tuple[str, ...]) -> int:
     """Run a selection of the tests, and count those that pass or fail; return how many skipped themselves."""
-    done = variant.run(
-        [
-            "-m",
-            "pytest",
-            "-n",
-            "0",
-            "-p",
-            "no:cacheprovider",
-            "--tb=line",
-            "-m",
-            "not slow",
-            *selection,
-        ],
-        scratch,
-    )
+    options = ["-n", "0", "-p", "no:cacheprovider", "--tb=line", "-m", "not slow"]
+    done = variant.run(["-m", "pytest", *options, *selection], scratch)
     last = done.stdout.strip().splitlines()[-1:] or [done.stderr[-300:]]
     counts = {word: int(number) for number, word in re.findall(r"(\d+) (passed|failed|error|skipped)", last[0])}
     wrong = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
@@ -116,17 +112,17 @@ def count_tests(variant: Variant, scratch: Path, case: Case, selection: tuple[st
     return counts.get("skipped", 0)
 
 
-def cases(scratch: Path, clock: Clock, selection: tuple[str, ...] = SELECTION) -> Iterator[tuple[str, Case]]:
+def variant_cases(scratch: Path, clock: Clock) -> Iterator[tuple[str, Case]]:
     """Try every variant: the tests, and every method's loss beside the plain one's."""
     plain: dict[str, float] = {}
     for variant in variants():
         if clock.over():
             return
         case = Case()
-        skipped = count_tests(variant, scratch, case, selection)
+        skipped = count_tests(variant, scratch, case, SELECTION)
         tests = case.tried
         try:
-            found = losses(variant, scratch)
+            found = losses_of(variant, scratch)
         except RuntimeError as error:
             case.count(f"losses: {error}")
             yield variant.name, case
@@ -142,3 +138,92 @@ def cases(scratch: Path, clock: Clock, selection: tuple[str, ...] = SELECTION) -
             f"apart, {TOLERANCE:g} allowed; {slower:.2f} of the time"
         )
         yield variant.name, case
+
+
+PACKAGES = ("hebblm", "awd_lstm")
+SILENT = """
+import importlib, json, sys
+asked = []
+def hear(event, arguments):
+    if event in ("socket.connect", "socket.getaddrinfo", "socket.sendto", "socket.sendmsg", "urllib.Request"):
+        asked.append(f"{event} {arguments!r:.100}")
+sys.addaudithook(hear)
+found = {}
+for name in json.loads(sys.argv[1]):
+    asked.clear()
+    try:
+        importlib.import_module(name)
+    except ImportError as error:
+        asked.append(f"cannot be imported: {error}")
+    found[name] = list(asked)
+print(json.dumps(found))
+"""
+NETWORK = (
+    *("socket", "ssl", "http", "urllib.request", "urllib3", "requests", "ftplib", "smtplib", "pooch", "aiohttp"),
+    "httpx",
+)
+ALLOWED = {
+    # pooch compares the sha256 of every file before it takes its place; a HEAD asks whether the hub is there.
+    "hebblm/download.py": {"pooch", "urllib.request"},
+    "hebblm/files.py": {"socket"},  # the host's name, in names of temporary files
+}
+
+
+def sources() -> list[Path]:
+    return sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+
+
+def silent_imports() -> Case:
+    """Import every module in a fresh interpreter, and listen for sockets."""
+    case = Case()
+    names = [".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__") for path in sources()]
+    command = [sys.executable, "-c", SILENT, json.dumps(names)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True)
+    for name, asked in json.loads(done.stdout.splitlines()[-1]).items():
+        case.count(f"{name}: {asked[0]}" if asked else "")
+    case.note = "modules imported without a socket"
+    return case
+
+
+def network_imports() -> Case:
+    """Look at what each file imports; only the one that compares hashes may ask a server."""
+    case = Case()
+    for path in sources():
+        name = str(path.relative_to(ROOT))
+        named = {
+            word
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+            for word in _imported(node)
+            if any(word == module or word.startswith(f"{module}.") for module in NETWORK)
+        }
+        others = named - ALLOWED.get(name, set())
+        case.count(f"{name} imports {', '.join(sorted(others))}" if others else "")
+    case.note = "files; one downloads and compares the sha256, one asks whether the hub is there"
+    return case
+
+
+def _imported(node: ast.AST) -> list[str]:
+    """The modules that a statement imports."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    return [node.module] if isinstance(node, ast.ImportFrom) and node.module and not node.level else []
+
+
+def supply_cases(_: Path, clock: Clock) -> Iterator[tuple[str, Case]]:
+    """Listen and look."""
+    yield "network at import", silent_imports()
+    yield "network in the sources", network_imports()
+
+
+VARIANTS = Group(
+    "Other versions and processors",
+    variant_cases,
+    (
+        "tests that ask for FAISS failed where there is none",
+        "values out of range of a search were taken where there is no FAISS to search with",
+    ),
+)
+SUPPLY = Group("Supply", supply_cases)
+
+if __name__ == "__main__":
+    print(json.dumps(losses()))

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import torch
 
+from hebblm import layout as layouts
 from hebblm.adapt.context import Context
 from hebblm.adapt.methods import METHODS, STATIC_METHODS
 from hebblm.adapt.methods.hebb import HebbConfig
-from hebblm.evaluation import streams
-from hebblm.evaluation.loop import evaluate
+from hebblm.evaluation.loop import Schedule, evaluate
 from hebblm.evaluation.scenario_config import MemoryScope
-from hebblm.evaluation.streams import Layout
 from hebblm.evaluation.vocabulary import UnionVocabulary
-from hebblm.memory import AnyMemory, FlatMemory, HybridMemory, ShardedMemory
+from hebblm.layout import Layout
+from hebblm.memory import AnyMemory, ShardedMemory
 from hebblm.models.awd import AwdBase
 from hebblm.ranks import ALONE, Ranks, end_rank, opened
 from hebblm.text import EvaluationStream
@@ -26,10 +25,6 @@ from ..support import toy
 
 TOKENS, TRAINING = 101, 23
 DOUBLE = torch.float64
-MEMORIES: dict[str, Callable[[], AnyMemory]] = {
-    "flat": lambda: FlatMemory(toy.DIM, dtype=DOUBLE),
-    "hybrid": lambda: HybridMemory(FlatMemory(toy.DIM, dtype=DOUBLE), FlatMemory(toy.DIM, dtype=DOUBLE), flush_at=11),
-}
 LAYOUTS = {
     "parts": Layout.of(TOKENS, 6),
     "documents": Layout((0, 5, 60, 62, 63), (5, 55, 2, 1, 38)),  # ranks end at different times
@@ -58,7 +53,7 @@ def scores(layout: Layout, kind: str, settings: str, every: int, ranks: Ranks) -
     logs = (keys @ base.head.weight.T + base.head.bias).logsumexp(1)
 
     def memory() -> AnyMemory:
-        own, share = MEMORIES[kind](), (ranks if mine.spread else ALONE).partition(TRAINING)
+        own, share = toy.MEMORIES[kind](DOUBLE), (ranks if mine.spread else ALONE).partition(TRAINING)
         held = slice(share.start, share.stop)
         own.add(keys[held], labels[held], logs[held])
         own.mark_base()
@@ -79,14 +74,14 @@ def scores(layout: Layout, kind: str, settings: str, every: int, ranks: Ranks) -
     ]
     found = evaluate(
         base, contexts, rules, stream, UnionVocabulary(),
-        update_every=every, read_ahead=True, layout=layout, ranks=ranks,
+        Schedule(every, layout=layout, read_ahead=True, ranks=ranks),
     )  # fmt: skip
     return found.nll
 
 
 def everything(ranks: Ranks) -> dict[str, np.ndarray]:
     """Return the losses of all cases by their names."""
-    streams.ROWS = 9  # several rounds a step
+    layouts.ROWS = 9  # several rounds a step
     found = {}
     for name, kind, settings, every, scope in CASES:
         placed = replace(LAYOUTS[name], scope=scope)

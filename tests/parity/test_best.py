@@ -18,7 +18,7 @@ from hebblm.adapt.methods.best import COMPONENTS, FEATURES, WEIGHTS, Best, BestC
 from hebblm.adapt.methods.mbpa import MbpaConfig
 from hebblm.adapt.settings import ONLINE, MethodSettings
 from hebblm.errors import UserError
-from hebblm.evaluation.loop import evaluate
+from hebblm.evaluation.loop import Hooks, Schedule, evaluate
 from hebblm.evaluation.vocabulary import UnionVocabulary
 from hebblm.memory import FlatMemory
 from hebblm.types import OutputHead
@@ -126,7 +126,7 @@ def test_losses_are_those_of_the_formula(rate: float, parts: str, ahead: bool) -
     noted = Noted(rule)
     found = evaluate(
         base, [context], {"best": rule}, stream, UnionVocabulary(),
-        update_every=EVERY, read_ahead=ahead, observers=[noted],
+        Schedule(EVERY, read_ahead=ahead), Hooks([noted]),
     ).nll["best"]  # fmt: skip
     weights = np.array([WEIGHTS[name] for name, _ in rule.rules])
     expected = reference(torch.cat(noted.rows).numpy(), weights, rate)

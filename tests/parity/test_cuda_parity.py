@@ -9,10 +9,7 @@ from hebblm.types import Neighbors, OutputHead
 from ..support import equations
 from .problems import make_problem
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
-]
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
 
 
 def on_cuda(neighbors: Neighbors, head: OutputHead) -> tuple[Neighbors, OutputHead]:

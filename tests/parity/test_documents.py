@@ -81,8 +81,13 @@ def one_by_one(lm: hebblm.LanguageModel, method: str, documents: Sequence[str]) 
     return found
 
 
+@pytest.fixture(scope="module")
+def plain(lm: hebblm.LanguageModel) -> Sequence[hebblm.Scores]:
+    return lm.reader("lstm", update_every=EVERY).read(DOCUMENTS)
+
+
 @pytest.mark.parametrize("method", METHODS_READ)
-def test_side_by_side_equals_one_by_one(lm: hebblm.LanguageModel, method: str) -> None:
+def test_side_by_side_equals_one_by_one(lm: hebblm.LanguageModel, plain: Sequence[hebblm.Scores], method: str) -> None:
     reader = lm.reader(method, update_every=EVERY)
     scores = reader.read(DOCUMENTS)
     expected = one_by_one(lm, method, DOCUMENTS)
@@ -90,18 +95,18 @@ def test_side_by_side_equals_one_by_one(lm: hebblm.LanguageModel, method: str) -
     for each, losses in zip(scores, expected, strict=True):
         torch.testing.assert_close(each.nll, torch.tensor(losses), rtol=0, atol=CLOSE)
     assert len(reader) == sum(len(losses) for losses in expected)
-    plain = lm.reader("lstm", update_every=EVERY).read(DOCUMENTS)
     for each, other in zip(scores, plain, strict=True):
         assert each.unadapted is not None
         torch.testing.assert_close(each.unadapted.nll, other.nll, rtol=0, atol=CLOSE)
-    apart = [lm.reader(method, update_every=EVERY).read(document) for document in DOCUMENTS]
-    if method not in ("lstm", "cache"):  # else nothing above would mean much
-        assert (scores[4].nll - apart[4].nll).abs().max() > 1e-2
+    if METHODS[method].rule(Hyperparameters().methods).needs.retrieval:  # else nothing above would mean much
+        apart = lm.reader(method, update_every=EVERY).read(DOCUMENTS[4])
+        assert (scores[4].nll - apart.nll).abs().max() > 1e-2
     else:
-        assert scores[3].perplexity == pytest.approx(apart[3].perplexity, rel=1e-4)
+        apart = lm.reader(method, update_every=EVERY).read(DOCUMENTS[3])
+        assert scores[3].perplexity == pytest.approx(apart.perplexity, rel=1e-4)
 
 
-@pytest.mark.parametrize("method", [*METHODS_READ, "dynamic"])
+@pytest.mark.parametrize("method", ["cache", "mixture+hebb", "best", "dynamic"])
 def test_one_document_has_the_numbers_of_a_text(lm: hebblm.LanguageModel, method: str) -> None:
     settings = {"dynamic.lr": 0.1, "dynamic.rule": "sgd"} if method == "dynamic" else {}
     first, second = (lm.reader(method, settings=settings) for _ in range(2))
@@ -116,7 +121,7 @@ def test_one_document_has_the_numbers_of_a_text(lm: hebblm.LanguageModel, method
     assert first.suggest("The function", 4) == second.suggest("The function", 4)
 
 
-@pytest.mark.parametrize("method", METHODS_READ)
+@pytest.mark.parametrize("method", ["cache", "mixture+hebb", "best"])
 def test_no_document_sees_what_stands_beside_it_or_what_comes(lm: hebblm.LanguageModel, method: str) -> None:
     """An interval of each is scored before any is learned from, whatever stands in it and behind it."""
     reader = lm.reader(method, update_every=EVERY)
@@ -162,10 +167,7 @@ def test_what_several_documents_taught_goes_on_in_the_next_text(lm: hebblm.Langu
         for text in ("a list", "an error")
     ]
     assert [each.tokens for each in reader.read(ids)] == [("a", "list"), ("an", "error")]
-    assert [each.tokens for each in reader.read([torch.tensor(own) for own in ids])] == [
-        ("a", "list"),
-        ("an", "error"),
-    ]
+    assert [each.tokens for each in reader.read([torch.tensor(own) for own in ids])] == [("a", "list"), ("an", "error")]
 
 
 def test_dynamic_evaluation_reads_one_text(lm: hebblm.LanguageModel) -> None:

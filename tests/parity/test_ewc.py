@@ -32,17 +32,16 @@ def squared_gradient(model: MLP, pixels: Tensor, label: int) -> list[Tensor]:
 def looped(model: MLP, pixels: Tensor, labels: Tensor, kind: FisherKind) -> list[Tensor]:
     """Form the Fisher information sample by sample."""
     totals = [torch.zeros_like(parameter) for parameter in model.parameters()]
-    for some, label in zip(pixels, labels, strict=True):
-        shares = model.logits(some).softmax(0)
+    for sample, label in zip(pixels, labels, strict=True):
+        shares = model.logits(sample).softmax(0)
         outcomes = [(int(label), 1.0)] if kind == "labels" else list(enumerate(shares.tolist()))
         for outcome, share in outcomes:
-            for total, square in zip(totals, squared_gradient(model, some, outcome), strict=True):
+            for total, square in zip(totals, squared_gradient(model, sample, outcome), strict=True):
                 total += share * square / len(pixels)
     return totals
 
 
-@pytest.mark.parametrize("kind", ["labels", "predictions"])
-@pytest.mark.parametrize("chunk", [256, 7])
+@pytest.mark.parametrize(("kind", "chunk"), [("labels", 7), ("predictions", 7), ("predictions", 256)])
 def test_fisher_equals_a_loop_over_samples(kind: FisherKind, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mlp_module, "CHUNK", chunk)
     model, (pixels, labels) = network(1), samples(2)
@@ -50,13 +49,8 @@ def test_fisher_equals_a_loop_over_samples(kind: FisherKind, chunk: int, monkeyp
     for actual, expected in zip(found, looped(model, pixels, labels, kind), strict=True):
         assert expected.max() > 0
         torch.testing.assert_close(actual, expected, rtol=1e-10, atol=1e-14)
-
-
-def test_the_two_kinds_differ() -> None:
-    model, (pixels, labels) = network(3), samples(4)
-    first = fisher_diagonal(model, pixels, labels, kind="labels")
-    second = fisher_diagonal(model, pixels, labels, kind="predictions")
-    assert not torch.allclose(first[0], second[0])
+    other: FisherKind = "predictions" if kind == "labels" else "labels"
+    assert not torch.allclose(found[0], fisher_diagonal(model, pixels, labels, kind=other)[0])
 
 
 def unfolded(tasks: list[tuple[MLP, tuple[Tensor, ...]]], parameters: tuple[Tensor, ...]) -> Tensor:
@@ -69,7 +63,7 @@ def unfolded(tasks: list[tuple[MLP, tuple[Tensor, ...]]], parameters: tuple[Tens
     return torch.stack(parts).sum()
 
 
-@pytest.mark.parametrize("count", [1, 2, 6])
+@pytest.mark.parametrize("count", [1, 3])
 def test_folded_penalties_equal_separate_ones(count: int) -> None:
     tasks = []
     penalty = Penalty.none(network(0).parameters())
@@ -109,8 +103,8 @@ def test_the_latest_anchor_has_the_same_precision_where_the_last_task_ended() ->
         strict=True,
     ):
         torch.testing.assert_close(one, 7 * information * (other - last), rtol=1e-12, atol=0)
-    for at_rest in gradient(latest, network(2), 7.0):
-        assert not at_rest.any()
+    nothing = gradient(latest, network(2), 7.0) + gradient(Penalty.none(network(1).parameters()), network(1), 1000)
+    assert not any(part.any() for part in nothing)
 
 
 def gradient(penalty: Penalty, model: MLP, strength: float) -> list[Tensor]:
@@ -120,8 +114,3 @@ def gradient(penalty: Penalty, model: MLP, strength: float) -> list[Tensor]:
         parameter.grad = torch.zeros_like(parameter)
     penalty.add_gradient(parameters, strength)
     return [parameter.grad for parameter in parameters if parameter.grad is not None]
-
-
-def test_no_task_costs_nothing() -> None:
-    model = network(1)
-    assert not any(part.any() for part in gradient(Penalty.none(model.parameters()), model, 1000))

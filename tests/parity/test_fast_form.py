@@ -20,10 +20,9 @@ from .problems import as_problem, language_like, make_problem
 RELATIVE = {"lr": 8.0, "steps": 5, "eps": 3e-3, "lr_units": "relative", "scale": "relative"}
 
 
-@pytest.mark.parametrize("steps", [1, 5])
-@pytest.mark.parametrize("pull", [0.0, 0.05])
-@pytest.mark.parametrize("stored", [True, False])
-@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize(
+    ("steps", "pull", "stored", "bias"), [(1, 0.05, True, False), (5, 0.05, True, True), (5, 0.0, False, True)]
+)
 def test_equals_exact_where_all_classes_and_directions_are_followed(
     steps: int, pull: float, stored: bool, bias: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

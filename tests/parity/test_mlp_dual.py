@@ -9,9 +9,9 @@ from torch import Tensor
 from hebblm.adapt.functional import closeness
 from hebblm.memory import FlatMemory
 from hebblm.types import Neighbors
-from hebblm.vision import recall as recall_module
+from hebblm.vision import mlp_adaptation
 from hebblm.vision.mlp import MLP
-from hebblm.vision.recall import NetworkProblem, Stored, adapt, curvature, descend, recall
+from hebblm.vision.mlp_adaptation import NetworkProblem, Stored, adapt, adapt_mlp, curvature, descend
 from hebblm.vision.settings import Rate
 from recipes.bench.naive import network_logits
 
@@ -195,14 +195,14 @@ def test_rate_zero_changes_nothing(rate: Rate) -> None:
 
 @pytest.mark.parametrize("steps", [1, 5])
 @pytest.mark.parametrize("count", [1, 4, 40])  # fewer than K, and more
-def test_recall_equals_the_printed_equations(steps: int, count: int) -> None:
+def test_adaptation_equals_the_printed_equations(steps: int, count: int) -> None:
     model, k, rate, beta, eta = network(11), 7, 0.02, 0.6, 0.3
     pixels, labels = entries(12, count)
     queries = torch.cat([entries(13, 5)[0], pixels[:1]])  # the last one is stored itself
     counts = torch.tensor([0, 1, 3, 50])
     memory = FlatMemory(WIDTH, dtype=torch.float64)
     memory.add(pixels, labels)
-    result = recall(Stored.under(memory, model), queries, k=k, lr=rate, rate="absolute", steps=steps, eps=EPS)
+    result = adapt_mlp(Stored.under(memory, model), queries, k=k, lr=rate, rate="absolute", steps=steps, eps=EPS)
     assert not result.rose.any()
     for row, query in enumerate(queries):
         order = (pixels - query).square().sum(1).argsort(stable=True)[:k]
@@ -231,8 +231,8 @@ def test_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     memory = FlatMemory(WIDTH, dtype=torch.float64)
     memory.add(*entries(15, 30))
     queries = entries(16, 9)[0]
-    whole = recall(Stored.under(memory, model), queries, k=5, lr=0.1, rate="relative", steps=3, eps=EPS)
-    monkeypatch.setattr(recall_module, "CPU_CHUNK_BYTES", 1)
-    parted = recall(Stored.under(memory, model), queries, k=5, lr=0.1, rate="relative", steps=3, eps=EPS)
+    whole = adapt_mlp(Stored.under(memory, model), queries, k=5, lr=0.1, rate="relative", steps=3, eps=EPS)
+    monkeypatch.setattr(mlp_adaptation, "CPU_CHUNK_BYTES", 1)
+    parted = adapt_mlp(Stored.under(memory, model), queries, k=5, lr=0.1, rate="relative", steps=3, eps=EPS)
     torch.testing.assert_close(parted.mbpa(), whole.mbpa(), rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(parted.term.values, whole.term.values, rtol=1e-12, atol=1e-12)

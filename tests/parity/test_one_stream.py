@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from itertools import pairwise
 
 import numpy as np
 import pytest
 import torch
 
+from hebblm import layout as layouts
 from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.context import Context
 from hebblm.adapt.methods import DYNAMIC_METHODS, METHODS, STATIC_METHODS
 from hebblm.adapt.methods.rule import Rule
 from hebblm.adapt.settings import MethodSettings
-from hebblm.evaluation import pace
-from hebblm.evaluation.loop import evaluate
+from hebblm.evaluation.loop import Schedule, evaluate
 from hebblm.evaluation.scenario_config import MemoryScope
-from hebblm.evaluation.streams import Layout
 from hebblm.evaluation.vocabulary import UnionVocabulary
-from hebblm.memory import AnyMemory, FlatMemory, HybridMemory, RingMemory
+from hebblm.layout import Layout
+from hebblm.memory import AnyMemory
 from hebblm.models.awd import AwdBase
 from hebblm.models.base import BaseUpdate, StreamBase
 from hebblm.models.dynamic import DynamicBase, DynamicConfig
@@ -28,19 +26,13 @@ from hebblm.text import EvaluationStream
 
 from ..support import toy
 
-Make = Callable[..., AnyMemory]
-MEMORIES: dict[str, Make] = {
-    "flat": partial(FlatMemory, toy.DIM),
-    "ring": partial(RingMemory, toy.DIM, 13),
-    "hybrid": lambda **kind: HybridMemory(FlatMemory(toy.DIM, **kind), FlatMemory(toy.DIM, **kind), flush_at=11),
-}
 BLOCK = 24
 
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pace, "BLOCK", BLOCK)
-    monkeypatch.setattr(pace, "READ_AHEAD", 2 * BLOCK)
+    monkeypatch.setattr(layouts, "BLOCK", BLOCK)
+    monkeypatch.setattr(layouts, "READ_AHEAD", 2 * BLOCK)
 
 
 def text() -> EvaluationStream:
@@ -73,17 +65,9 @@ def dynamic(rule: str) -> DynamicBase:
 def plainly(
     base: StreamBase, memory: AnyMemory, rules: dict[str, Rule], every: int, ahead: int
 ) -> dict[str, np.ndarray]:
-    """Read as the description of the loop has it: an interval is predicted and scored, then learned from.
+    """Losses (T,) in nats, as the description of the loop has it: an interval is predicted, scored, then learned from.
 
-    Args:
-        base: at the beginning.
-        memory: empty.
-        rules: by name.
-        every: tokens of an interval.
-        ahead: tokens that the base reads at once.
-
-    Returns:
-        By name, the losses (T,) in nats.
+    An interval has ``every`` tokens; ``ahead`` are read by the base at once.
     """
     stream, context = text(), context_of(base, memory)
     inputs, targets = torch.from_numpy(stream.inputs), torch.from_numpy(stream.targets)
@@ -104,20 +88,14 @@ def plainly(
 
 
 def as_evaluated(
-    base: StreamBase,
-    memory: AnyMemory,
-    rules: dict[str, Rule],
-    every: int,
-    scope: MemoryScope,
-    *,
-    ahead: bool,
+    base: StreamBase, memory: AnyMemory, rules: dict[str, Rule], every: int, scope: MemoryScope, *, ahead: bool
 ) -> dict[str, np.ndarray]:
     """Read as the evaluation does, as one stream."""
     stream = text()
     layout = Layout.of(len(stream), 1, scope=scope)
     return evaluate(
         base, [context_of(base, memory)], rules, stream, UnionVocabulary(),
-        update_every=every, read_ahead=ahead, layout=layout,
+        Schedule(every, layout=layout, read_ahead=ahead),
     ).nll  # fmt: skip
 
 
@@ -127,30 +105,33 @@ def same_bits(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> 
         assert found[method].tobytes() == losses.tobytes(), method
 
 
-@pytest.mark.parametrize("make", MEMORIES.values(), ids=MEMORIES.keys())
-@pytest.mark.parametrize("settings", [toy.SETTINGS, toy.LEARNED], ids=["numbers", "learned"])
-@pytest.mark.parametrize("scope", ["shared", "stream"])
-def test_every_method_over_a_fixed_base(make: Make, settings: MethodSettings, scope: MemoryScope) -> None:
+@pytest.mark.parametrize(
+    ("kind", "settings", "scope"),
+    [
+        ("flat", toy.SETTINGS, "shared"), ("flat", toy.LEARNED, "stream"), ("ring", toy.LEARNED, "shared"),
+        ("hybrid", toy.LEARNED, "shared"),
+    ],
+)  # fmt: skip
+def test_every_method_over_a_fixed_base(kind: str, settings: MethodSettings, scope: MemoryScope) -> None:
     """With blocks of several intervals it is but for rounding: test_block_contract."""
-    rules = rules_of(STATIC_METHODS, settings)
+    make, rules = toy.MEMORIES[kind], rules_of(STATIC_METHODS, settings)
     for every, ahead in ((1, 1), (7, 7), (BLOCK, 2 * BLOCK), (BLOCK + 6, BLOCK + 6)):
-        found = as_evaluated(trained(), make(), rules, every, scope, ahead=every >= BLOCK)
-        same_bits(found, plainly(trained(), make(), rules, every, ahead))
+        found = as_evaluated(trained(), make(torch.float32), rules, every, scope, ahead=every >= BLOCK)
+        same_bits(found, plainly(trained(), make(torch.float32), rules, every, ahead))
 
 
-@pytest.mark.parametrize("settings", [toy.SETTINGS, toy.LEARNED], ids=["numbers", "learned"])
-@pytest.mark.parametrize("rule", ["sgd", "rms"])
+@pytest.mark.parametrize(("rule", "settings"), [("sgd", toy.SETTINGS), ("rms", toy.LEARNED)])
 @pytest.mark.parametrize("every", [1, 7, 50])
 def test_every_method_over_dynamic_evaluation(settings: MethodSettings, rule: str, every: int) -> None:
     rules = rules_of(DYNAMIC_METHODS, settings)
-    found = as_evaluated(dynamic(rule), MEMORIES["flat"](), rules, every, "shared", ahead=False)
-    same_bits(found, plainly(dynamic(rule), MEMORIES["flat"](), rules, every, every))
+    found = as_evaluated(dynamic(rule), toy.MEMORIES["flat"](torch.float32), rules, every, "shared", ahead=False)
+    same_bits(found, plainly(dynamic(rule), toy.MEMORIES["flat"](torch.float32), rules, every, every))
 
 
 def test_every_method_over_a_base_that_learns() -> None:
     rules = rules_of(STATIC_METHODS, toy.LEARNED)
-    found = as_evaluated(trained(lr=0.1), MEMORIES["flat"](), rules, 7, "shared", ahead=False)
-    same_bits(found, plainly(trained(lr=0.1), MEMORIES["flat"](), rules, 7, 7))
+    found = as_evaluated(trained(lr=0.1), toy.MEMORIES["flat"](torch.float32), rules, 7, "shared", ahead=False)
+    same_bits(found, plainly(trained(lr=0.1), toy.MEMORIES["flat"](torch.float32), rules, 7, 7))
 
 
 LENGTHS = (37, 5, 60, 2, 37)
@@ -166,31 +147,32 @@ def documents(changed: int | None = None) -> list[np.ndarray]:
 
 
 def side_by_side(
-    texts: list[np.ndarray], make: Make, settings: MethodSettings, every: int
+    texts: list[np.ndarray], make: toy.MemoryMaker, settings: MethodSettings, every: int
 ) -> list[dict[str, np.ndarray]]:
     """Return the losses of documents that are read side by side, of each by method."""
     begins = np.cumsum([0, *map(len, texts)])
     layout = Layout(tuple(begins[:-1].tolist()), tuple(map(len, texts)), "stream")
     base = trained(torch.float64, streams=len(texts))
-    contexts = [context_of(base, make(dtype=torch.float64)) for _ in texts]
+    contexts = [context_of(base, make(torch.float64)) for _ in texts]
     nll = evaluate(
         base, contexts, rules_of(STATIC_METHODS, toy.exact(settings)), toy.stream_of(np.concatenate(texts)),
-        UnionVocabulary(), update_every=every, read_ahead=True, layout=layout,
+        UnionVocabulary(), Schedule(every, layout=layout, read_ahead=True),
     ).nll  # fmt: skip
     return [{name: losses[begin:end] for name, losses in nll.items()} for begin, end in pairwise(begins)]
 
 
-@pytest.mark.parametrize("make", MEMORIES.values(), ids=MEMORIES.keys())
-@pytest.mark.parametrize("settings", [toy.SETTINGS, toy.LEARNED], ids=["numbers", "learned"])
-@pytest.mark.parametrize("every", [1, 7, 30])
-def test_documents_that_remember_for_themselves_are_as_alone(make: Make, settings: MethodSettings, every: int) -> None:
+@toy.every_memory
+@pytest.mark.parametrize(("settings", "every"), [(toy.SETTINGS, 7), (toy.LEARNED, 1), (toy.LEARNED, 30)])
+def test_documents_that_remember_for_themselves_are_as_alone(
+    make: toy.MemoryMaker, settings: MethodSettings, every: int
+) -> None:
     texts = documents()
     found = side_by_side(texts, make, settings, every)
     for ids, losses in zip(texts, found, strict=True):
         base = trained(torch.float64)
         alone = evaluate(
-            base, [context_of(base, make(dtype=torch.float64))], rules_of(STATIC_METHODS, toy.exact(settings)),
-            toy.stream_of(ids), UnionVocabulary(), update_every=every, read_ahead=True,
+            base, [context_of(base, make(torch.float64))], rules_of(STATIC_METHODS, toy.exact(settings)),
+            toy.stream_of(ids), UnionVocabulary(), Schedule(every, read_ahead=True),
         ).nll  # fmt: skip
         for method in STATIC_METHODS:
             np.testing.assert_allclose(losses[method], alone[method], rtol=1e-6, atol=1e-6, err_msg=method)

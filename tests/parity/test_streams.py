@@ -2,43 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 import torch
 
+from hebblm import layout as layouts
 from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.context import Context
 from hebblm.adapt.methods import METHODS, STATIC_METHODS
 from hebblm.adapt.methods.rule import Rule
 from hebblm.adapt.settings import MethodSettings
-from hebblm.evaluation import pace, streams
-from hebblm.evaluation.loop import evaluate
-from hebblm.evaluation.streams import Layout
+from hebblm.evaluation.loop import Schedule, evaluate
 from hebblm.evaluation.vocabulary import UnionVocabulary
-from hebblm.memory import AnyMemory, FlatMemory, HybridMemory, RingMemory
+from hebblm.layout import Layout
+from hebblm.memory import AnyMemory
 from hebblm.models.awd import AwdBase
 from hebblm.models.base import BaseUpdate
 from hebblm.text import EvaluationStream
 
 from ..support import toy
 
-Make = Callable[[], AnyMemory]
 DOUBLE = torch.float64
-MEMORIES: dict[str, Make] = {
-    "flat": lambda: FlatMemory(toy.DIM, dtype=DOUBLE),
-    "ring": lambda: RingMemory(toy.DIM, 13, dtype=DOUBLE),
-    "hybrid": lambda: HybridMemory(FlatMemory(toy.DIM, dtype=DOUBLE), FlatMemory(toy.DIM, dtype=DOUBLE), flush_at=11),
-}
 TOKENS = 101
 
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pace, "BLOCK", 24)
-    monkeypatch.setattr(pace, "READ_AHEAD", 48)
-    monkeypatch.setattr(streams, "ROWS", 33)
+    monkeypatch.setattr(layouts, "BLOCK", 24)
+    monkeypatch.setattr(layouts, "READ_AHEAD", 48)
+    monkeypatch.setattr(layouts, "ROWS", 33)
 
 
 def text() -> EvaluationStream:
@@ -63,12 +55,12 @@ def context_of(memory: AnyMemory, *, count: int = 1) -> Context:
     return Context(head, memory, k=9, train_counts=counts, new_classes=new, window=17, fixed=True, streams=count)
 
 
-def one_by_one(layout: Layout, rules: dict[str, Rule], make: Make, every: int) -> dict[str, np.ndarray]:
+def one_by_one(layout: Layout, rules: dict[str, Rule], make: toy.MemoryMaker, every: int) -> dict[str, np.ndarray]:
     """Read chunk by chunk: every stream is predicted and scored, then all are learned from, in their order."""
     stream = text()
     inputs, targets = torch.from_numpy(stream.inputs), torch.from_numpy(stream.targets)
     bases = [base_of() for _ in layout.begins]
-    contexts = [context_of(make()) for _ in layout.begins]
+    contexts = [context_of(make(DOUBLE)) for _ in layout.begins]
     for context in contexts:
         context.learn_shares(rules.values())
         if layout.scope == "shared":
@@ -90,24 +82,23 @@ def one_by_one(layout: Layout, rules: dict[str, Rule], make: Make, every: int) -
     return nll
 
 
-def side_by_side(layout: Layout, rules: dict[str, Rule], make: Make, every: int) -> dict[str, np.ndarray]:
+def side_by_side(layout: Layout, rules: dict[str, Rule], make: toy.MemoryMaker, every: int) -> dict[str, np.ndarray]:
     """Read them as the evaluation does."""
     if layout.scope == "shared":
-        contexts = [context_of(make(), count=layout.streams)]
+        contexts = [context_of(make(DOUBLE), count=layout.streams)]
     else:
-        contexts = [context_of(make()) for _ in layout.begins]
+        contexts = [context_of(make(DOUBLE)) for _ in layout.begins]
     return evaluate(
         base_of(layout.streams), contexts, rules, text(), UnionVocabulary(),
-        update_every=every, read_ahead=True, layout=layout,
+        Schedule(every, layout=layout, read_ahead=True),
     ).nll  # fmt: skip
 
 
-@pytest.mark.parametrize("make", MEMORIES.values(), ids=MEMORIES.keys())
+@toy.every_memory
 @pytest.mark.parametrize("scope", ["shared", "stream"])
-@pytest.mark.parametrize("every", [1, 7, 20])
-@pytest.mark.parametrize("settings", [toy.SETTINGS, toy.LEARNED], ids=["numbers", "learned"])
+@pytest.mark.parametrize(("settings", "every"), [(toy.SETTINGS, 7), (toy.LEARNED, 1), (toy.LEARNED, 20)])
 def test_side_by_side_equals_one_by_one(  # type: ignore[no-untyped-def]
-    make: Make, scope, every: int, settings: MethodSettings
+    make: toy.MemoryMaker, scope, every: int, settings: MethodSettings
 ) -> None:
     rules = rules_of(settings)
     for layout in (
@@ -123,7 +114,7 @@ def test_what_is_shared_matters() -> None:
     """Else nothing above would mean much."""
     rules = rules_of(toy.SETTINGS)
     one, shared, apart = (
-        side_by_side(layout, rules, MEMORIES["flat"], 1)
+        side_by_side(layout, rules, toy.MEMORIES["flat"], 1)
         for layout in (Layout.of(TOKENS), Layout.of(TOKENS, 3), Layout.of(TOKENS, 3, scope="stream"))
     )
     for method in rules:

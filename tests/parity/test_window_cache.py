@@ -38,9 +38,8 @@ def classic(hidden: Tensor, labels: Tensor, head: OutputHead, config: CacheConfi
     return torch.stack(losses)
 
 
-@pytest.mark.parametrize("window", [1, 7, 40, 500])
-@pytest.mark.parametrize("every", [1, 3, 20])
-@pytest.mark.parametrize("size", [20, 60])
+@pytest.mark.parametrize("window", [1, 7, 500])
+@pytest.mark.parametrize(("every", "size"), [(1, 20), (3, 60), (20, 60)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["fp32", "fp64"])
 @pytest.mark.parametrize("scale", ["relative", "absolute"])
 def test_blocks_equal_the_classic_loop(window: int, every: int, size: int, dtype: torch.dtype, scale: Scale) -> None:

@@ -12,9 +12,10 @@ import torch
 from hebblm.adapt.methods import METHODS
 from hebblm.adapt.methods.mbpa import MbpaAbsoluteConfig, MbpaConfig
 from hebblm.adapt.settings import MethodSettings
-from hebblm.evaluation.loop import EvaluationScores, evaluate
-from hebblm.evaluation.pace import READ_AHEAD
+from hebblm.evaluation.loop import Hooks, Schedule, evaluate
+from hebblm.evaluation.scores import EvaluationScores
 from hebblm.evaluation.vocabulary import UnionVocabulary
+from hebblm.layout import READ_AHEAD
 from hebblm.memory import FlatMemory
 
 from ..support import toy
@@ -30,14 +31,15 @@ def evaluated(
     base = toy.base_of(toy.tiny_model(vocabulary=WIDE), lr=lr)
     context = toy.context_of(base, make(torch.float32), stream)
     rules = {method: METHODS[method].rule(config) for method in RULES}
-    return evaluate(base, [context], rules, stream, UnionVocabulary(), update_every=20, read_ahead=lr == 0, check=True)
+    return evaluate(
+        base, [context], rules, stream, UnionVocabulary(), Schedule(20, read_ahead=lr == 0), Hooks(check=True)
+    )
 
 
 @every_memory
-@pytest.mark.parametrize("lr", [0.0, 0.5], ids=["fixed", "moving"])
-@pytest.mark.parametrize("kind", ["calm", "diverging", "learned"])
-def test_later_tokens_leave_earlier_scores_bit_identical(make: MemoryMaker, lr: float, kind: str) -> None:
-    """Within an interval too: a score depends on nothing that comes after it."""
+@pytest.mark.parametrize(("kind", "lr"), [("calm", 0.5), ("diverging", 0.0), ("learned", 0.0), ("learned", 0.5)])
+def test_later_tokens_leave_earlier_scores_bit_identical(make: MemoryMaker, kind: str, lr: float) -> None:
+    """Within an interval too: a score depends on nothing that comes after it; the base is fixed or moves."""
     hot, config = kind == "diverging", toy.LEARNED if kind == "learned" else toy.SETTINGS
     if hot:
         config = config.replaced(MbpaAbsoluteConfig(lr=30.0), replace(config[MbpaConfig], lr_units="guarded", lr=30.0))
@@ -61,7 +63,7 @@ def test_reading_ahead_and_the_length_of_the_stream_change_nothing() -> None:
         part = toy.stream_of(ids[:stream_length])
         base = toy.base_of(toy.tiny_model())
         context = toy.context_of(base, FlatMemory(toy.DIM), part)
-        return evaluate(base, [context], rules, part, UnionVocabulary(), update_every=30, read_ahead=ahead).nll
+        return evaluate(base, [context], rules, part, UnionVocabulary(), Schedule(30, read_ahead=ahead)).nll
 
     ahead, step, short = run(len(stream), True), run(len(stream), False), run(150, True)
     for method in RULES:
@@ -72,11 +74,5 @@ def test_reading_ahead_and_the_length_of_the_stream_change_nothing() -> None:
 def test_methods_differ_from_each_other() -> None:
     """Else nothing above would mean much."""
     nll = evaluated(toy.tokens(4, 300), MEMORIES["flat"]).nll
-    same = (
-        {"hebb-literal", "hebb"},  # differ by the MbPA change of classes without a Hebbian term alone
-        {"best", "dynamic+best"},  # differ by the base, which stays here
-    )
     for first, second in itertools.combinations(RULES, 2):
-        if {first, second} not in same:
-            assert np.abs(nll[first] - nll[second]).max() > 1e-4, (first, second)
-    assert not np.array_equal(nll["hebb"], nll["hebb-literal"])
+        assert np.abs(nll[first] - nll[second]).max() > 1e-6, (first, second)

@@ -12,6 +12,7 @@ from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.context import Context
 from hebblm.adapt.methods import METHODS
 from hebblm.adapt.methods.mbpa import MbpaConfig
+from hebblm.adapt.methods.rule import Needs
 from hebblm.adapt.settings import MethodSettings
 
 from ..support import toy
@@ -21,7 +22,6 @@ from ..support.adapters import (
     WIDE,
     ContextAdapter,
     MemoryMaker,
-    both_dtypes,
     configured,
     every_form,
     every_memory,
@@ -50,13 +50,19 @@ def assert_same_state(first: list[Tensor], second: list[Tensor]) -> None:
 
 
 @pytest.mark.parametrize("config", [toy.SETTINGS, toy.LEARNED], ids=["numbers", "learned"])
-def test_best_over_dynamic_evaluation_has_the_rule_of_best(config: MethodSettings) -> None:
-    assert METHODS["dynamic+best"].rule(config) == METHODS["best"].rule(config)
+def test_over_dynamic_evaluation_a_method_has_its_own_rule(config: MethodSettings) -> None:
+    for name in METHODS:
+        over, _, method = name.partition("+")
+        if METHODS[over].moving and method:
+            assert METHODS[name].rule(config) == METHODS[method].rule(config)
 
 
 @every_method_in_each_of_its_forms
-@every_memory
-@both_dtypes
+@pytest.mark.parametrize(
+    ("make", "dtype"),
+    [*((make, torch.float32) for make in MEMORIES.values()), (MEMORIES["flat"], torch.float64)],
+    ids=[*MEMORIES, "flat fp64"],
+)
 def test_probabilities_sum_to_one_and_scores_are_gathered(
     method: str, make: MemoryMaker, form: str, dtype: torch.dtype
 ) -> None:
@@ -123,13 +129,14 @@ def test_predict_is_pure_and_the_order_of_methods_is_irrelevant(make: MemoryMake
 @pytest.mark.parametrize("config", [toy.SETTINGS, toy.LEARNED], ids=["numbers", "learned"])
 def test_update_changes_and_reset_restores_bit_for_bit(method: str, make: MemoryMaker, config: MethodSettings) -> None:
     context = filled(make, entries=0)
-    adapter = ContextAdapter(context, METHODS[method].rule(config))
+    rule = METHODS[method].rule(config)
+    adapter = ContextAdapter(context, rule)
     hidden, labels = toy.randn(5, 30, toy.DIM), torch.arange(WIDE - 40, WIDE - 10)  # old and new classes
     start = state_of(context)
     fresh = adapter.predict(hidden[:5]).clone()
     adapter.update(hidden, labels)
     learnt = adapter.predict(hidden[:5]).clone()
-    assert torch.equal(learnt, fresh) == (method == "lstm"), "only the base ignores what was observed"
+    assert torch.equal(learnt, fresh) == (rule.needs == Needs()), "only the base ignores what was observed"
     adapter.reset()
     assert_same_state(start, state_of(context))
     assert torch.equal(adapter.predict(hidden[:5]), fresh)

@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 import torch
 
-from hebblm.adapt.methods import METHODS
+from hebblm.adapt.methods import METHODS, SECTIONS
 from hebblm.adapt.methods.best import BestConfig
-from hebblm.adapt.methods.cache import CacheConfig
-from hebblm.adapt.methods.combine import MixtureHebbConfig, MixtureMbpaConfig
-from hebblm.adapt.methods.hebb import HebbConfig
-from hebblm.adapt.methods.knn import KnnConfig
-from hebblm.adapt.methods.mbpa import MbpaAbsoluteConfig, MbpaConfig
 from hebblm.adapt.methods.mixture import MixtureConfig
-from hebblm.adapt.settings import MethodSettings
+from hebblm.adapt.methods.rule import dotted
+from hebblm.adapt.settings import MethodSettings, Section
 
 from ..support import toy
 from ..support.adapters import MEMORIES, ContextAdapter, both_dtypes, every_method, filled, queries
 
+COMBINED = [name for name, method in METHODS.items() if len(method.parts) == 2]
+
+
+def off(section: Section) -> Section:
+    """The same with its share and its rates at zero."""
+    values = {field.name: getattr(section, field.name) for field in fields(section) if field.init}
+    rates = {name for name, value in values.items() if name in ("lr", "eta") and isinstance(value, float)}
+    return replace(section, **dict.fromkeys(rates | values.keys() & {"gamma"}, 0.0))
+
 
 def weightless() -> MethodSettings:
-    return toy.SETTINGS.replaced(
-        CacheConfig(30, 0.7, 0.0), KnnConfig(0.5, 0.0), MixtureConfig(0.8, 0.0),
-        replace(toy.SETTINGS[MbpaConfig], lr=0.0), MbpaAbsoluteConfig(lr=0.0),
-        replace(toy.SETTINGS[HebbConfig], eta=0.0),
-        BestConfig(parts="base", rate=0.0),
-    )  # fmt: skip
+    sections = (off(toy.SETTINGS[kind]) for kind in SECTIONS.values())
+    return MethodSettings(*sections).replaced(BestConfig(parts="base", lr=0.0))
 
 
 @every_method
@@ -37,7 +38,7 @@ def test_with_every_share_and_rate_at_zero_each_method_is_the_base(method: str, 
     hidden = queries(6, 6, context)
     base = context.head.logits(hidden).log_softmax(1)
     found = ContextAdapter(context, METHODS[method].rule(weightless())).predict(hidden)
-    if "+" in method:  # an interpolation of two equal distributions
+    if method in COMBINED:  # an interpolation of two equal distributions
         assert torch.allclose(found, base, atol=1e-6 if dtype is torch.float32 else 1e-13)
     else:
         assert torch.equal(found, base)
@@ -52,11 +53,12 @@ def test_gamma_zero_is_the_base_in_both_forms_of_mixture(form: str, scale: str) 
     assert torch.equal(found, context.head.logits(hidden).log_softmax(1))
 
 
-@pytest.mark.parametrize(("whole", "other"), [("mixture+mbpa", "mbpa"), ("mixture+hebb", "hebb")])
-def test_a_combination_at_its_ends_is_one_of_its_parts(whole: str, other: str) -> None:
+@pytest.mark.parametrize("whole", COMBINED)
+def test_a_combination_at_its_ends_is_one_of_its_parts(whole: str) -> None:
     context = filled(MEMORIES["flat"])
     hidden = queries(8, 6, context)
-    for weight, part in ((0.0, other), (1.0, "mixture")):
-        ends = toy.SETTINGS.replaced(MixtureMbpaConfig(weight), MixtureHebbConfig(weight))
+    (own,) = (kind for kind in METHODS[whole].settings if kind.section == dotted(whole))
+    for weight, part in zip((1.0, 0.0), METHODS[whole].parts, strict=True):
+        ends = toy.SETTINGS.replaced(own(weight))  # type: ignore[call-arg]
         found = ContextAdapter(context, METHODS[whole].rule(ends)).predict(hidden)
         assert torch.equal(found, ContextAdapter(context, METHODS[part].rule(ends)).predict(hidden))

@@ -8,26 +8,19 @@ import numpy as np
 import pytest
 import torch
 
+from hebblm import layout as layouts
 from hebblm.adapt.methods import METHODS, STATIC_METHODS
 from hebblm.adapt.methods.cache import CacheConfig
 from hebblm.adapt.methods.hebb import HebbConfig
 from hebblm.adapt.settings import MethodSettings
-from hebblm.evaluation import pace
-from hebblm.evaluation.loop import evaluate
+from hebblm.evaluation.loop import Schedule, evaluate
 from hebblm.evaluation.vocabulary import UnionVocabulary
-from hebblm.memory import AnyMemory, FaissMemory, FlatMemory, HybridMemory, RingMemory
+from hebblm.memory import AnyMemory, FaissMemory, FlatMemory
 
 from ..support import toy
 
 BLOCK = 24
-MEMORIES = {
-    "flat": lambda dtype: FlatMemory(toy.DIM, dtype=dtype),
-    "ring": lambda dtype: RingMemory(toy.DIM, 13, dtype=dtype),
-    "hybrid": lambda dtype: HybridMemory(
-        FlatMemory(toy.DIM, dtype=dtype), FlatMemory(toy.DIM, dtype=dtype), flush_at=11
-    ),
-    "faiss": lambda dtype: FaissMemory(toy.DIM, "PQ4x4fs", dtype=dtype, rescore=10_000),
-}
+MEMORIES = toy.MEMORIES | {"faiss": lambda dtype: FaissMemory(toy.DIM, "PQ4x4fs", dtype=dtype, rescore=10_000)}
 WINDOWED = toy.SETTINGS.replaced(replace(toy.SETTINGS[CacheConfig], window=17))
 SEARCHED = [method for method in STATIC_METHODS if method not in ("lstm", "cache")]
 
@@ -55,20 +48,19 @@ def run(
     context = toy.context_of(base, memory, stream, k=k, window=17)
     rules = {method: METHODS[method].rule(config) for method in STATIC_METHODS}
     return evaluate(
-        base, [context], rules, stream, UnionVocabulary(), update_every=every, write=write, read_ahead=at_once
+        base, [context], rules, stream, UnionVocabulary(), Schedule(every, write=write, read_ahead=at_once)
     ).nll  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pace, "BLOCK", BLOCK)
-    monkeypatch.setattr(pace, "READ_AHEAD", 2 * BLOCK)
+    monkeypatch.setattr(layouts, "BLOCK", BLOCK)
+    monkeypatch.setattr(layouts, "READ_AHEAD", 2 * BLOCK)
 
 
 @pytest.mark.parametrize("make", MEMORIES.values(), ids=MEMORIES.keys())
-@pytest.mark.parametrize("every", [1, 7])
+@pytest.mark.parametrize(("every", "learned"), [(1, True), (7, False), (7, True)])
 @pytest.mark.parametrize(("k", "stored"), [(4, 20), (50, 0)], ids=["few", "more-than-there-are"])
-@pytest.mark.parametrize("learned", [False, True], ids=["numbers", "learned"])
 def test_blocks_equal_one_by_one(  # type: ignore[no-untyped-def]
     make, every: int, k: int, stored: int, learned: bool
 ) -> None:
@@ -123,9 +115,7 @@ def test_a_memory_that_is_not_written_to_is_served_whole(every: int) -> None:
         np.testing.assert_allclose(fast[method], slow[method], rtol=1e-6, atol=1e-6, err_msg=method)
 
 
-@pytest.mark.parametrize(
-    "make", [MEMORIES["flat"], MEMORIES["ring"], MEMORIES["hybrid"]], ids=["flat", "ring", "hybrid"]
-)
+@toy.every_memory
 def test_single_precision_and_the_fast_form_agree_to_1e_5(make) -> None:  # type: ignore[no-untyped-def]
     slow, fast = (
         run(make(torch.float32), 1, at_once, WINDOWED, stored=20, dtype=torch.float32) for at_once in (False, True)
@@ -135,9 +125,7 @@ def test_single_precision_and_the_fast_form_agree_to_1e_5(make) -> None:  # type
         np.testing.assert_allclose(fast[method], slow[method], rtol=rtol, atol=1e-5, err_msg=method)
 
 
-@pytest.mark.parametrize(
-    "make", [MEMORIES["flat"], MEMORIES["ring"], MEMORIES["hybrid"]], ids=["flat", "ring", "hybrid"]
-)
+@toy.every_memory
 @pytest.mark.parametrize("every", [1, 7])
 def test_later_tokens_of_the_same_block_leave_earlier_scores_bit_identical(make, every: int) -> None:  # type: ignore[no-untyped-def]
     ids = toy.tokens(5, 60)

@@ -2,36 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 import torch
 from torch import Tensor
 
 from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.context import Context
-from hebblm.adapt.methods import DYNAMIC, METHODS
+from hebblm.adapt.methods import METHODS
 from hebblm.adapt.methods.rule import Rule
 from hebblm.adapt.settings import MethodSettings
-from hebblm.memory import AnyMemory, FlatMemory, HybridMemory, RingMemory
 from hebblm.types import OutputHead
 
 from . import toy
+from .toy import MEMORIES as MEMORIES
+from .toy import MemoryMaker as MemoryMaker
+from .toy import every_memory as every_memory
 
-# Over whichever base: "dynamic" is that base itself, "dynamic+best" has the rule of "best".
-RULES = [name for name in METHODS if name not in (DYNAMIC, "dynamic+best")]
+
+def _rules() -> list[str]:
+    """The methods, each rule once: over dynamic evaluation a method has the rule that it has over any other base."""
+    found: dict[str, Rule] = {}
+    for name, method in METHODS.items():
+        rule = method.rule(toy.LEARNED)
+        if rule not in found.values():
+            found[name] = rule
+    return list(found)
+
+
+RULES = _rules()
 WIDE = 576  # classes; the fast form follows 255 of them
-MemoryMaker = Callable[[torch.dtype], AnyMemory]
-
-MEMORIES: dict[str, MemoryMaker] = {
-    "flat": lambda dtype: FlatMemory(toy.DIM, dtype=dtype),
-    "ring": lambda dtype: RingMemory(toy.DIM, 25, dtype=dtype),
-    "hybrid": lambda dtype: HybridMemory(
-        FlatMemory(toy.DIM, dtype=dtype), FlatMemory(toy.DIM, dtype=dtype), flush_at=11
-    ),
-}
 every_method = pytest.mark.parametrize("method", RULES)
-every_memory = pytest.mark.parametrize("make", MEMORIES.values(), ids=MEMORIES.keys())
 every_form = pytest.mark.parametrize("form", ["fast", "exact"])
 every_method_in_each_of_its_forms = pytest.mark.parametrize(
     ("method", "form"),
@@ -50,12 +50,7 @@ def configured(form: str) -> MethodSettings:
 
 
 def filled(
-    make: MemoryMaker,
-    dtype: torch.dtype = torch.float32,
-    *,
-    seed: int = 0,
-    entries: int = 40,
-    bias: bool = True,
+    make: MemoryMaker, dtype: torch.dtype = torch.float32, *, seed: int = 0, entries: int = 40, bias: bool = True
 ) -> Context:
     """Return a context that observed some pairs, among them new classes and the same state twice."""
     head = OutputHead(
@@ -82,30 +77,20 @@ def queries(seed: int, count: int, context: Context) -> Tensor:
 
 
 class ContextAdapter:
-    """Adapter of one rule in a context; several may share one, and with it retrieval: one of them is updated for all.
-
-    Args:
-        context: head, memory and counts.
-        rule: the method.
-    """
+    """Adapter of one rule in a context; several may share one: one of them is updated for all."""
 
     def __init__(self, context: Context, rule: Rule) -> None:
-        self.context = context
-        self.rule = rule
+        self.context, self.rule = context, rule
         context.learn_shares([rule])
 
     def predict(self, hidden: Tensor) -> Tensor:
-        """Return log-probabilities (N, V) in nats for hidden states (N, D); changes nothing."""
         return self.rule.log_probs(EvalBatch(hidden, self.context))
 
     def score(self, hidden: Tensor, targets: Tensor) -> Tensor:
-        """Return the loss (N,) in nats of ``targets`` (N,): what gathering from :meth:`predict` gives, for less."""
         return self.rule.score(EvalBatch(hidden, self.context), targets)
 
     def update(self, hidden: Tensor, targets: Tensor) -> None:
-        """Write scored pairs to the context."""
         toy.observe(self.context, hidden, targets)
 
     def reset(self) -> None:
-        """Forget everything observed."""
         self.context.reset()

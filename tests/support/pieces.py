@@ -64,7 +64,6 @@ def _unigram(normalizer: Any = None) -> Tokenizer:
 
 
 def words_alone() -> Tokenizer:
-    """A tokenizer that knows four words."""
     known = {"<unk>": 0, "the": 1, "list": 2, "is": 3}
     made = Tokenizer(models.WordLevel(known, unk_token="<unk>"))
     made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()

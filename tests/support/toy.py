@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 from torch import Tensor
 
@@ -23,9 +24,10 @@ from hebblm.adapt.methods.mbpa import MbpaConfig
 from hebblm.adapt.methods.mixture import MixtureConfig
 from hebblm.adapt.methods.rule import Rule
 from hebblm.adapt.settings import MethodSettings
-from hebblm.evaluation.loop import Observer, evaluate
+from hebblm.evaluation.loop import Hooks, Schedule, evaluate
+from hebblm.evaluation.observers import Observer
 from hebblm.evaluation.vocabulary import OpenVocabulary, UnionVocabulary, VocabularyPolicy
-from hebblm.memory import AnyMemory, FlatMemory
+from hebblm.memory import AnyMemory, FlatMemory, HybridMemory, RingMemory
 from hebblm.models.awd import AwdBase
 from hebblm.models.base import Base, BaseUpdate
 from hebblm.text import Corpus, EvaluationStream, PreparedCorpus, prepare
@@ -59,6 +61,14 @@ LEARNED = SETTINGS.replaced(
     BestConfig(short=5, medium=15, long=30, lr=0.1),
 )
 """The same with every share learned online."""
+
+MemoryMaker = Callable[[torch.dtype], AnyMemory]
+MEMORIES: dict[str, MemoryMaker] = {
+    "flat": lambda dtype: FlatMemory(DIM, dtype=dtype),
+    "ring": lambda dtype: RingMemory(DIM, 13, dtype=dtype),
+    "hybrid": lambda dtype: HybridMemory(FlatMemory(DIM, dtype=dtype), FlatMemory(DIM, dtype=dtype), flush_at=11),
+}
+every_memory = pytest.mark.parametrize("make", MEMORIES.values(), ids=MEMORIES.keys())
 
 
 def tiny_model(seed: int = 0, vocabulary: int = SOURCE, **dropout: float) -> AWDLSTM:
@@ -105,18 +115,11 @@ def stream_of(ids: np.ndarray, *, words: int = WORDS, source: int = SOURCE) -> E
 
 
 def base_of(model: AWDLSTM, *, rows: int = NOVEL, lr: float = 0.0) -> AwdBase:
-    """Return a base with a row for every word."""
     return AwdBase(model, rows=rows, init="uniform", update=BaseUpdate(lr=lr))
 
 
 def context_of(
-    base: AwdBase,
-    memory: AnyMemory,
-    stream: EvaluationStream,
-    *,
-    k: int = 9,
-    window: int = 30,
-    novel: bool = True,
+    base: AwdBase, memory: AnyMemory, stream: EvaluationStream, *, k: int = 9, window: int = 30, novel: bool = True
 ) -> Context:
     """Return the shared state of all methods over ``base``."""
     rows = base.head.weight.shape[0]
@@ -136,7 +139,6 @@ def randn(seed: int, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
 
 
 def text(seed: int, lines: int, words: int = 30) -> list[str]:
-    """Return lines of made-up words."""
     generator = np.random.default_rng(seed)
     return [
         " ".join(f"w{min(i, words) - 1}" for i in generator.geometric(0.15, generator.integers(3, 9)))
@@ -194,5 +196,5 @@ def losses_of(rules: Mapping[str, Rule], stream: EvaluationStream, *observers: O
     """Return the losses (T,) of some rules, in double precision, updated every 20 tokens."""
     base = base_of(tiny_model().double())
     context = context_of(base, FlatMemory(DIM, dtype=torch.float64), stream)
-    found = evaluate(base, [context], rules, stream, UnionVocabulary(), update_every=20, observers=observers)
+    found = evaluate(base, [context], rules, stream, UnionVocabulary(), Schedule(20), Hooks(observers))
     return {name: nll.astype(float) for name, nll in found.nll.items()}

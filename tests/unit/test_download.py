@@ -14,8 +14,7 @@ import pytest
 
 from hebblm.download import cache_dir, data_dirs
 from hebblm.errors import UserError
-from hebblm.text.corpora import locate
-from hebblm.text.manifest import CorpusEntry, FileEntry
+from hebblm.text.corpora import CorpusEntry, FileEntry, locate
 
 TEXT = b"one two\nthree\n" * 1000
 
@@ -38,7 +37,7 @@ def server(folder: Path) -> Iterator[str]:
 
 
 def entry(*urls: str) -> CorpusEntry:
-    file = FileEntry("toy/train.txt", urls, hashlib.sha256(TEXT).hexdigest(), len(TEXT), 2000, 5000)
+    file = FileEntry("toy/train.txt", urls, hashlib.sha256(TEXT).hexdigest(), 5000)
     return CorpusEntry("toy", "Toy", "files", "none", "nobody", {"train": file}, None)
 
 

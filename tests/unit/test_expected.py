@@ -11,8 +11,8 @@ from torch import Tensor
 from hebblm.errors import UserError
 from hebblm.expected import Suggestion, draw, most_probable
 from hebblm.text.dictionary import Dictionary
-from hebblm.text.growing import GrowingVocabulary
 from hebblm.text.tokenizers import WhitespaceTokenizer
+from hebblm.text.vocabulary import GrowingVocabulary
 
 WORDS = GrowingVocabulary(Dictionary.vocabulary(Counter("aaabbc")), WhitespaceTokenizer(), lower=False)
 FIRST = torch.tensor([WORDS.dictionary.index("a")])

@@ -26,17 +26,11 @@ from hebblm.request import Request
         (hebblm.evaluate, {"log_neighbors": 3}, "needs log_samples"),
         (hebblm.evaluate, {"intra_domain": None}, "name one scenario: cross_domain A-to-B"),
         (hebblm.evaluate, {"intra_domain": None, "target": 3}, "target = 3 is no text"),
-        (hebblm.evaluate, {"intra_domain": None, "target": {"a": "b"}}, "target = .* is no text"),
         (hebblm.evaluate, {"intra_domain": None, "target": ["a", 3]}, "text 2 of target is 3, not a string"),
         (hebblm.evaluate, {"intra_domain": None, "target": ["a\ud800"]}, "target holds .*, half a surrogate pair"),
         (hebblm.evaluate, {"intra_domain": None, "target": []}, "target holds no text"),
-        (
-            hebblm.evaluate,
-            {"intra_domain": None, "target": "a text\n" * 900},
-            r"is a text, .*; give it in a list: \[text\]",
-        ),
+        (hebblm.evaluate, {"intra_domain": None, "target": "a text\n" * 900}, r"is a text, .*; give it in a list: \["),
         (hebblm.evaluate, {"max_tokens": "1000"}, "max_tokens = '1000' must be at least 1, and a whole number"),
-        (hebblm.evaluate, {"max_tokens": 1.5}, "max_tokens = 1.5 must be"),
         (hebblm.evaluate, {"seed": None}, "seed = None must be at least 0"),
         (hebblm.evaluate, {"methods": "mixtur"}, "unknown method 'mixtur'; did you mean mixture"),
         (hebblm.evaluate, {"methods": [None]}, "methods = None is no string"),
@@ -44,12 +38,9 @@ from hebblm.request import Request
         (hebblm.evaluate, {"methods": "lstm,mbpa", "settings": {"mbpa.lr": 2}}, "mbpa.lr is of gradient descent"),
         (hebblm.tune, {"settings": {"mbpa.lr_units": "guarded"}}, "mbpa.lr_units is of gradient descent"),
         (hebblm.evaluate, {"forgetting": 10}, "ptb is the only one"),
-        (hebblm.evaluate, {"forgetting": 0}, "forgetting = 0 must be at least 1"),
         (hebblm.evaluate, {"memory_content": "tests"}, "memory_content = 'tests'.*did you mean test"),
         (hebblm.evaluate, {"memory_scope": "Stream", "streams": 2}, "memory_scope = 'Stream' is unknown"),
-        (hebblm.evaluate, {"new_rows": "zeros"}, "did you mean zero"),
         (hebblm.tune, {"split": "test"}, "'test' must not be tuned on"),
-        (hebblm.tune, {"split": None}, "None must not be tuned on"),
         (hebblm.tune, {"vocabulary": "open"}, "'open' cannot be tuned"),
         (hebblm.tune, {"methods": ["hebb-v1"]}, "no values of its own"),
     ],
@@ -69,8 +60,8 @@ def test_the_tuning_that_is_suggested_can_be_run() -> None:
 def test_a_folder_is_scored_by_document_and_a_result_that_will_be_replaced_is_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    (tmp_path / "texts").mkdir()
     for name in ("a.txt", "b.txt", "c.txt"):
-        (tmp_path / "texts").mkdir(exist_ok=True)
         (tmp_path / "texts" / name).write_text("Call the function with two arguments .\n" * 10)
     options: dict[str, Any] = {"memory_content": "test", "device": "cpu", "output_path": tmp_path / "out"}
     target = f"text:{tmp_path / 'texts'}"
@@ -114,7 +105,7 @@ def test_a_model_is_read_where_it_was_loaded_and_told_of_by_its_name(
     assert "--device cpu" in told
 
 
-@pytest.mark.parametrize("name", ["mbpa", "hebb-v1", "mixture+hebb", "best"])
+@pytest.mark.parametrize("name", ["mbpa", "mixture+hebb"])
 def test_methods_that_adapt_the_head_are_refused_another_layers_keys_before_anything_is_loaded(name: str) -> None:
     with pytest.raises(UserError, match=f"^{re.escape(name)} adapts the head .*key last"):
         hebblm.evaluate("llama-wt2-small", "ptb", ["knn", name], key="ffn-input")

@@ -104,13 +104,6 @@ def test_folders_made_for_a_lock_stay_only_if_something_stands_there(tmp_path: P
     assert [path.name for path in (tmp_path / "a").iterdir()] == ["kept"]
 
 
-def test_what_fails_lets_go(tmp_path: Path) -> None:
-    with pytest.raises(KeyError), held(tmp_path / "made", "a thing"):
-        raise KeyError
-    with held(tmp_path / "made", "a thing") as waited:
-        assert not waited
-
-
 def test_a_place_that_cannot_be_had_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match=r"cannot write .*made: .*choose a place"):

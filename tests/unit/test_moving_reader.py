@@ -175,11 +175,10 @@ def test_the_rms_rule_asks_for_the_training_text(lm: hebblm.LanguageModel) -> No
         hebblm.LanguageModel("held", lm.model, lm.vocabulary, None).reader("dynamic")
 
 
-@pytest.mark.parametrize("number", [float("nan"), float("inf")])
-def test_weights_that_are_not_finite_are_not_saved(lm: hebblm.LanguageModel, number: float, tmp_path: Path) -> None:
+def test_weights_that_are_not_finite_are_not_saved(lm: hebblm.LanguageModel, tmp_path: Path) -> None:
     reader = lm.reader("dynamic", settings=FAST)
     reader.read(words(lm, 20))
-    next(iter(reader._base.weights().values())).data.flatten()[0] = number
+    next(iter(reader._base.weights().values())).data.flatten()[0] = float("inf")
     with pytest.raises(UserError, match="what dynamic learned is no longer finite"):
         reader.save(tmp_path / "out")
     assert not (tmp_path / "out").exists()

@@ -14,8 +14,8 @@ from hebblm.memory import FlatMemory, ShardedMemory
 from hebblm.ranks import ALONE, Ranks
 
 
-@pytest.mark.parametrize("parts", [1, 2, 3, 7])
-@pytest.mark.parametrize("count", [0, 1, 6, 7, 20])
+@pytest.mark.parametrize("parts", [1, 3, 7])
+@pytest.mark.parametrize("count", [0, 6, 20])
 def test_everything_is_somebodys(count: int, parts: int) -> None:
     shares = [Ranks(rank, parts).partition(count) for rank in range(parts)]
     assert [thing for share in shares for thing in share] == list(range(count))

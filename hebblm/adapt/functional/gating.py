@@ -84,11 +84,9 @@ class LearnedGate:
         return anchored(shares, self.weights.new_tensor([self.odds]), self.anchor)
 
     def after(self, evidence: Sequence[Sequence[float]]) -> LearnedGate:
-        """Return the gate once more tokens were scored.
+        """Gate once more tokens were scored, by the losses of each under the parts, nats, and its features, (n, C + F).
 
-        Args:
-            evidence: of each token its losses under the parts, nats, and its features, (n, C + F); a token that says
-                nothing is nan, and one that every part gave nothing is left out as well.
+        A token that says nothing is nan; one that every part gave nothing is left out as well.
         """
         rows = self.weights.new_tensor(evidence)
         losses, features = rows[:, : len(self.weights)], rows[:, len(self.weights) :]

@@ -9,65 +9,46 @@ SCRATCH = 2**24  # places for labels at a time
 
 
 def group_ids(labels: Tensor) -> Tensor:
-    """Number the labels of each row so that equal labels, and only these, share a number below K.
+    """Numbers (N, K) int64 of the labels (N, K) of each row, none negative: equal labels alone share one below K.
 
-    Every entry writes its position to the place of its label, and all entries of that label read the one that stayed
-    there: many times as fast as sorting, and what is not written is never read.
-
-    Args:
-        labels: (N, K) int64, none negative.
-
-    Returns:
-        (N, K) int64 in [0, K): the position of one of the entries with the label.
+    A number is the position of one of the entries with the label. Every entry writes its position to a table at its
+    label, and all entries of that label read the one that stayed there: many times as fast as sorting.
     """
     if labels.numel() == 0:
         return labels.clone()
     classes = int(labels.max()) + 1
     positions = torch.arange(labels.shape[1], dtype=torch.int32, device=labels.device)
     ids = []
-    for some in torch.split(labels, max(1, SCRATCH // classes)):
-        places = torch.empty(len(some), classes, dtype=torch.int32, device=labels.device)
-        ids.append(places.scatter_(1, some, positions.expand_as(some)).gather(1, some))
+    for part in torch.split(labels, max(1, SCRATCH // classes)):
+        table = torch.empty(
+            len(part), classes, dtype=torch.int32, device=labels.device
+        )  # what is not written is unread
+        ids.append(table.scatter_(1, part, positions.expand_as(part)).gather(1, part))
     return (ids[0] if len(ids) == 1 else torch.cat(ids)).long()
 
 
 def distinct(groups: Tensor, present: Tensor) -> Tensor:
-    """Return how many different labels (N,) the entries that are present have.
-
-    Args:
-        groups: (N, K) int64, see :func:`group_ids`.
-        present: (N, K) bool.
-    """
+    """How many different labels (N,) the entries have that are present (N, K) bool, by their :func:`group_ids`."""
     return (group_sums(groups, present.int()) > 0).sum(1)
 
 
 def label_sums(labels: Tensor, values: Tensor) -> Tensor:
-    """Return the sums of ``values`` (N, K) over the entries of each label (N, K); see :func:`group_sums`."""
+    """Sums of ``values`` (N, K) over the entries of each label (N, K), at one of these entries; 0 at the others."""
     return group_sums(group_ids(labels), values)
 
 
 def group_sums(groups: Tensor, values: Tensor) -> Tensor:
-    """Return the sums of ``values`` over the entries of each group, at one of these entries; 0 at the others.
+    """Sums of ``values``, (N, K) or several (m, N, K) at once, over the entries of each group (N, K).
 
-    Args:
-        groups: (N, K) int64, see :func:`group_ids`.
-        values: (N, K), or (m, N, K) for m of them at once.
-
-    Returns:
-        In the shape of the values; of several at once the sums of a group stand at the same entry.
+    They stand at one of these entries, the same for all m; 0 at the others.
     """
     return torch.zeros_like(values).scatter_add_(-1, groups.expand(values.shape), values)
 
 
 def group_logsumexp(scores: Tensor, labels: Tensor) -> Tensor:
-    """Return ``log sum_j 1[y_j = y_k] exp(s_j)`` for each entry k, without overflow.
+    """``log sum_j 1[y_j = y_k] exp(s_j)`` (N, K) for each entry k, without overflow.
 
-    Args:
-        scores: (N, K) floats; -inf takes an entry out.
-        labels: (N, K) int64, or (1, K) where every row has the same labels.
-
-    Returns:
-        (N, K) floats; -inf where every entry of the label is -inf.
+    The labels are (N, K), or (1, K) where every row has the same; a score of -inf takes an entry out.
     """
     ids = group_ids(labels).expand(scores.shape)
     low = torch.finfo(scores.dtype).min

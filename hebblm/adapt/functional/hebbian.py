@@ -119,15 +119,7 @@ def hebb_weights(counts: Tensor, beta: float) -> Tensor:
 
 
 def looked_up(table: Tensor, indices: Tensor) -> Tensor:
-    """Return ``table[indices]``, by an operation that takes less time than indexing.
-
-    Args:
-        table: (M,).
-        indices: int64 of any shape, within [0, M).
-
-    Returns:
-        Values of the table in the shape of the indices.
-    """
+    """``table[indices]`` of a table (M,), by an operation that takes less time than indexing."""
     return table.index_select(0, indices.flatten()).view(indices.shape)
 
 
@@ -263,7 +255,7 @@ def hebb_logits(
 
 
 def _class_weights(counts: Tensor, beta: float, weighting: str | float, *, classes: int) -> Tensor:
-    """Return E (V,): dynamic, or one constant."""
+    """E (V,): dynamic, or one constant."""
     if counts.shape != (classes,):
         raise UserError(f"counts has shape {tuple(counts.shape)}; give one count for each of the {classes} classes")
     dynamic = hebb_weights(counts, beta)

@@ -18,16 +18,9 @@ DOUBTFUL = -0.75
 
 
 def memory_losses(scores: Tensor, labels: Tensor, mask: Tensor, targets: Tensor) -> Tensor:
-    """Return ``-log q(y)`` with ``q(y) = sum_k 1[y_k = y] softmax(s)_k`` for each query's target.
+    """``-log q(y)`` (N,) in nats with ``q(y) = sum_k 1[y_k = y] softmax(s)_k`` for each query's target.
 
-    Args:
-        scores: (N, K) unnormalised log-weights of the entries.
-        labels: (N, K) int64, or (1, K) where every query sees the same entries.
-        mask: (N, K) bool, the entries a query sees.
-        targets: (N,) int64.
-
-    Returns:
-        (N,) nats; +inf where no entry that the query sees carries the target, and where it sees none.
+    It is +inf where no entry that the query sees carries the target, and where it sees none.
     """
     seen = scores.masked_fill(~mask, -torch.inf)
     total = seen.logsumexp(1)  # (N,)
@@ -97,7 +90,7 @@ def logit_sum_losses(
 
 
 def _matching(scores: Tensor, labels: Tensor, targets: Tensor) -> Tensor:
-    """Return ``log sum_k 1[y_k = y] exp(s_k)`` (N,) for scores (N, K): only the few entries that match are summed."""
+    """``log sum_k 1[y_k = y] exp(s_k)`` (N,) for scores (N, K): only the few entries that match are summed."""
     row, column = (labels == targets[:, None]).nonzero(as_tuple=True)
     found = scores[row, column]
     peaks = scores.new_full((len(scores),), -torch.inf).scatter_reduce_(0, row, found, "amax")

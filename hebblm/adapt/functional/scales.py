@@ -98,5 +98,5 @@ def log_weights(scores: Tensor, mask: Tensor, *, sharpness: float, scale: Scale)
 
 
 def _count(mask: Tensor, like: Tensor) -> Tensor:
-    """Return how many entries each query sees (N, 1), at least 1."""
+    """How many entries each query sees (N, 1), at least 1."""
     return mask.sum(1, keepdim=True).clamp_min(1).to(like.dtype)

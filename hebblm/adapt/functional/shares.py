@@ -22,16 +22,7 @@ WEIGHT_KEPT = 0.998  # the last 500 tokens decide
 
 
 def mixed(first: Tensor, second: Tensor, weight: float) -> Tensor:
-    """Return ``log(w exp(first) + (1 - w) exp(second))``; the ends return one of them unchanged.
-
-    Args:
-        first: (..., V) log-probabilities in nats, or (N,) of one class a query.
-        second: of the same shape.
-        weight: w within [0, 1].
-
-    Raises:
-        UserError: a number outside [0, 1].
-    """
+    """``log(w exp(first) + (1 - w) exp(second))`` for w within [0, 1], whose ends return one of them unchanged."""
     checks.share("weight", weight)
     if weight in {0, 1}:
         return first if weight else second
@@ -84,11 +75,9 @@ class LearnedShares:
         return *found, 1 - (sum(found) if self.total is None else self.total)
 
     def after(self, evidence: Iterable[Sequence[float]]) -> LearnedShares:
-        """Return the shares once more tokens were scored, all of them with the shares as they are.
+        """Shares once more tokens were scored, all of them with the shares as they are, by their C + 1 losses in nats.
 
-        Args:
-            evidence: of each token, its C + 1 losses in nats; +inf where a part gave it nothing. One that no part gave
-                anything, or nan, says nothing.
+        A loss is +inf where a part gave the token nothing; a token that no part gave anything, or nan, says nothing.
         """
         logs = [math.log(share) if share else -math.inf for share in self.value]
         owned, tokens = self.owned, self.tokens
@@ -104,11 +93,11 @@ class LearnedShares:
 
     @property
     def as_floats(self) -> tuple[float, ...]:
-        """Evidence and tokens so far, as :meth:`recalled` takes them over."""
+        """Evidence and tokens so far."""
         return *self.owned, self.tokens
 
     def from_floats(self, numbers: Sequence[float]) -> LearnedShares:
-        """Return the shares that were known when :attr:`as_floats` were kept."""
+        """Shares as they were when :attr:`as_floats` were saved."""
         return replace(self, owned=tuple(numbers[:-1]), tokens=numbers[-1])
 
 
@@ -141,11 +130,7 @@ class LearnedWeight:
         return min(MOST_WEIGHT, max(0.0, found))
 
     def after(self, evidence: Iterable[Sequence[float]]) -> LearnedWeight:
-        """Return the weight once more tokens were scored.
-
-        Args:
-            evidence: of each token, ``L(1/2), L(1), L(3/2)`` in nats; one that is not finite says nothing.
-        """
+        """Weight once more tokens were scored, by ``L(1/2), L(1), L(3/2)`` of each in nats, finite or of no meaning."""
         lowest, curvature = self.lowest, self.curvature
         for less, whole, more in evidence:
             bend = max(0.0, 2 * (less - 2 * whole + more))  # rounding may turn a line
@@ -156,9 +141,9 @@ class LearnedWeight:
 
     @property
     def as_floats(self) -> tuple[float, float]:
-        """All that is known, as :meth:`recalled` takes it over."""
+        """All that is known."""
         return self.lowest, self.curvature
 
     def from_floats(self, numbers: Sequence[float]) -> LearnedWeight:
-        """Return the weight that was known when :attr:`as_floats` were kept."""
+        """Weight as it was when :attr:`as_floats` were saved."""
         return LearnedWeight(*numbers)

@@ -5,7 +5,10 @@ Loading this package loads no torch; using a rule does.
 
 from __future__ import annotations
 
+import runpy
 from collections.abc import Collection, Iterable
+from importlib.metadata import entry_points
+from pathlib import Path
 
 from hebblm.adapt.former import GONE
 from hebblm.adapt.methods.base import DYNAMIC as DYNAMIC
@@ -20,6 +23,7 @@ from hebblm.adapt.methods.mixture import MIXTURE
 from hebblm.adapt.methods.ngram import NGRAM
 from hebblm.adapt.methods.rule import Ensemble
 from hebblm.adapt.methods.rule import Method as Method
+from hebblm.adapt.settings import Section
 from hebblm.errors import UserError
 from hebblm.suggest import unknown
 
@@ -45,16 +49,60 @@ TUNABLE = tuple(method.name for method in _RECORDS if method.origin != "variant"
 OUR_METHODS = tuple(method.name for method in _RECORDS if method.origin == "ours")
 
 
-def named(text: str, known: Collection[str] = METHODS) -> list[str]:
-    """Return the methods of a comma-separated list; ``all`` stands for the default ones and those beyond the paper.
+SECTIONS: dict[str, type[Section]] = {kind.section: kind for record in _RECORDS for kind in record.settings}
+"""The sections of all methods' settings, by name."""
+SOURCES: dict[str, Path] = {}
+"""The files of methods that were registered from elsewhere."""
+ENTRY_POINTS = "hebblm.methods"
+
+
+def register(method: Method) -> Method:
+    """Add a method of your own: commands, readers and evaluations then know it by its name.
 
     Args:
-        text: the list.
-        known: those that can be named.
+        method: its record.
+
+    Returns:
+        The record, unchanged.
 
     Raises:
-        UserError: an unknown or repeated method.
+        UserError: another method or section of settings has its name.
     """
+    if method.name in EVALUATED or method.name in (*ALIASES, EVERY):
+        raise UserError(f"a method {method.name!r} is there already; give yours another name")
+    for kind in method.settings:
+        if SECTIONS.get(kind.section, kind) is not kind:
+            raise UserError(f"a section {kind.section!r} of settings is there already; give yours another name")
+    SECTIONS.update({kind.section: kind for kind in method.settings})
+    METHODS[method.name] = EVALUATED[method.name] = method
+    SOURCES[method.name] = Path(method.rule.__code__.co_filename)
+    return method
+
+
+def load_plugin(path: Path) -> None:
+    """Run a Python file of the user's own, which registers methods.
+
+    Raises:
+        UserError: it cannot be read, or fails.
+    """
+    try:
+        runpy.run_path(str(path), run_name="hebblm_plugin")
+    except UserError:
+        raise
+    except Exception as error:  # whatever the file does
+        raise UserError(f"--plugin {path} fails: {type(error).__name__}: {error}") from error
+
+
+def _load_installed() -> bool:
+    """Let installed packages register their methods, and say whether there are any."""
+    points = entry_points(group=ENTRY_POINTS)
+    for point in points:
+        point.load()
+    return bool(points)
+
+
+def named(text: str, known: Collection[str] = METHODS) -> list[str]:
+    """Methods of a comma-separated list; ``all`` stands for the default ones and those beyond the paper."""
     names = [unaliased(name.strip()) for name in text.split(",")]
     names = [name for name in known if EVALUATED[name].origin != "variant"] if names == [EVERY] else names
     check_methods(names, known, f", or {EVERY} alone")
@@ -62,47 +110,34 @@ def named(text: str, known: Collection[str] = METHODS) -> list[str]:
 
 
 def with_ensembled(names: Iterable[str]) -> list[str]:
-    """Return methods, and before each ensemble the methods that it mixes."""
-    each = (part for name in names for part in (*(ENSEMBLES[name].parts if name in ENSEMBLES else ()), name))
-    return list(dict.fromkeys(each))
+    """Methods, and before each ensemble the methods that it mixes."""
+    mixed = (part for name in names for part in (*(ENSEMBLES[name].parts if name in ENSEMBLES else ()), name))
+    return list(dict.fromkeys(mixed))
 
 
 def unaliased(name: str) -> str:
-    """Return the name of a method as results have it: ``base`` is ``lstm``, whatever the base is."""
+    """Name of a method as results have it: ``base`` is ``lstm``, whatever the base is."""
     return ALIASES.get(name, name)
 
 
 def check_methods(names: list[str], known: Collection[str] = METHODS, among: str = "") -> None:
-    """Refuse a method that is unknown, gone or repeated.
-
-    Args:
-        names: of the methods.
-        known: those that can be named.
-        among: what can be named besides them.
-
-    Raises:
-        UserError: naming it and the known ones.
-    """
+    """Refuse a method that is unknown, gone or repeated; ``among`` says what can be named besides those known."""
     for name in names:
         if name in GONE:
             raise UserError(f"{name} is gone; use {GONE[name]}")
         if name in ENSEMBLES and name not in known:
             raise UserError(f"{name} is for evaluations alone; use {' or '.join(ENSEMBLES[name].parts)}")
-        if name not in known:
+        if name not in known and not (_load_installed() and name in METHODS):
             raise unknown("method", name, known, f"choose from {', '.join(known)}{among}")
     if len(set(names)) < len(names) or not names:
         raise UserError(f"methods {','.join(names)!r} must name each method once, at least one")
 
 
 def with_parts(names: Iterable[str]) -> set[str]:
-    """Return methods with all whose values they take over when they are tuned.
-
-    Raises:
-        UserError: a method that has no values of its own.
-    """
-    found: set[str] = set()
+    """Methods with all whose values they take over when they are tuned."""
+    parts: set[str] = set()
     for name in names:
         if name not in TUNABLE:
             raise UserError(f"{name} has no values of its own to tune; choose from {', '.join(TUNABLE)}")
-        found |= {name, *with_parts(METHODS[name].parts)}
-    return found
+        parts |= {name, *with_parts(METHODS[name].parts)}
+    return parts

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 SUFFIX = "+ngram"
 FEATURES = ("no match", "one token matches", "two tokens match", "three or more match", "top share", "count")
-"""Of the longest context seen: its length, its most frequent follower's share, and ``log(1 + n) / 5`` of its count n."""
+"""Of the longest context seen: its length, the share of its first follower, and ``log(1 + n) / 5`` of its count n."""
 # What a gate starts from: the longer the match, the less the base is trusted.
 BASE_WEIGHTS, NGRAM_WEIGHTS = (4.0, 3.0, 2.0, 1.0, 0.0, 0.0), (0.0,) * 6
 

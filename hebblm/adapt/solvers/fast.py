@@ -21,33 +21,25 @@ FAR = 1e12  # a sum of exponentials may grow or shrink so far before the largest
 
 
 def active_sizes(groups: Tensor, present: Tensor) -> Tensor:
-    """Return the number |A| of classes that each query follows (n,) int64: its different labels and some others.
+    """Number |A| of classes that each query follows (n,) int64: its different labels and some others.
 
-    With the tail's place they are a multiple of 32. A query's number depends on its own neighbours alone.
-
-    Args:
-        groups: (n, K) int64, the labels by number, see :func:`hebblm.adapt.functional.grouping.group_ids`.
-        present: (n, K) bool, which labels are real.
+    With the tail's place they are a multiple of 32. A query's number depends on its own neighbours alone: the
+    ``groups`` (n, K) int64 of their labels, of which those ``present`` (n, K) bool are real.
     """
     return (distinct(groups, present) + SPARE).floor_divide(STEP).add(1).mul(STEP).sub(1)
 
 
 def narrow(problem: Problem) -> bool:
-    """Say whether a vocabulary is so small that it is followed whole: fewer than two of the largest active sets."""
+    """Whether a vocabulary is so small that it is followed whole: fewer than two of the largest active sets."""
     return problem.head.weight.shape[0] < 2 * (problem.labels.shape[1] + SPARE + STEP)
 
 
 def choose(base_logits: Tensor, labels: Tensor, present: Tensor, size: int) -> Tensor:
-    """Return the classes to follow (n, size) int64 in ascending order: all labels, then the base's top classes.
+    """Classes to follow (n, size) int64 in ascending order: all labels present, then the base's top classes.
 
     The choice knows nothing of the target, so that a score cannot depend on its answer.
-
-    Args:
-        base_logits: (n, V).
-        labels: (n, K) int64.
-        present: (n, K) bool, which labels are real.
-        size: classes wanted, at least the number of different labels of any query.
     """
+    # (n, K) infinite logits lift the labels above all; an entry that is not real must not pull its label in.
     wanted = torch.where(present, torch.inf, -torch.inf).to(base_logits.dtype)
     boosted = base_logits.scatter_reduce(1, labels, wanted, "amax")
     return boosted.topk(size, dim=1, sorted=False).indices.sort(dim=1).values
@@ -55,42 +47,29 @@ def choose(base_logits: Tensor, labels: Tensor, present: Tensor, size: int) -> T
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """The classes of some queries that are followed, and their probabilities at the keys.
+    """The classes of some queries that are followed, and their probabilities at the keys."""
 
-    Args:
-        labels: (n, K) int64 places of the neighbours' labels among the classes.
-        logits: (n, K, C) log-probabilities at the keys in nats; the last of the C places is the tail, if there is one.
-        shares: (n, K, C) their exponentials.
-        classes: (n, C - 1) int64 the active set, or None where all classes are followed and there is no tail.
-        shape: (n, V) of the query's own tail, q, zero on the active set; empty without a tail.
-        overlap: (n, 1) ``sum_v q_v^2``: the mean of the tail's classes moves by so much of what its mass would do to a
-            single class. 1 without a tail.
-    """
-
-    labels: Tensor
-    logits: Tensor
-    shares: Tensor
-    classes: Tensor | None
-    shape: Tensor
+    labels: Tensor  # (n, K) int64 places of the neighbours' labels among the classes
+    logits: Tensor  # (n, K, C) log-probabilities at the keys in nats; the last of the C places is the tail, if any
+    shares: Tensor  # (n, K, C) their exponentials
+    classes: Tensor | None  # (n, C - 1) int64 the active set; None where all classes are followed and no tail is left
+    shape: Tensor  # (n, V) of the query's own tail, q, zero on the active set; empty without a tail
+    # (n, 1) sum_v q_v^2, 1 without a tail: the mean of the tail's classes moves by so much of what its mass would do to
+    # a single class.
     overlap: Tensor
 
     def spread(self, change: Tensor) -> Tensor:
-        """Return the change of all logits (n, V) for that of the places followed (n, C); overwrites the shape."""
+        """Change of all logits (n, V) for that of the places followed (n, C); overwrites the shape."""
         if self.classes is None:
             return change
         return self.shape.mul_(change[:, -1:]).scatter_(1, self.classes, change[:, :-1])
 
 
 def follow(problem: Problem, present: Tensor, *, whole: bool = False) -> Followed:
-    """Return what is followed: an active set A and a tail, or all classes.
+    """What is followed: an active set A and a tail or, ``whole``, all classes; ``present`` (n, K) weigh anything.
 
-    A key's probability on A is ``exp(Z_k - lse_k)`` with its stored log-normaliser; the tail holds what is left of 1.
-
-    Args:
-        problem: the queries and their neighbours. Normalisers that are not known are estimated, see
-            :func:`_estimated_normalizers`.
-        present: (n, K) bool, which neighbours weigh anything.
-        whole: follow all classes.
+    A key's probability on A is ``exp(Z_k - lse_k)`` with its stored log-normaliser, which is estimated where it is not
+    known; the tail holds what is left of 1.
     """
     if whole:
         logits = problem.head.logits(problem.keys).log_softmax(2)
@@ -118,13 +97,6 @@ def solve_fast(problem: Problem, descent: Descent) -> Solution:
     the shape of the query's own tail. For v outside A the change is ``-(sum_k s_k) q_v``, with s_k the tail mass of
     neighbour k times alpha_k, summed over the steps. ``H H^T + 1`` is taken as ``U U^T + diag(e)``: a few directions
     that the keys share, and what these leave of each key's own length.
-
-    Args:
-        problem: the queries and their neighbours.
-        descent: step sizes a, pull and number of steps.
-
-    Returns:
-        The change of the logits (n, V) in nats, and whether the neighbours' loss rose.
     """
     followed = follow(problem, descent.sizes > 0)
     change, rises = _descend(problem, descent, followed)
@@ -132,11 +104,11 @@ def solve_fast(problem: Problem, descent: Descent) -> Solution:
 
 
 def _descend(problem: Problem, descent: Descent, followed: Followed) -> tuple[Tensor, Tensor]:
-    """Return the change on A and, minus the mass moved, of the tail (n, A + 1), and whether the loss rose (n,)."""
+    """Change on A and, minus the mass moved, of the tail (n, A + 1), and whether the loss rose (n,)."""
     sizes, steps, last_step = descent.sizes, descent.steps, descent.steps + descent.finish
     labels, logits, shares = followed.labels, followed.logits, followed.shares
-    alpha = sizes * (problem.products + problem.one)  # (n, K)
-    if last_step == 1:
+    alpha = sizes * (problem.products + problem.one)  # what a key's residual does to the query (n, K)
+    if last_step == 1:  # one step needs the residuals at the base head alone: no key has moved yet
         drawn = torch.bmm(alpha.unsqueeze(1), shares).squeeze(1)  # (n, A + 1)
         return drawn.neg_().scatter_add_(1, labels, alpha), torch.zeros_like(sizes[:, 0], dtype=torch.bool)
     factor, _, own = factored(problem)  # U (n, K, r), e (n, K)
@@ -147,6 +119,7 @@ def _descend(problem: Problem, descent: Descent, followed: Followed) -> tuple[Te
     # From here on logits count in bits: 2^x takes a third of the time of e^x.
     logits.mul_(LOG2_E)
     factor = LOG2_E * factor
+    # Without a pull nobody reads the base's logits again, and they are written over.
     pulled = bool((descent.keep != 1).any())
     base, shrink = logits.clone() if pulled else logits, descent.keep.view(-1, 1, 1)
     change = torch.zeros_like(observed[:, 0])  # (n, A + 1)
@@ -156,38 +129,35 @@ def _descend(problem: Problem, descent: Descent, followed: Followed) -> tuple[Te
         if step in (0, last_step - 1):
             last = neighbor_loss(logits, scale, labels, sizes)
             first = first if step else last
-        if step == steps:
+        if step == steps:  # one more softmax, which was for the loss alone
             break
         products = torch.baddbmm(observed, rows * scale.unsqueeze(1), shares, alpha=-1)  # rows R (n, 1 + r, A + 1)
         change.mul_(descent.keep.unsqueeze(1)).add_(products[:, 0])
         if step + 1 < last_step:
             if pulled:
                 logits.sub_(base).mul_(shrink).add_(base)
+            # The tail's classes share what moves it: by their mean each moves by sum_v q_v^2 of that.
             products[:, 1:, -1] *= followed.overlap
             shares[:, :, -1] *= followed.overlap
             logits.baddbmm_(factor, products[:, 1:])
+            # What the directions leave of a key moves that key alone: minus its probabilities, plus its label.
             logits.addcmul_(own * scale.unsqueeze(2), shares, value=-1).scatter_add_(2, labels.unsqueeze(2), own)
     return change, rose(first, last)
 
 
 def observations(rows: Tensor, followed: Followed) -> Tensor:
-    """Return the products (n, m, C) of some rows (n, m, K) with the labels Y of the neighbours."""
-    found = rows.new_zeros(*rows.shape[:2], followed.logits.shape[2])
-    return found.scatter_add_(2, followed.labels.unsqueeze(1).expand_as(rows), rows)
+    """Products (n, m, C) of some rows (n, m, K) with the labels Y of the neighbours, of which no one-hot is formed."""
+    sums = rows.new_zeros(*rows.shape[:2], followed.logits.shape[2])
+    return sums.scatter_add_(2, followed.labels.unsqueeze(1).expand_as(rows), rows)
 
 
 def normalised(logits: Tensor, shares: Tensor, *, fresh: bool) -> Tensor:
-    """Return one over the keys' normalisers (n, K) and, if asked to, make their shares afresh.
-
-    Args:
-        logits: (n, K, C) in bits; those of a query that a step took too far lose their largest, as in a softmax, and
-            those alone: no query's rounding depends on another.
-        shares: (n, K, C) overwritten with 2 to the logits.
-        fresh: whether they are not that already.
-    """
+    """One over the keys' normalisers (n, K); ``fresh`` overwrites the shares (n, K, C) with 2 to the logits (bits)."""
     if fresh:
         torch.exp2(logits, out=shares)
     scale = shares.sum(2).reciprocal_()
+    # Without the maximum that a softmax takes off, a step saves two passes. Queries that went too far lose theirs, and
+    # those alone: no query's rounding depends on another.
     far = ~((scale > 1 / FAR) & (scale < FAR)).all(1)  # (n,)
     if bool(far.any()):
         logits.sub_(torch.where(far.view(-1, 1, 1), logits.amax(2, keepdim=True), 0))
@@ -196,7 +166,7 @@ def normalised(logits: Tensor, shares: Tensor, *, fresh: bool) -> Tensor:
 
 
 def _log_shares(problem: Problem, chosen: Tensor, shape: Tensor) -> Tensor:
-    """Return ``log p_k(v) = W_v h_k + b_v - lse_k`` (n, K, A + 1) on the classes followed, and a place for the tail."""
+    """``log p_k(v) = W_v h_k + b_v - lse_k`` (n, K, A + 1) on the classes followed, and a place for the tail."""
     logits = _logits_on(problem, torch.nn.functional.pad(chosen, (0, 1)))  # the last column is only a place
     known = problem.log_normalizers
     if known is None:
@@ -207,7 +177,7 @@ def _log_shares(problem: Problem, chosen: Tensor, shape: Tensor) -> Tensor:
 
 
 def _logits_on(problem: Problem, classes: Tensor) -> Tensor:
-    """Return the keys' logits ``W_v h_k + b_v`` (n, K, m) on some classes of each query, (n, m) int64."""
+    """The keys' logits ``W_v h_k + b_v`` (n, K, m) on some classes of each query, (n, m) int64."""
     weight, bias = problem.head.weight, problem.head.bias
     rows = weight.index_select(0, classes.flatten()).view(*classes.shape, -1).transpose(1, 2)  # (n, D, m)
     offset = rows.new_zeros(()) if bias is None else bias[classes].unsqueeze(1)
@@ -215,16 +185,11 @@ def _logits_on(problem: Problem, classes: Tensor) -> Tensor:
 
 
 def _estimated_normalizers(problem: Problem, logits: Tensor, shape: Tensor) -> Tensor:
-    """Return the keys' log-normalisers (n, K), exact on A and by importance sampling on the tail.
+    """The keys' log-normalisers (n, K), exact on A (logits n, K, A) and by importance sampling on the tail (n, V).
 
     With classes v_1 .. v_M drawn from the query's own tail q, ``sum_{v not in A} exp Z_kv`` is near the mean over them
     of ``exp(Z_kv) / q_v``, which varies little as keys are near the query. They lie at the M midpoints of q's
     cumulative distribution: a systematic sample, the same whenever the query is.
-
-    Args:
-        problem: the queries and their neighbours.
-        logits: (n, K, A) of the keys on A.
-        shape: (n, V) of the query's tail, q; zero on A.
     """
     cumulative = shape.cumsum(1)  # (n, V)
     total = cumulative[:, -1:]  # 1, or less for a query with next to no tail
@@ -237,7 +202,7 @@ def _estimated_normalizers(problem: Problem, logits: Tensor, shape: Tensor) -> T
 
 
 def factored(problem: Problem) -> tuple[Tensor, Tensor, Tensor]:
-    """Return U (n, K, r), u (n, r) and e (n, K): ``U U^T + diag(e)`` is near ``H H^T + 1``, and equal on the diagonal.
+    """U (n, K, r), u (n, r) and e (n, K): ``U U^T + diag(e)`` is near ``H H^T + 1``, and equal on the diagonal.
 
     U and u hold the keys and the query on the span of some keys after one round of subspace iteration (Halko et al.
     2011), and the bias's share: ``U = H X^T L^-T`` with ``X X^T = L L^T``.
@@ -246,18 +211,21 @@ def factored(problem: Problem) -> tuple[Tensor, Tensor, Tensor]:
     rank = min(RANK, keys.shape[1])
     present = (problem.weights > 0).sum(1, keepdim=True)  # of each query, ahead of what fills its row (n, 1)
     evenly = torch.arange(rank, device=keys.device) * (present - 1).clamp_min(0)
-    some = evenly.floor_divide(max(rank - 1, 1)).unsqueeze(2).expand(-1, -1, keys.shape[2])  # (n, r, D)
-    main = torch.bmm(keys.gather(1, some), keys.transpose(1, 2)) * problem.weights.unsqueeze(1)  # (n, r, K)
+    start = evenly.floor_divide(max(rank - 1, 1)).unsqueeze(2).expand(-1, -1, keys.shape[2])  # (n, r, D)
+    # One round: what the keys that we start from see of all others, and from there back to D numbers.
+    main = torch.bmm(keys.gather(1, start), keys.transpose(1, 2)) * problem.weights.unsqueeze(1)  # (n, r, K)
     tiny = torch.finfo(main.dtype).tiny
     main = main / main.abs().amax(2, keepdim=True).clamp_min(tiny)
     main = torch.nn.functional.normalize(torch.bmm(main, keys), dim=2, eps=tiny)  # X (n, r, D)
     gram = torch.bmm(main, main.transpose(1, 2))
     gram.diagonal(dim1=1, dim2=2).add_(RIDGE)
+    # L^-T makes unit directions of X, which need not be orthogonal; the ridge keeps L regular where two are alike.
     lower = torch.linalg.cholesky_ex(gram).L
     query = torch.bmm(problem.hidden.unsqueeze(1), main.transpose(1, 2))  # (n, 1, r)
     products = torch.cat([torch.bmm(keys, main.transpose(1, 2)), query], 1)  # (n, K + 1, r)
     factor: Tensor = torch.linalg.solve_triangular(lower.transpose(1, 2), products, upper=True, left=False)
     lengths = torch.linalg.vector_norm(keys, dim=2).square_()  # (n, K)
+    # What rounding may take below 0.
     own = (lengths - factor[:, :-1].square().sum(2)).clamp_min_(0)
     if problem.one:
         factor = torch.cat([factor, factor.new_ones(*factor.shape[:2], 1)], 2)
@@ -265,13 +233,6 @@ def factored(problem: Problem) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def neighbor_loss(logits: Tensor, scale: Tensor, labels: Tensor, sizes: Tensor) -> Tensor:
-    """Return ``-sum_k a_k log p_k(y_k)`` (n,) in nats.
-
-    Args:
-        logits: (n, K, A) in bits.
-        scale: (n, K) one over their normaliser.
-        labels: (n, K) places in A.
-        sizes: (n, K) a.
-    """
+    """``-sum_k a_k log p_k(y_k)`` (n,) in nats, of logits (n, K, A) in bits and one over their normaliser (n, K)."""
     taken = logits.gather(2, labels.unsqueeze(2)).squeeze(2) / LOG2_E + scale.log()
     return -torch.where(sizes > 0, sizes * taken, 0).sum(1)

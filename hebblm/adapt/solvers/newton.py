@@ -55,7 +55,7 @@ def solve_newton(problem: Problem, *, steps: int, pull: float, exact: bool) -> S
         theta_iv <- theta_iv - gradient_iv / (lambda_i c_iv + mu)
 
     Its curvature is c times lambda_i, with c the share of the class among the neighbours, ``sum_k a_k u_ki^2 p_kv /
-    lambda_i``: cross-entropy's Hessian ``diag(p) - p p^T`` is at most ``diag(p)``. As the share moves toward that of the
+    lambda_i``: cross-entropy's Hessian ``diag(p) - p p^T`` is at most ``diag(p)``. As the share moves to that of the
     labels during the step, c is a mean of both, see :func:`_mean`.
 
     Three of the ``steps`` >= 1 come near the optimum on states of a language model; ``pull`` > 0 is in units of the

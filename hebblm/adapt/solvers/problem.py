@@ -16,27 +16,16 @@ MARGIN = 0.9  # room for what the power method leaves out
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Softmax problem of each query: ``-sum_k w_k log P(y_k | h_k)`` over its own copy of the head (Eq. 5).
+    """Softmax problem of each query: ``-sum_k w_k log P(y_k | h_k)`` over its own copy of the head (Eq. 5)."""
 
-    Args:
-        head: the base head, weight (V, D) and bias (V,) or None; it stays as it is.
-        hidden: (n, D) queries.
-        keys: (n, K, D) neighbours of each.
-        labels: (n, K) int64.
-        weights: (n, K) ``w_k = c_k / |N|``, not negative; zero where there is no entry.
-        base_logits: (n, V) ``W h + b``.
-        log_normalizers: (n, K) logsumexp of the base logits of each key in nats, or None where they are not known.
-        products: (n, K) ``h_k . h``.
-    """
-
-    head: OutputHead
-    hidden: Tensor
-    keys: Tensor
-    labels: Tensor
-    weights: Tensor
-    base_logits: Tensor
-    log_normalizers: Tensor | None
-    products: Tensor
+    head: OutputHead  # the base's, weight (V, D) and bias (V,) or None; it stays as it is
+    hidden: Tensor  # (n, D) queries
+    keys: Tensor  # (n, K, D) neighbours of each
+    labels: Tensor  # (n, K) int64
+    weights: Tensor  # (n, K) w_k = c_k / |N|, not negative; zero where there is no entry
+    base_logits: Tensor  # (n, V) W h + b
+    log_normalizers: Tensor | None  # (n, K) logsumexp of each key's base logits in nats; None where not known
+    products: Tensor  # (n, K) h_k . h
 
     @property
     def one(self) -> float:
@@ -44,7 +33,7 @@ class Problem:
         return 0.0 if self.head.bias is None else 1.0
 
     def rows(self, index: Tensor) -> Problem:
-        """Return the same for some of the queries, (m,) int64 or (n,) bool."""
+        """The same for some of the queries, (m,) int64 or (n,) bool."""
         known = None if self.log_normalizers is None else self.log_normalizers[index]
         return Problem(
             self.head,
@@ -60,23 +49,16 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Descent:
-    """Gradient descent's step sizes, decay and number of steps.
+    """Gradient descent's step sizes, decay and number of steps."""
 
-    Args:
-        sizes: (n, K) step sizes ``a_k = rate w_k``.
-        keep: (n,) what a step leaves of the change so far: ``1 - rate p`` with p the pull toward the base head.
-        steps: number S of steps, at least 1.
-        finish: whether the neighbours' loss is also taken after the last step, which costs as much as a step.
-    """
-
-    sizes: Tensor
-    keep: Tensor
-    steps: int
-    finish: bool = False
+    sizes: Tensor  # (n, K) a_k = rate w_k
+    keep: Tensor  # (n,) what a step leaves of the change so far: 1 - rate p with p the pull toward the base head
+    steps: int  # S, at least 1
+    finish: bool = False  # whether the loss is also taken after the last step, which costs as much as a step
 
     @classmethod
     def at(cls, problem: Problem, lr: float, steps: int, pull: float, lr_units: LrUnits) -> Descent:
-        """Return the descent at a rate ``lr``, or at ``lr / lambda_max`` of each query for a ``relative`` one.
+        """Descent at a rate ``lr``, or at ``lr / lambda_max`` of each query for a ``relative`` one.
 
         A relative pull is in the unit of the rate, so that ``lr * pull`` is what a step takes back in either case.
         """
@@ -88,7 +70,7 @@ class Descent:
 
     @classmethod
     def stable(cls, problem: Problem, lr: float, steps: int, pull: float) -> Descent:
-        """Return the descent at the largest rate of at most ``lr`` that cannot climb."""
+        """Descent at the largest rate of at most ``lr`` that cannot climb."""
         largest = curvature(problem.keys, problem.weights, problem.one) + 2 * pull
         rates = (MARGIN * STABLE / largest).clamp_max(lr)  # (n,)
         return cls(rates.unsqueeze(1) * problem.weights, 1 - rates * pull, steps)
@@ -96,26 +78,22 @@ class Descent:
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """Change of the logits that a descent ends in.
+    """Change of the logits that a descent ends in."""
 
-    Args:
-        delta: (n, V) change of the logits, kept apart from them because single precision would swallow small steps.
-        rose: (n,) bool, whether the neighbours' loss was above its first value where it was taken last: before the
-            last step, or after it where the descent asks for that.
-    """
-
-    delta: Tensor
+    delta: Tensor  # (n, V) in nats, apart from the logits because single precision would swallow small steps
+    # (n,) bool, whether the neighbours' loss was above its first value where it was taken last: before the last step,
+    # or after it where the descent asks for that.
     rose: Tensor
 
 
 def key_products(hidden: Tensor, keys: Tensor) -> Tensor:
-    """Return ``h_k . h`` (N, K) of queries (N, D) and their keys (N, K, D), which may be of another precision."""
+    """``h_k . h`` (N, K) of queries (N, D) and their keys (N, K, D), which may be of another precision."""
     # A row times a matrix: several times as fast as the matrix times a column.
     return torch.bmm(hidden.unsqueeze(1), keys.to(hidden.dtype).transpose(1, 2)).squeeze(1)
 
 
 def curvature(keys: Tensor, weights: Tensor, one: float) -> Tensor:
-    """Return the largest eigenvalue of ``A^1/2 (H H^T + 1) A^1/2``, A = diag(w), by the power method.
+    """Largest eigenvalue (n,) of ``A^1/2 (H H^T + 1) A^1/2``, A = diag(w), by the power method.
 
     The loss of Eq. 5 is ``sum_k w_k l(Z_k)`` in the keys' logits ``Z_k = W h_k + b``, and softmax cross-entropy l has
     a Hessian of at most 1/2 in them. So the Hessian in (W, b) is at most half this number, and descent of rate
@@ -123,14 +101,7 @@ def curvature(keys: Tensor, weights: Tensor, one: float) -> Tensor:
 
     The start ``A^1/2 1`` is near the leading vector, as neighbours point the same way: after one iteration the
     Rayleigh quotient is within 1e-3 of the value on the states of trained language models.
-
-    Args:
-        keys: (n, K, D) H.
-        weights: (n, K) w, not negative.
-        one: 1 for a head with a bias, 0 for one without.
-
-    Returns:
-        (n,), above the true value by rounding at most; 0 for a query without entries.
+    It is above the true value by rounding at most, and 0 for a query without entries.
     """
     image = key_products(torch.bmm(weights.unsqueeze(1), keys).squeeze(1), keys)  # H H^T w (n, K)
     image = weights * (image + one * weights.sum(1, keepdim=True))  # A^1/2 v, with v = A^1/2 (H H^T + 1) A^1/2 A^1/2 1
@@ -142,7 +113,7 @@ def curvature(keys: Tensor, weights: Tensor, one: float) -> Tensor:
 
 
 def relative_weights(problem: Problem) -> Tensor:
-    """Return ``w_k / lambda_max`` (n, K), of a largest curvature of 1; 0 for a query without entries."""
+    """``w_k / lambda_max`` (n, K), of a largest curvature of 1; 0 for a query without entries."""
     # Scaled to 1 first, so that neither a tiny nor a huge closeness leaves the range of the dtype.
     weights = problem.weights
     weights = weights / weights.amax(1, keepdim=True).clamp_min(torch.finfo(weights.dtype).tiny)
@@ -151,6 +122,6 @@ def relative_weights(problem: Problem) -> Tensor:
 
 
 def rose(before: Tensor, after: Tensor) -> Tensor:
-    """Say where a loss (n,) grew beyond rounding or ceased to be finite."""
+    """Where a loss (n,) grew beyond rounding or ceased to be finite."""
     slack = 16 * torch.finfo(before.dtype).eps * before.abs()
     return ~(torch.isfinite(after) & (after <= before + slack))

@@ -29,43 +29,26 @@ SAVE = (
 
 @dataclass(frozen=True, slots=True)
 class PeftAdapter:
-    """An adapter on disk.
+    """An adapter on disk."""
 
-    Args:
-        name: folder or hub id, as it was asked for.
-        folder: of its configuration and weights.
-        base: folder or hub id of the model that it was trained for.
-        revision: of the base on the hub, None for the newest.
-        tokenizer: whether it has a tokenizer of its own.
-    """
-
-    name: str
-    folder: Path
-    base: str
-    revision: str | None
-    tokenizer: bool
+    name: str  # folder or hub id, as it was asked for
+    folder: Path  # of its configuration and weights
+    base: str  # folder or hub id of the model that it was trained for
+    revision: str | None  # of the base on the hub, None for the newest
+    tokenizer: bool  # whether it has one of its own
 
 
-def find_adapter(name: str, place: Mapping[str, Any]) -> PeftAdapter | None:
-    """Return the adapter in a folder or on the hub; None where there is none.
-
-    Args:
-        name: folder or hub id.
-        place: options that say where it lies, such as ``subfolder``, ``revision`` and ``token``.
-
-    Raises:
-        UserError: the adapter names no base model, cannot be merged, or has no weights, or pickled ones; or a model
-            lies beside it, or ``peft`` is not installed.
-    """
+def find_adapter(name: str, location: Mapping[str, Any]) -> PeftAdapter | None:
+    """Adapter in a folder or on the hub, None where there is none; refused where it cannot be merged."""
     from transformers.utils.hub import cached_file
     from transformers.utils.peft_utils import find_adapter_config_file
 
-    path = find_adapter_config_file(name, **place)
+    path = find_adapter_config_file(name, **location)
     if path is None:
         return None
     tokenizer = None
     for file in (WEIGHTS, TOKENIZER):  # where they lie on the hub, they are downloaded to the same folder
-        tokenizer = cached_file(name, file, **place, _raise_exceptions_for_missing_entries=False)
+        tokenizer = cached_file(name, file, **location, _raise_exceptions_for_missing_entries=False)
     folder = Path(path).parent
     _check_weights(folder)
     document = read_json(Path(path))
@@ -85,15 +68,7 @@ def find_adapter(name: str, place: Mapping[str, Any]) -> PeftAdapter | None:
 
 
 def merged(model: Any, adapter: PeftAdapter) -> Any:
-    """Return a model with an adapter merged into its weights.
-
-    Args:
-        model: the base of the adapter; it is changed.
-        adapter: of a kind that can be merged.
-
-    Raises:
-        UserError: the adapter lacks weights that the model has a place for.
-    """
+    """Base of an adapter with the adapter merged into its weights; the model is changed."""
     from peft import PeftConfig, PeftModel
 
     _resize(model, adapter)
@@ -101,24 +76,17 @@ def merged(model: Any, adapter: PeftAdapter) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of weights that are missing, and they are refused here
         made = PeftModel(model, PeftConfig.from_pretrained(folder))
-        found = made.load_adapter(folder, "default", torch_device=str(model.device), key_mapping=mapping)
-    if found.missing_keys:
+        report = made.load_adapter(folder, "default", torch_device=str(model.device), key_mapping=mapping)
+    if lacking := report.missing_keys:
         raise UserError(
-            f"{adapter.folder / WEIGHTS} lacks {len(found.missing_keys):,} weights ({found.missing_keys[0]}, ...): it "
+            f"{adapter.folder / WEIGHTS} lacks {len(lacking):,} weights ({lacking[0]}, ...): it "
             f"does not fit {ADAPTER_CONFIG} beside it, or its base {adapter.base}; get it anew"
         )
     return made.merge_and_unload(safe_merge=True)
 
 
 def unwrapped(model: Any) -> Any:
-    """Return the model in a ``PeftModel``, whose layers hold the adapter; any other model as it is.
-
-    Args:
-        model: that the caller holds.
-
-    Raises:
-        UserError: the adapter is tokens that are put before every text.
-    """
+    """Model in a ``PeftModel``, whose layers hold the adapter; any other model as it is."""
     config = getattr(model, "active_peft_config", None)
     if config is None:
         return model
@@ -164,14 +132,14 @@ def _check_mergeable(path: str, document: Mapping[str, Any]) -> None:
 def _resize(model: Any, adapter: PeftAdapter) -> None:
     """Give a model as many rows as the adapter has, which are more where it was trained with added tokens."""
     names = {id(module): name for name, module in model.named_modules()}
-    layers = [each for each in (model.get_input_embeddings(), model.get_output_embeddings()) if each is not None]
-    weights = {id(each.weight): f"base_model.model.{names[id(each)]}.weight" for each in layers}
+    layers = [layer for layer in (model.get_input_embeddings(), model.get_output_embeddings()) if layer is not None]
+    weights = {id(layer.weight): f"base_model.model.{names[id(layer)]}.weight" for layer in layers}
     with safe_open(adapter.folder / WEIGHTS, framework="pt") as opened:
-        held = {name: opened.get_slice(name).get_shape()[0] for name in set(opened.keys()) & set(weights.values())}
-    rows = max(held.values(), default=len(layers[0].weight))
+        stored = {name: opened.get_slice(name).get_shape()[0] for name in set(opened.keys()) & set(weights.values())}
+    rows = max(stored.values(), default=len(layers[0].weight))
     if rows == len(layers[0].weight):
         return
-    if lacking := sorted(set(weights.values()) - set(held)):
+    if lacking := sorted(set(weights.values()) - set(stored)):
         raise UserError(
             f"{adapter.folder / WEIGHTS} has {rows:,} rows for tokens and no {lacking[0]}, which would be random; save "
             "the adapter with save_embedding_layers=True"

@@ -5,21 +5,16 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from hebblm.models.base import State
-from hebblm.models.huggingface.cache import replace_tensors, tensors_of
-from hebblm.models.learning import GradientBase
+from hebblm.models.base import GradientBase, State
+from hebblm.models.huggingface.network import Network, replace_tensors, tensors_of
 from hebblm.models.update import BaseUpdate
 from hebblm.tensors import prefixed, under
 from hebblm.types import OutputHead
-
-if TYPE_CHECKING:
-    from hebblm.models.huggingface.model import HuggingFaceModel
 
 TOKENS = "tokens"
 
@@ -36,43 +31,37 @@ class HuggingFaceBase(GradientBase):
     model's are of half precision, which would swallow most steps.
 
     Args:
-        model: as trained; it is never changed.
-        update: how the base learns while it reads.
-        own: weights in place of the model's, by name.
-        streams: B, how many are read; several must not move.
+        network: as trained; it is never changed.
+        own: weights in place of the network's, by name.
     """
 
     def __init__(
         self,
-        model: HuggingFaceModel,
+        network: Network,
         update: BaseUpdate | None = None,
         own: dict[str, nn.Parameter] | None = None,
         streams: int = 1,
     ) -> None:
-        super().__init__(update)
-        self._streams = streams
-        self._trained = model
+        super().__init__(update, streams)
+        self._trained = network
         self._given = own or {}
         self._cache: object = None
         self.reset()
 
     def reset(self) -> None:
-        """Return to the trained weights and the beginning of a stream."""
+        super().reset()
         self._own: dict[str, nn.Parameter] = dict(self._given)
-        self._optimizer = None
-        self._hidden: Tensor | None = None
         self._begin()
 
     @property
     def head(self) -> OutputHead:
-        """The softmax layer as it is now."""
         head = self._trained.head_with(self._own)
         if head is self._trained.head:
             return head
         return OutputHead(head.weight.detach(), None if head.bias is None else head.bias.detach(), head.cap)
 
     def parameters(self) -> dict[str, nn.Parameter]:
-        """Return the weights that may learn, by name; from then on they are this base's own."""
+        """Weights that may learn, by name; from then on they are this base's own."""
         if not self._own:
             trained = self._trained.parameters
             self._own = {
@@ -81,41 +70,27 @@ class HuggingFaceBase(GradientBase):
             }
         return self._own
 
-    def read(self, inputs: Tensor) -> Tensor:
-        """Return the hidden states (N, D) after each of the tokens (N,); a moving base keeps their graph.
-
-        Where several streams are read, (B, N, D) after (B, N).
-        """
+    def _states(self, ids: Tensor) -> Tensor:
         if self.tracked:
             self.parameters()
-        trained, parts, ids = self._trained, [], inputs.view(self._streams, -1)  # (B, N)
-        with torch.set_grad_enabled(self.tracked):
-            while ids.shape[1]:
-                room = (trained.context - self._window.shape[1]) or trained.stride
-                parts.append(self._advance(ids[:, :room]))
-                ids = ids[:, room:]
-            width = trained.head.weight.shape[1] + trained.key_width * trained.keyed
-            hidden = trained.head.weight.new_zeros(self._streams, 0, width)
-            hidden = torch.cat(parts, 1) if parts else hidden  # (B, N, D)
-            hidden = hidden if self._streams > 1 else hidden[0]
-            # A view made under no_grad would lose its graph.
-            entering = hidden[..., : trained.head.weight.shape[1]]
-        self._hidden = entering if self.tracked else None
-        return hidden.detach()
+        trained, parts = self._trained, []
+        while ids.shape[1]:
+            room = (trained.context - self._window.shape[1]) or trained.stride
+            parts.append(self._advance(ids[:, :room]))
+            ids = ids[:, room:]
+        width = trained.head.weight.shape[1] + trained.key_width * trained.keyed
+        return torch.cat(parts, 1) if parts else trained.head.weight.new_zeros(self._streams, 0, width)
 
-    def loss(self, targets: Tensor) -> Tensor:
-        """Return the mean loss () of the labels (N,) of the tokens read last, nats, with its graph; once a segment."""
-        assert self._hidden is not None, "a loss follows a reading that keeps its graph"
-        hidden, self._hidden = self._hidden, None
-        return F.cross_entropy(self._trained.head_with(self._own).logits(hidden), targets)
+    def _loss(self, hidden: Tensor, targets: Tensor) -> Tensor:
+        head = self._trained.head_with(self._own)
+        return F.cross_entropy(head.logits(hidden[..., : head.weight.shape[1]]), targets)
 
     def grow(self, rows: int) -> None:
-        """Refuse rows: every text is made of the pieces that the tokenizer has."""
         if rows:
             raise ValueError(f"a closed vocabulary was given {rows} more rows")
 
     def stream_state(self) -> State:
-        """Return the tokens of the window, which are read anew on return; of a recurrent model what it carries.
+        """Tokens of the window, which are read anew on return; of a recurrent model what it carries.
 
         Of a model that moves also keys and values of the window: read anew, by weights that may have learned since, it
         would have others.
@@ -126,7 +101,6 @@ class HuggingFaceBase(GradientBase):
         return {TOKENS: window.clone(), **{name: tensor.clone() for name, tensor in carried.items()}}
 
     def load_stream_state(self, state: State) -> None:
-        """Go on from such a state."""
         self._begin()
         carried = {name: tensor for name, tensor in state.items() if name != TOKENS}
         window = state[TOKENS].view(self._streams, -1)
@@ -142,24 +116,21 @@ class HuggingFaceBase(GradientBase):
         self._window = window.clone()
 
     def state_dict(self) -> State:
-        """Return where it stands and what it learned, with keys and values of the window as they were computed."""
+        """With keys and values of the window as they were computed."""
         carried = {} if self._cache is None or self._recurrent or self.tracked else dict(tensors_of(self._cache))
         return {**super().state_dict(), **prefixed("cache ", carried)}
 
     def load_state_dict(self, state: State) -> None:
-        """Go on, to the bit, where :meth:`state_dict` was asked for."""
         super().load_state_dict(state)
         if carried := under("cache ", state):
             self._carry(carried)
 
     def frozen(self) -> HuggingFaceBase:
-        """Return a base with the weights as they are now, which learns nothing, at the beginning of a stream."""
         own = {name: nn.Parameter(weight.detach().clone()) for name, weight in self._own.items()}
         return HuggingFaceBase(self._trained, own=own)
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """Let what is read inside be forgotten behind: the stream goes on from where it stood."""
         window, cache, hidden = self._window, self._cache, self._hidden
         self._cache = copy.deepcopy(cache)
         try:
@@ -168,7 +139,6 @@ class HuggingFaceBase(GradientBase):
             self._window, self._cache, self._hidden = window, cache, hidden
 
     def _begin(self) -> None:
-        """Stand at the beginning of a stream."""
         device = self._trained.head.weight.device
         self._window = torch.zeros(self._streams, 0, dtype=torch.int64, device=device)
         self._cache = None
@@ -188,22 +158,22 @@ class HuggingFaceBase(GradientBase):
         return self._trained.recurrent and not self._anew
 
     def _advance(self, ids: Tensor) -> Tensor:
-        """Return the states (B, N, D) after tokens (B, N) that fit into the window, or begin the next one."""
-        trained, held = self._trained, self._window
-        ids = ids.to(held.device)
-        if held.shape[1] == trained.context:
-            held, self._cache = trained.begun(held[:, trained.stride :]), None
-        fed = ids if self._cache is not None else torch.cat([held, ids], 1)
+        """States (B, N, D) after tokens (B, N) that fit into the window, or begin the next one."""
+        trained, window = self._trained, self._window
+        ids = ids.to(window.device)
+        if window.shape[1] == trained.context:
+            window, self._cache = trained.begun(window[:, trained.stride :]), None
+        fed = ids if self._cache is not None else torch.cat([window, ids], 1)
         if not self._anew and trained.steps == "one" and self._cache is not None:
             states = torch.cat([self._forward(token) for token in torch.split(fed, 1, 1)], 1)
         else:
             states = self._forward(fed)
         if not self._recurrent:
-            self._window = torch.cat([held, ids], 1)
+            self._window = torch.cat([window, ids], 1)
         return states[:, -ids.shape[1] :]
 
     def _forward(self, ids: Tensor) -> Tensor:
-        """Return the states (B, N, D) after tokens (B, N) behind the cache, which goes on."""
+        """States (B, N, D) after tokens (B, N) behind the cache, which goes on."""
         hidden, self._cache = self._trained.states(ids, self._cache, self._own, carry=not self._anew)
         if self._anew:
             self._cache = None

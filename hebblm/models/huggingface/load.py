@@ -14,10 +14,10 @@ from hebblm.download import quiet_hub
 from hebblm.errors import UserError
 from hebblm.files import lack, read_json
 from hebblm.models.huggingface.adapter import PeftAdapter, find_adapter, merged
-from hebblm.models.huggingface.kinds import READS, check_kind, kind_of, line
+from hebblm.models.huggingface.probe import READS, check_kind, line
 from hebblm.progress import say
 
-PLACE = ("cache_dir", "force_download", "local_files_only", "proxies", "revision", "subfolder", "token")
+LOCATION = ("cache_dir", "force_download", "local_files_only", "proxies", "revision", "subfolder", "token")
 """Options that say where a model lies, as its tokenizer does."""
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 INSTALL = "models of transformers need more to be installed: pip install -e '.[hf]' in the checkout"
@@ -29,7 +29,7 @@ CONVERT = (
 
 
 def load_causal(name: str | Path, *, device: torch.device, dtype: str = "auto", **options: Any) -> tuple[Any, Any]:
-    """Return a causal language model and its tokenizer.
+    """Causal language model and its tokenizer.
 
     Args:
         name: hub id or folder.
@@ -38,10 +38,6 @@ def load_causal(name: str | Path, *, device: torch.device, dtype: str = "auto", 
             that type: products would be slow, and gradients overflow), float32, bfloat16 or float16.
         options: more for ``AutoModelForCausalLM.from_pretrained``, e.g. ``device_map`` or ``quantization_config``, and,
             where they say where a model lies, as ``token``, ``revision`` or ``subfolder``, for its tokenizer.
-
-    Raises:
-        UserError: ``transformers`` is not installed, or there is no such model, it is not causal, its weights are
-            pickled, or it has no tokenizer.
     """
     if dtype not in DTYPES:
         raise UserError(f"dtype {dtype!r} must be one of {', '.join(DTYPES)}")
@@ -57,19 +53,19 @@ def load_causal(name: str | Path, *, device: torch.device, dtype: str = "auto", 
         from transformers import AutoTokenizer
     except ImportError as error:
         raise UserError(INSTALL) from error
-    folder, place = Path(name), {key: options[key] for key in PLACE if key in options}
+    folder, location = Path(name), {key: options[key] for key in LOCATION if key in options}
     if not folder.is_dir() and (folder.is_absolute() or str(name).startswith((".", "~")) or len(folder.parts) > 2):
         raise UserError(f"{name} is no folder; name a folder of save_pretrained, or a model of the hub as OWNER/NAME")
-    with _told(str(name)), quiet_hub(), _quiet():
-        adapter = find_adapter(str(name), place)
+    with _in_one_line(str(name)), quiet_hub(), _quiet():
+        adapter = find_adapter(str(name), location)
     if adapter is None:
-        model = _load_model(str(name), place, device, dtype, options)
+        model = _load_model(str(name), location, device, dtype, options)
     else:
-        model = _with_adapter(adapter, place, device, dtype, options)
-    whose, its = (str(name), place) if adapter is None or adapter.tokenizer else _base(adapter, place)
+        model = _with_adapter(adapter, location, device, dtype, options)
+    holder, its_location = (str(name), location) if adapter is None or adapter.tokenizer else _base(adapter, location)
     try:
-        with _told(f"the tokenizer of {whose}"), quiet_hub():
-            tokenizer = AutoTokenizer.from_pretrained(whose, **its, trust_remote_code=False)
+        with _in_one_line(f"the tokenizer of {holder}"), quiet_hub():
+            tokenizer = AutoTokenizer.from_pretrained(holder, **its_location, trust_remote_code=False)
             tokenizer("a")  # some values are looked at only now
     except UserError as error:
         raise UserError(f"{error}; {OPENED}" if OPENED not in str(error) else str(error)) from error
@@ -77,40 +73,39 @@ def load_causal(name: str | Path, *, device: torch.device, dtype: str = "auto", 
 
 
 def _load_model(
-    name: str, place: Mapping[str, Any], device: torch.device, dtype: str, options: Mapping[str, Any]
+    name: str, location: Mapping[str, Any], device: torch.device, dtype: str, options: Mapping[str, Any]
 ) -> Any:
-    """Return the model of a hub id or folder, on its device."""
     from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig, AutoModelForCausalLM
 
     folder = Path(name)
     loaded: Any
-    with _told(name), quiet_hub(), _quiet():
+    with _in_one_line(name), quiet_hub(), _quiet():
         if folder.is_dir():
-            _check_stored(folder / place.get("subfolder", ""))
-        config = AutoConfig.from_pretrained(name, **place, trust_remote_code=False)  # None would ask
-        kind = kind_of(config)
+            _check_stored(folder / location.get("subfolder", ""))
+        config = AutoConfig.from_pretrained(name, **location, trust_remote_code=False)  # None would ask
+        kind = _kind_of(config)
         check_kind(kind, config, f"cannot load {name}: ")
         if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
             raise UserError(f"cannot load {name}: {kind} is not a causal language model for transformers; {READS}")
         if folder.is_dir():
-            _check_layers(folder / place.get("subfolder", ""), config)
+            _check_layers(folder / location.get("subfolder", ""), config)
         loaded = AutoModelForCausalLM.from_pretrained(
             name,
             **{**options, "dtype": dtype, "use_safetensors": True, "trust_remote_code": False},
             output_loading_info=True,
         )
-    model, found = loaded
-    if missing := sorted(found["missing_keys"]):
-        if (own := type(model).__name__) != kind:
+    model, report = loaded
+    if missing := sorted(report["missing_keys"]):
+        if (built := type(model).__name__) != kind:
             raise UserError(
-                f"cannot load {name}: {kind} lacks {_some(missing)} of {own}, which would be random; {READS}"
+                f"cannot load {name}: {kind} lacks {_listed(missing)} of {built}, which would be random; {READS}"
             )
         raise UserError(
-            f"cannot load {name}: it lacks {_some(missing)}, which would be random: "
+            f"cannot load {name}: it lacks {_listed(missing)}, which would be random: "
             "config.json and weights do not fit; get it anew"
         )
-    if unexpected := sorted(found["unexpected_keys"]):
-        say(f"{name} holds {_some(unexpected)}, for which its config.json has no place: left out")
+    if unexpected := sorted(report["unexpected_keys"]):
+        say(f"{name} holds {_listed(unexpected)}, for which its config.json has no place: left out")
     if "device_map" not in options:
         half = dtype == "auto" and device.type == "cpu" and model.dtype == torch.float16
         torch.nn.Module.to(model, device, torch.float32 if half else None)
@@ -118,30 +113,35 @@ def _load_model(
 
 
 def _with_adapter(
-    adapter: PeftAdapter, place: Mapping[str, Any], device: torch.device, dtype: str, options: Mapping[str, Any]
+    adapter: PeftAdapter, location: Mapping[str, Any], device: torch.device, dtype: str, options: Mapping[str, Any]
 ) -> Any:
-    """Return the base model of an adapter, with the adapter merged into its weights."""
-    name, its = _base(adapter, place)
-    told = f"{adapter.name}, an adapter"
-    with _told(told), quiet_hub(), _quiet():
-        if find_adapter(name, its) is not None:
+    """Base model of an adapter, with the adapter merged into its weights."""
+    name, base_location = _base(adapter, location)
+    with _in_one_line(f"{adapter.name}, an adapter"), quiet_hub(), _quiet():
+        if find_adapter(name, base_location) is not None:
             raise UserError(
                 f"the base of {adapter.name} is {name}, an adapter as well; merge that one with merge_and_unload, and "
                 "save the model"
             )
-    model = _load_model(name, its, device, dtype, {**{k: v for k, v in options.items() if k not in PLACE}, **its})
-    with _told(told), _quiet():
+    others = {key: value for key, value in options.items() if key not in LOCATION}
+    model = _load_model(name, base_location, device, dtype, {**others, **base_location})
+    with _in_one_line(f"{adapter.name}, an adapter"), _quiet():
         return merged(model, adapter)
 
 
-def _base(adapter: PeftAdapter, place: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return the name of an adapter's base model, and the options that say where it lies."""
-    its = {key: value for key, value in place.items() if key not in ("revision", "subfolder")}
-    return adapter.base, its if adapter.revision is None else {**its, "revision": adapter.revision}
+def _base(adapter: PeftAdapter, location: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Name of an adapter's base model, and the options that say where it lies."""
+    base_location = {key: value for key, value in location.items() if key not in ("revision", "subfolder")}
+    return adapter.base, base_location if adapter.revision is None else {**base_location, "revision": adapter.revision}
 
 
-def _some(names: list[str]) -> str:
-    """Name some weights."""
+def _kind_of(config: Any) -> str:
+    """Name of the class that a model was saved from, or of its architecture where that is not known."""
+    names = config.architectures
+    return names[0] if isinstance(names, list) and names and isinstance(names[0], str) else str(config.model_type)
+
+
+def _listed(names: list[str]) -> str:
     return f"{len(names):,} weights ({', '.join(names[:2])}{', ...' if len(names) > 2 else ''})"
 
 
@@ -195,7 +195,7 @@ def _quiet() -> Iterator[None]:
 
 
 @contextmanager
-def _told(name: str) -> Iterator[None]:
+def _in_one_line(name: str) -> Iterator[None]:
     """Turn what ``transformers`` raises into one line."""
     try:
         yield
@@ -203,21 +203,21 @@ def _told(name: str) -> Iterator[None]:
         raise
     except Exception as error:  # transformers, hub and safetensors raise many kinds; all of them are of the input
         lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-        told = lines[0]
-        if told.endswith(":"):  # the next line says what
-            told = " ".join(lines[:2])
+        fault = lines[0]
+        if fault.endswith(":"):  # the next line says what
+            fault = " ".join(lines[:2])
         if "trust_remote_code" in str(error):
-            told = f"it needs code of its own, which hebblm never runs; {OPENED}"
+            fault = f"it needs code of its own, which hebblm never runs; {OPENED}"
         elif type(error).__name__ == "SafetensorError":
-            told = f"its weights are cut short or damaged ({told}); get them anew"
-        elif "instantiate the backend tokenizer" in told:
-            told = "there is none, or none that is fast; save it there with save_pretrained"
+            fault = f"its weights are cut short or damaged ({fault}); get them anew"
+        elif "instantiate the backend tokenizer" in fault:
+            fault = "there is none, or none that is fast; save it there with save_pretrained"
         elif isinstance(error, KeyError):
-            told = f"it is damaged, {told} is missing; get it anew"
+            fault = f"it is damaged, {fault} is missing; get it anew"
         elif isinstance(error, AttributeError | TypeError | IndexError | ArithmeticError):
-            told = f"a value in its files, or an option, is wrong ({line(error)})"
-        elif "safetensors" in str(error) and "pickle" not in told:
-            told = f"it has no safetensors weights; {CONVERT}"
-        elif "not a local folder" in told or "connect" in told.lower() or "offline" in told.lower():
-            told = "there is no such folder, and the hub has none of that name or cannot be reached"
-        raise UserError(f"cannot load {name}: {told[:300]}") from error
+            fault = f"a value in its files, or an option, is wrong ({line(error)})"
+        elif "safetensors" in str(error) and "pickle" not in fault:
+            fault = f"it has no safetensors weights; {CONVERT}"
+        elif "not a local folder" in fault or "connect" in fault.lower() or "offline" in fault.lower():
+            fault = "there is no such folder, and the hub has none of that name or cannot be reached"
+        raise UserError(f"cannot load {name}: {fault[:300]}") from error

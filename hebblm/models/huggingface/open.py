@@ -13,24 +13,17 @@ from torch import Tensor
 
 from hebblm.errors import UserError
 from hebblm.models.huggingface.adapter import MERGED, unwrapped
-from hebblm.models.huggingface.cache import ARGUMENTS, replace_tensors, tensors_of
-from hebblm.models.huggingface.head import FoundHead, find_head, logits_of
-from hebblm.models.huggingface.key import LAST, find_key
-from hebblm.models.huggingface.kinds import READS, check_kind, probing
+from hebblm.models.huggingface.layers import LAST, FoundHead, find_head, find_key, logits_of
 from hebblm.models.huggingface.load import load_causal
-from hebblm.models.huggingface.model import HuggingFaceModel, Steps, longest
-from hebblm.models.huggingface.probe import agree, arithmetic, is_exact
-from hebblm.models.huggingface.turns import turn
-from hebblm.models.huggingface.weights import Weights
+from hebblm.models.huggingface.model import HuggingFaceModel, Weights, longest
+from hebblm.models.huggingface.network import CARRIED, Steps, replace_tensors, tensors_of, turn
+from hebblm.models.huggingface.probe import READS, agree, arithmetic, check_kind, is_exact, probing
 from hebblm.progress import say
 from hebblm.text.subwords import token_before
 
-CONTEXT = 1024
-"""Tokens of a window where none are asked for; less where the model was trained with less."""
-LARGE = 100_000_000
-"""Parameters above which only some learn in dynamic evaluation."""
-LEARNS = ("lm_head", "norm", "bias")
-"""Which of a large model's do; the output layer, whatever its name, counts as ``lm_head``."""
+CONTEXT = 1024  # tokens of a window where none are asked for; less where the model was trained with less
+LARGE = 100_000_000  # parameters above which only some learn in dynamic evaluation
+LEARNS = ("lm_head", "norm", "bias")  # those; the output layer, whatever its name, counts as lm_head
 PROBE = 12  # tokens that show how a model is read
 BEHIND = 7  # of them that are read behind what the others left
 
@@ -45,7 +38,7 @@ def open_causal(
     begin: int | None = None,
     origin: str = "held",
 ) -> HuggingFaceModel:
-    """Return a causal language model as hebblm reads it, after a few tokens have shown how.
+    """Causal language model as hebblm reads it, after a few tokens have shown how.
 
     Args:
         model: of ``transformers``, compiled or not; it is read in evaluation mode, and stays in its own.
@@ -57,13 +50,9 @@ def open_causal(
             feed-forward layer), or the number of a layer whose output it is.
         begin: token that each window begins with, None for any.
         origin: where it comes from.
-
-    Raises:
-        UserError: the model is none, or some of its weights are elsewhere, or it has no such layer, or computes its
-            logits in a way that cannot be adapted, or cannot have that context, or no weight has such a name.
     """
     model = getattr(model, "_orig_mod", model)  # that torch.compile took: of its own call nothing tells the arguments
-    held, model = model, unwrapped(model)
+    given, model = model, unwrapped(model)
     if not hasattr(model, "get_output_embeddings") or not hasattr(model, "config"):
         raise UserError(f"{type(model).__name__} is no language model of transformers; give (model, tokenizer)")
     kind = type(model).__name__
@@ -83,12 +72,12 @@ def open_causal(
     ids = torch.where(ids == pad, (ids + 1) % size, ids) if pad is not None else ids
     ids = ids[: min(PROBE, context)].to(rows.device)
     chosen = find_key(model, str(key))
-    carries = next((n for n in ARGUMENTS if n in inspect.signature(model.forward).parameters), None)
+    carries = next((n for n in CARRIED if n in inspect.signature(model.forward).parameters), None)
     with turn(model):
         exact = is_exact(model, ids)
         found = find_head(model, ids[None], exact)
-        if held is not model:
-            _check_inside(held, model, ids[None], exact)
+        if given is not model:
+            _check_inside(given, model, ids[None], exact)
     # Of the layer no row yet: a large one in float32 would lie beside the copy that the probes make of its weights.
     head = found.of({name: parameters[name][:0] for name in (found.weight, found.bias) if name})
     opened = HuggingFaceModel(
@@ -109,12 +98,9 @@ def open_causal(
 def load_and_open(
     name: str | Path, reading: Mapping[str, Any], *, device: torch.device, dtype: str, **options: Any
 ) -> tuple[HuggingFaceModel, Any]:
-    """Return the model of a hub id or folder, and its tokenizer.
+    """Model of a hub id or folder, read as the arguments of :func:`open_causal` in ``reading`` say, and its tokenizer.
 
-    Args:
-        name: hub id or folder.
-        reading: how it is read, the arguments of :func:`open_causal`.
-        device: this and the others are those of :func:`hebblm.models.huggingface.load.load_causal`.
+    The other arguments are those of :func:`hebblm.models.huggingface.load.load_causal`.
     """
     model, tokenizer = load_causal(name, device=device, dtype=dtype, **options)
     origin = "folder" if Path(name).is_dir() else "hub"
@@ -122,7 +108,7 @@ def load_and_open(
 
 
 def _token_rows(model: Any) -> Tensor:
-    """Return the embeddings of a model's tokens, a row each."""
+    """Embeddings (V, D) of a model's tokens."""
     try:
         rows = model.get_input_embeddings().weight
     except (AttributeError, NotImplementedError):  # of a model of pictures or sounds
@@ -133,15 +119,15 @@ def _token_rows(model: Any) -> Tensor:
 
 
 @torch.no_grad()
-def _check_inside(held: Any, model: Any, ids: Tensor, exact: bool) -> None:
+def _check_inside(outer: Any, model: Any, ids: Tensor, exact: bool) -> None:
     """Refuse a ``PeftModel`` that computes otherwise than the model in it, whose layers hold its adapter."""
     with arithmetic(exact):
-        if not agree(logits_of(model, ids), logits_of(held, ids), exact):
-            raise UserError(f"{type(held).__name__} does more than the layers of its adapter compute; {MERGED}")
+        if not agree(logits_of(model, ids), logits_of(outer, ids), exact):
+            raise UserError(f"{type(outer).__name__} does more than the layers of its adapter compute; {MERGED}")
 
 
 def _probed(opened: HuggingFaceModel, exact: bool) -> HuggingFaceModel:
-    """Return the model with what reading a few tokens shows: that it is causal, and how its state goes on."""
+    """Model with what reading a few tokens shows: that it is causal, and how its state goes on."""
     ids = opened.probe_ids
     whole, behind_all = opened.states(ids[None], None, {})
     first = len(ids) - min(BEHIND, len(ids) - 1)
@@ -172,7 +158,7 @@ def _probed(opened: HuggingFaceModel, exact: bool) -> HuggingFaceModel:
 
 
 def _has_gradients(opened: HuggingFaceModel) -> bool:
-    """Say whether gradients pass what is read behind a carried state, in any pieces: some models overwrite theirs."""
+    """Whether gradients pass what is read behind a carried state, in any pieces: some models overwrite theirs."""
     first = opened.learns[0]
     own = {first: torch.nn.Parameter(opened.parameters[first].clone())}
     ids, carried, parts = opened.probe_ids[None], None, []
@@ -191,7 +177,7 @@ def _has_gradients(opened: HuggingFaceModel) -> bool:
 
 
 def _window(config: Any, context: int | None, stride: int | None) -> tuple[int, int]:
-    """Return context and stride as asked for; refuse what the model cannot have."""
+    """Context and stride as asked for, where the model can have them."""
     limit = longest(config)
     if context is None:
         context = CONTEXT if limit is None else min(CONTEXT, limit)
@@ -206,7 +192,7 @@ def _window(config: Any, context: int | None, stride: int | None) -> tuple[int, 
 
 
 def _learning(model: Any, found: FoundHead, asked: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the names of the weights that learn where a base moves."""
+    """Names of the weights that learn where a base moves."""
     weights = dict(model.named_parameters())
     floating = [name for name, weight in weights.items() if weight.is_floating_point()]
     if asked is None:

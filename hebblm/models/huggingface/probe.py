@@ -1,8 +1,9 @@
-"""How a few tokens show what a model computes: in float32, although its weights may be of half precision."""
+"""How a few tokens show what a model computes, and that it is a causal language model: else it is refused by name."""
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -10,11 +11,48 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map
 
+from hebblm.errors import UserError
 from hebblm.progress import say
 
+READS = "hebblm reads causal language models"
+TASKS = {  # by the end of the class's name
+    "ForSequenceClassification": "classifies texts or rates them",
+    "ForTokenClassification": "classifies tokens",
+    "ForQuestionAnswering": "marks answers in a text",
+    "ForMultipleChoice": "chooses between texts",
+    "ForMaskedLM": "fills in masked tokens",
+}
 HALF = (torch.float16, torch.bfloat16)
 LOOSE = 64  # units of rounding, of the largest state, that two ways of reading may differ by
 NOISE = 1 / 16  # of a state's norm, where half precision is all that there is
+
+
+def check_kind(kind: str, config: Any, where: str = "") -> None:
+    """Refuse a model that does not predict the next token of a text, by its class and configuration."""
+    if getattr(config, "is_encoder_decoder", False):
+        raise UserError(f"{where}{kind} is an encoder-decoder; {READS}")
+    for ending, task in TASKS.items():
+        if kind.endswith(ending):
+            raise UserError(f"{where}{kind} {task}; {READS}")
+
+
+@contextmanager
+def probing(kind: str) -> Iterator[None]:
+    """Turn what a model of this class raises while its first tokens are read into one line that names the class."""
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:  # of any kind: architectures check their configuration as they compute
+        raise UserError(
+            f"{kind} cannot read a text that is given as token ids alone ({line(error)}); {READS} that can"
+        ) from error
+
+
+def line(error: Exception) -> str:
+    """Kind of an error, and the beginning of what it says."""
+    lines = [text.strip() for text in str(error).splitlines() if text.strip()]
+    return ": ".join([type(error).__name__, *(text[:200] for text in lines[:1])])
 
 
 class Float32(TorchFunctionMode):
@@ -24,7 +62,6 @@ class Float32(TorchFunctionMode):
     """
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Compute one function."""
         name, kwargs = getattr(func, "__name__", ""), kwargs or {}
         if name == "embedding":  # a few rows of a large matrix
             return _wide(func(*args, **kwargs))
@@ -34,7 +71,7 @@ class Float32(TorchFunctionMode):
 
 
 def _wide(value: Any) -> Any:
-    """Return a tensor or a type of half precision as float32, anything else as it is."""
+    """A tensor or a type of half precision as float32, anything else as it is."""
     if isinstance(value, Tensor):
         return value.float() if value.dtype in HALF else value
     return torch.float32 if isinstance(value, torch.dtype) and value in HALF else value
@@ -42,13 +79,9 @@ def _wide(value: Any) -> Any:
 
 @torch.no_grad()
 def is_exact(model: Any, ids: Tensor) -> bool:
-    """Say whether a model computes in float32, or can: in half precision little can be told from rounding.
+    """Whether a model reads tokens (T,) in float32, or can: in half precision little can be told from rounding.
 
     Some have functions for half precision alone, as flash attention and some weights of 8 bits.
-
-    Args:
-        model: of ``transformers``.
-        ids: (T,) a few tokens.
     """
     if not any(weight.dtype in HALF for weight in model.parameters()):
         return True
@@ -64,19 +97,13 @@ def is_exact(model: Any, ids: Tensor) -> bool:
 
 
 def arithmetic(exact: bool) -> AbstractContextManager[Any]:
-    """Return the arithmetic in which a model shows how it is read: float32 where it can, else its own."""
+    """Arithmetic in which a model shows how it is read: float32 where it can (see :func:`is_exact`), else its own."""
     return Float32() if exact else nullcontext()
 
 
-def agree(found: Tensor, expected: Tensor, exact: bool) -> bool:
-    """Say whether states (..., D) are the same but for rounding.
-
-    Args:
-        found: read in one way.
-        expected: read in another.
-        exact: whether they were computed in float32.
-    """
-    gap = found - expected
+def agree(states: Tensor, expected: Tensor, exact: bool) -> bool:
+    """Whether states (..., D) that were read in two ways, in float32 or not, are the same but for rounding."""
+    gap = states - expected
     if not exact:
         return bool((gap.norm(dim=-1) <= NOISE * expected.norm(dim=-1)).all())
     return float(gap.abs().max()) <= LOOSE * torch.finfo(expected.dtype).eps * max(1.0, float(expected.abs().max()))

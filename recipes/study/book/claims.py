@@ -9,8 +9,8 @@ from functools import partial
 from itertools import chain
 from typing import Literal, get_args
 
+from hebblm.report.buckets import ALL, OOV
 from hebblm.report.methods import BASE, name_of
-from hebblm.report.parts import ALL, OOV
 from hebblm.report.result import MethodResult, Result
 from hebblm.report.table import Column, Table
 from recipes.study import paper
@@ -37,29 +37,17 @@ LEAST_SHARE = 0.1  # of the paper's stream that a run must have scored to be hel
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Claim of the paper beside one run.
+    """Claim of the paper beside one run."""
 
-    Args:
-        text: what is claimed.
-        run: name of the run.
-        paper: the paper's margin, above 0; None where it states an order without numbers.
-        here: the run's margin; the order is the paper's where it is above 0.
-        interval: both ends of an interval of that margin; None where none is known.
-        better: the method that the paper has before the other one.
-        worse: the other one.
-        part: what the margin is of: all tokens, OOV words, or where a gain comes from.
-        reason: what the outcome may hang on.
-    """
-
-    text: str
-    run: str
-    paper: float | None
-    here: float
-    interval: Interval = None
-    better: str = ""
-    worse: str = ""
-    part: Part = "all"
-    reason: str = ""
+    text: str  # what is claimed
+    run: str  # name of the run
+    paper: float | None  # the paper's margin, above 0; None where it states an order without numbers
+    here: float  # the run's margin; the order is the paper's where it is above 0
+    interval: Interval = None  # both ends of an interval of that margin; None where none is known
+    better: str = ""  # the method that the paper has before the other one
+    worse: str = ""  # the other one
+    part: Part = "all"  # what the margin is of: all tokens, OOV words, or where a gain comes from
+    reason: str = ""  # what the outcome may hang on
 
     @property
     def outcome(self) -> Outcome:
@@ -110,12 +98,7 @@ def pair_claims(
 
 
 def claim_tables(claims: Iterable[Claim], unit: str) -> list[Table]:
-    """Return what came out the other way round, what is undecided and what reproduced, a table each; none is empty.
-
-    Args:
-        claims: in the order of the rows.
-        unit: of the margins.
-    """
+    """Return what came out the other way round, what is undecided and what reproduced, a table each; none is empty."""
     known = list(claims)
     columns = (
         Column("The paper's claim"),
@@ -137,17 +120,11 @@ def claim_tables(claims: Iterable[Claim], unit: str) -> list[Table]:
 
 
 def _ends(interval: Interval) -> str | None:
-    """Return an interval as text."""
     return None if interval is None else f"{interval[0]:+.3f} to {interval[1]:+.3f}"
 
 
 def other_settings_tables(counted: Iterable[Claim], others: Iterable[Claim]) -> list[Table]:
-    """Return the margins of claims that were met again under other settings, a table a group of runs; nats per token.
-
-    Args:
-        counted: of the runs that count.
-        others: of all other runs.
-    """
+    """Margins of claims that were met again under other settings, a table a group of runs; nats per token."""
     margins: dict[str, dict[str, float]] = {}
     for claim in others:
         margins.setdefault(claim.text, {})[claim.run] = claim.here
@@ -185,7 +162,6 @@ def base_lines(runs: Mapping[str, Result]) -> tuple[str, ...]:
 
 
 def _of_run(name: str, result: Result) -> Iterator[Claim]:
-    """Yield the claims about one run."""
     printed = paper.published(result.scenario)
     if printed is None or result.scenario.tokens < LEAST_SHARE * printed.tokens:
         return

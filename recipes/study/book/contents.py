@@ -24,11 +24,7 @@ TITLE = "Results of hebblm beside the paper"
 
 
 def contents(sources: Sources) -> list[Section]:
-    """Return the book: claims, language models, readings, tuning, images, cost, and where every number comes from.
-
-    Raises:
-        UserError: a file lacks a part that its kind has.
-    """
+    """Return the book: claims, language models, readings, tuning, images, cost, and where every number comes from."""
     return [
         *_claims(sources),
         *language_sections(sources.language),
@@ -57,10 +53,7 @@ def _claims(sources: Sources) -> list[Section]:
     runs = sources.language
     counting = counted_runs(runs)
     language = [replace(claim, reason=likely_reason(claim, runs[claim.run])) for claim in language_claims(counting)]
-    kinds = (
-        (language, "language models, nats per token"),
-        (image_claims(sources.images), "images, percentage points"),
-    )
+    kinds = ((language, "language models, nats per token"), (image_claims(sources.images), "images, percentage points"))
     claims = [claim for found, _ in kinds for claim in found]
     if not claims:
         return []

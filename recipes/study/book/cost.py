@@ -1,4 +1,4 @@
-"""The chapter on cost: goals beside what was measured, and the floors under it."""
+"""The chapter on cost: goals beside what was measured."""
 
 from __future__ import annotations
 

@@ -12,8 +12,7 @@ from typing import Any
 from hebblm.report import paper
 from hebblm.vision.document import paired_interval
 from hebblm.vision.result import KEYS
-from hebblm.vision.scales import family_of
-from hebblm.vision.settings import PERMUTED_MNIST
+from hebblm.vision.settings import PERMUTED_MNIST, family_of
 from hebblm.vision.tables import method_name
 from recipes.study.book.claims import Claim, Interval, pair_claims
 from recipes.study.book.images import complete
@@ -37,14 +36,7 @@ Numbers = tuple[str, dict[str, float | None], dict[str, list[float]]]
 
 
 def image_claims(documents: Mapping[str, Mapping[str, Any]]) -> list[Claim]:
-    """Return the paper's claims beside results on its data, margins in percentage points.
-
-    Args:
-        documents: by name, results of hebblm-vision.
-
-    Raises:
-        UserError: a result lacks a part.
-    """
+    """Return the paper's claims beside results on its data, margins in percentage points."""
     claims: list[Claim] = []
     for name, document in documents.items():
         with complete(name):
@@ -53,7 +45,6 @@ def image_claims(documents: Mapping[str, Mapping[str, Any]]) -> list[Claim]:
 
 
 def _of_result(name: str, document: Mapping[str, Any]) -> Iterator[Claim]:
-    """Yield the claims about one result."""
     if document["experiment"] == PERMUTED_MNIST:
         yield from _permuted(name, document)
         return

@@ -15,14 +15,7 @@ from recipes.study.book.section import Picture, Section
 
 
 def image_sections(documents: Mapping[str, Mapping[str, Any]]) -> list[Section]:
-    """Return the chapters, none without results.
-
-    Args:
-        documents: by name, results of hebblm-vision.
-
-    Raises:
-        UserError: a result lacks a part.
-    """
+    """Return the chapters, none without results."""
     if not documents:
         return []
     sections = [Section("Images")]
@@ -34,11 +27,7 @@ def image_sections(documents: Mapping[str, Mapping[str, Any]]) -> list[Section]:
 
 @contextlib.contextmanager
 def complete(name: str) -> Iterator[None]:
-    """Turn what is missing from a result that is being read into one line.
-
-    Raises:
-        UserError: naming the result.
-    """
+    """Turn what is missing from a result that is being read into one line."""
     try:
         yield
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, StopIteration) as error:

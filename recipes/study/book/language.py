@@ -9,11 +9,18 @@ from hebblm.adapt.methods.rule import dotted
 from hebblm.models.presets import PRESETS, get_preset
 from hebblm.report import plots
 from hebblm.report.document import CAPTIONS
-from hebblm.report.part_tables import forgetting_table, gain_table, occurrence_table, occurrences_by_run
 from hebblm.report.result import Result, scenario_label
 from hebblm.report.sections import flatten, hyperparameter_table, policy_lines, scenario_line
 from hebblm.report.table import Cell, Column, Table, present
-from hebblm.report.tables import comparison_table, frequency_table, side_by_side
+from hebblm.report.tables import (
+    comparison_table,
+    forgetting_table,
+    frequency_table,
+    gain_table,
+    occurrence_table,
+    occurrences_by_run,
+    side_by_side,
+)
 from recipes.study.book.section import Picture, Section
 from recipes.study.paper import paper_tables
 

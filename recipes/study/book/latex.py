@@ -8,8 +8,8 @@ from jinja2 import FileSystemLoader
 from markupsafe import Markup
 
 from hebblm.report.numbers import INFINITY, MISSING
+from hebblm.report.render import environment
 from hebblm.report.table import Column, Table, Written
-from hebblm.report.templating import environment
 
 _WIDE = 0.5  # of the line, for a column of sentences
 _LATEX_SPECIALS = str.maketrans(

@@ -8,9 +8,9 @@ from typing import Any
 
 from hebblm.adapt.grid import Grid
 from hebblm.evaluation.defaults import paper_values
+from hebblm.report.buckets import ALL, recombine
 from hebblm.report.methods import BASE, name_of
 from hebblm.report.numbers import display
-from hebblm.report.parts import ALL, recombine
 from hebblm.report.result import FrequencyBucket, Result
 from recipes.study import paper
 from recipes.study.book.claims import Claim
@@ -44,12 +44,7 @@ _PRINTED: dict[str, float | str] = {
 
 
 def likely_reason(claim: Claim, result: Result) -> str:
-    """Return what the outcome of a claim may hang on, or that nothing known is behind it.
-
-    Args:
-        claim: about the run.
-        result: of the run.
-    """
+    """Return what the outcome of a claim may hang on, or that nothing known is behind it."""
     return "; ".join(found for rule in _RULES if (found := rule(claim, result)) is not None) or (
         "" if claim.outcome == "reproduced" else UNEXPLAINED
     )
@@ -175,7 +170,6 @@ def _another_rate_of_the_base(claim: Claim, result: Result) -> str | None:
 
 
 def _another_share_of_new_words(claim: Claim, result: Result) -> str | None:
-    """The share of new words is not the paper's."""
     printed, rate = paper.published(result.scenario), result.scenario.oov_rate
     if printed is None or printed.oov_rate == 0 or rate <= 0:
         return None

@@ -11,33 +11,19 @@ from hebblm.report.table import Table
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A plot.
+    """A plot."""
 
-    Args:
-        name: stem of its file, unique within the book.
-        caption: what it shows.
-        figure: the plot.
-    """
-
-    name: str
-    caption: str
-    figure: Figure
+    name: str  # stem of its file, unique within the book
+    caption: str  # what it shows
+    figure: Figure  # the plot
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A part of the book under one heading.
+    """A part of the book under one heading."""
 
-    Args:
-        title: of the heading.
-        lines: paragraphs.
-        tables: below them.
-        pictures: below these.
-        level: 1 for a chapter, 2 for a run within one.
-    """
-
-    title: str
-    lines: tuple[str, ...] = ()
-    tables: tuple[Table, ...] = ()
-    pictures: tuple[Picture, ...] = ()
-    level: int = 1
+    title: str  # of the heading
+    lines: tuple[str, ...] = ()  # paragraphs
+    tables: tuple[Table, ...] = ()  # below them
+    pictures: tuple[Picture, ...] = ()  # below these
+    level: int = 1  # 1 for a chapter, 2 for a run within one

@@ -16,7 +16,6 @@ from hebblm.report.result import SCHEMA as RESULT_SCHEMA
 from hebblm.vision.result import SCHEMA as VISION_SCHEMA
 from recipes.bench.record import SCHEMA as BENCH_SCHEMA
 from recipes.bench.record import BenchResult
-from recipes.study.cost.record import load
 from recipes.study.readings.record import FILE_NAME as READINGS_FILE
 from recipes.study.readings.record import SCHEMA as READINGS_SCHEMA
 from recipes.study.readings.record import Readings
@@ -26,21 +25,13 @@ TUNED_FILE = "tuned.json"
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """Values found by hebblm-tune.
+    """Values found by hebblm-tune."""
 
-    Args:
-        values: the best value by dotted name.
-        nll: by method, nats per token at its best values, on validation text.
-        scenario: source, target, tokens and policies.
-        tried: by method, the points that were tried.
-        provenance: command, commit, versions.
-    """
-
-    values: Mapping[str, Any]
-    nll: Mapping[str, float]
-    scenario: Mapping[str, Any]
-    tried: Mapping[str, Sequence[Any]]
-    provenance: Mapping[str, Any]
+    values: Mapping[str, Any]  # the best value by dotted name
+    nll: Mapping[str, float]  # by method, nats per token at its best values, on validation text
+    scenario: Mapping[str, Any]  # source, target, tokens and policies
+    tried: Mapping[str, Sequence[Any]]  # by method, the points that were tried
+    provenance: Mapping[str, Any]  # command, commit, versions
 
     @property
     def points(self) -> dict[str, int]:
@@ -67,34 +58,21 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """All files of a folder of results, by name: the file's folder, or the file without its suffix.
+    """All files of a folder of results, by name: the file's folder, or the file without its suffix."""
 
-    Args:
-        language: evaluations of language models.
-        tunings: tuned hyper-parameters.
-        readings: what the paper leaves open, compared.
-        costs: measurements of cost.
-        images: image experiments, as JSON.
-        unknown: by path, the schema that the book does not know.
-        origins: by path.
-    """
-
-    language: dict[str, Result] = field(default_factory=dict)
-    tunings: dict[str, Tuning] = field(default_factory=dict)
-    readings: dict[str, Readings] = field(default_factory=dict)
-    costs: dict[str, BenchResult] = field(default_factory=dict)
-    images: dict[str, dict[str, Any]] = field(default_factory=dict)
-    unknown: dict[str, str] = field(default_factory=dict)
-    origins: dict[str, Origin] = field(default_factory=dict)
+    language: dict[str, Result] = field(default_factory=dict)  # evaluations of language models
+    tunings: dict[str, Tuning] = field(default_factory=dict)  # tuned hyper-parameters
+    readings: dict[str, Readings] = field(default_factory=dict)  # what the paper leaves open, compared
+    costs: dict[str, BenchResult] = field(default_factory=dict)  # measurements of cost
+    images: dict[str, dict[str, Any]] = field(default_factory=dict)  # image experiments, as JSON
+    unknown: dict[str, str] = field(default_factory=dict)  # by path, the schema that the book does not know
+    origins: dict[str, Origin] = field(default_factory=dict)  # by path
 
 
 def load_sources(root: Path) -> Sources:
     """Read every JSON file below a folder, in the order of their paths.
 
     A ``config.json`` beside what it belongs to, tuned values or a model, says nothing of its own and is passed over.
-
-    Raises:
-        UserError: no such folder, no file in it, or one that cannot be read or lacks a part.
     """
     paths = sorted(path for path in root.rglob("*.json") if not _is_companion(path)) if root.is_dir() else []
     if not paths:
@@ -120,7 +98,7 @@ def _add(sources: Sources, path: Path, place: str, name: str) -> None:
     elif schema == READINGS_SCHEMA:
         sources.readings[name] = Readings.from_json(document, str(path))
     elif schema == BENCH_SCHEMA:
-        sources.costs[name] = load(path)
+        sources.costs[name] = BenchResult.load(path)
     elif schema == VISION_SCHEMA:
         sources.images[name] = document
     else:

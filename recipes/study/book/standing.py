@@ -24,9 +24,6 @@ def counted_runs(runs: Mapping[str, Result]) -> dict[str, Result]:
     """Return the run of each scenario that is held against the paper, by name; see :data:`RULE`.
 
     A scenario is a source, a target and a split: the paper has one set of numbers for each.
-
-    Args:
-        runs: by name.
     """
     groups: dict[str, dict[str, Result]] = {}
     for name, result in runs.items():

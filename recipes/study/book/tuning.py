@@ -50,5 +50,4 @@ def _values(name: str, tuning: Tuning) -> Table:
 
 
 def _text(value: object) -> str | None:
-    """Return a value as text, None for one that is absent."""
     return None if value is None else f"{value:g}" if isinstance(value, float) else str(value)

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from hebblm.files import write_bytes, write_text
 from hebblm.report import plots
-from hebblm.report.render import to_markdown
-from hebblm.report.templating import HTML, markdown_escape
+from hebblm.report.render import HTML, markdown_escape, to_markdown
 from recipes.study.book.latex import latex_escape, to_latex
 from recipes.study.book.section import Section
 
@@ -43,17 +42,6 @@ def write_book(title: str, sections: Sequence[Section], directory: Path) -> list
 
     The same sections give the same bytes. Pictures that an earlier book in the folder shows and this one does not are
     removed; whatever else lies there stays.
-
-    Args:
-        title: of the book.
-        sections: in their order.
-        directory: made if absent.
-
-    Returns:
-        The files written.
-
-    Raises:
-        UserError: a place that cannot be written to.
     """
     drawn = {picture.name: plots.render(picture.figure, "png") for section in sections for picture in section.pictures}
     written = []
@@ -115,13 +103,7 @@ def latex(title: str, sections: Sequence[Section]) -> str:
 
 
 def page(title: str, sections: Sequence[Section], drawn: Mapping[str, bytes]) -> str:
-    """Return the book as one HTML file that needs nothing beside it.
-
-    Args:
-        title: of the book.
-        sections: in their order.
-        drawn: PNG bytes of their pictures, by name.
-    """
+    """Return the book as one HTML file that needs nothing beside it."""
     template = HTML.from_string(_PAGE.read_text(encoding="utf-8"))
     return template.render(
         title=title, sections=sections, drawn=drawn, encode=lambda data: base64.b64encode(data).decode()

@@ -8,7 +8,6 @@ from functools import partial
 
 from recipes.bench.record import Row, of_one_vocabulary
 from recipes.bench.timing import Spread, exponent
-from recipes.study.cost.record import floors_of
 
 Measure = Callable[[Sequence[Row]], "Finding | None"]
 PAPER_SIZE = {"dim": 400, "k": 200, "batch": 100}
@@ -17,12 +16,7 @@ WT2_ENTRIES = 2_300_000  # WikiText-2: training text and test stream
 WT2_CLASSES = 33_278
 FLAT = 1.1  # a cost that grows by less than a tenth over the stream is called flat
 LINEAR = 1.1  # largest exponent that is called linear
-ADAPTATION = {
-    (10_000, 1): 45,
-    (10_000, 5): 140,
-    (33_278, 1): 250,
-    (33_278, 5): 700,
-}  # times naive, by V and S
+ADAPTATION = {(10_000, 1): 45, (10_000, 5): 140, (33_278, 1): 250, (33_278, 5): 700}  # times naive, by V and S
 HEBBIAN = 0.01  # of MbPA
 SEARCH_MS, SEARCH_TIMES = 0.25, 30  # and times exact search
 EVALUATION = 2  # times the unadapted base
@@ -31,28 +25,18 @@ NETWORK = 20  # times automatic differentiation
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Measured numbers of a goal.
+    """Measured numbers of a goal."""
 
-    Args:
-        text: the numbers.
-        met: whether they reach it.
-    """
-
-    text: str
-    met: bool
+    text: str  # the numbers
+    met: bool  # whether they reach it
 
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """A goal and how to find what was measured for it.
+    """A goal and how to find what was measured for it."""
 
-    Args:
-        text: in words.
-        measure: returns the finding, or None where no row is about it.
-    """
-
-    text: str
-    measure: Measure
+    text: str  # in words
+    measure: Measure  # returns the finding, or None where no row is about it
 
 
 def goals() -> tuple[Goal, ...]:
@@ -73,10 +57,7 @@ def goals() -> tuple[Goal, ...]:
     ]
     return (
         *adaptation,
-        Goal(
-            "error of the fast form, real states: mean 1e-4 nats, KL 1e-6, perplexity bias 0.01 % at most",
-            _error,
-        ),
+        Goal("error of the fast form, real states: mean 1e-4 nats, KL 1e-6, perplexity bias 0.01 % at most", _error),
         Goal("Hebb on top of MbPA: at most 1 %", _overhead),
         *caches,
         Goal(
@@ -114,8 +95,8 @@ def _spread(value: Spread, unit: str = "x") -> str:
 
 def _above_floor(row: Row, name: str, cost: float) -> str:
     """Return a floor and how many times it ``cost`` (milliseconds a token) is; nothing where no floor was counted."""
-    floor = floors_of(row).get(name)
-    return "" if floor is None else f", {cost / floor.milliseconds:.3g} times the floor of {floor.milliseconds:.2g}"
+    floor = row.floors.get(name)
+    return "" if floor is None else f", {cost / floor:.3g} times the floor of {floor:.2g}"
 
 
 def _adaptation(rows: Sequence[Row], *, classes: int, steps: int, wanted: float) -> Finding | None:
@@ -157,7 +138,7 @@ def _overhead(rows: Sequence[Row]) -> Finding | None:
     low, high = worst.values["hebb_over_mbpa_min"], worst.values["hebb_over_mbpa_max"]
     share = worst.values["hebb_over_mbpa"]
     text = f"{100 * share:+.2g} % ({100 * low:+.2g} to {100 * high:+.2g})"
-    if "hebbian" in floors_of(worst):
+    if "hebbian" in worst.floors:
         cost = hebbian_cost(worst)
         text = f"{text}; {cost:.2g} ms a token{_above_floor(worst, 'hebbian', cost)}"
     return Finding(text, share <= HEBBIAN)

@@ -1,4 +1,4 @@
-"""Measurements held against the goals and the floors under them."""
+"""Measurements held against the goals."""
 
 from __future__ import annotations
 
@@ -8,25 +8,16 @@ from hebblm.report.numbers import MISSING
 from hebblm.report.table import Column, Table, present
 from recipes.bench.record import BenchResult
 from recipes.bench.tables import origin, training_table
-from recipes.study.cost.floors import floor_table
 from recipes.study.cost.goals import goals
 
 
 def cost_tables(results: Sequence[BenchResult]) -> list[Table]:
-    """Return every table that there is something for, the goals first.
-
-    Args:
-        results: of any kinds.
-    """
-    return present(goal_table(results), floor_table(results), training_table(results))
+    """Return every table that there is something for, the goals first."""
+    return present(goal_table(results), training_table(results))
 
 
 def goal_table(results: Sequence[BenchResult]) -> Table:
-    """Return every goal with what was measured for it; a goal that no file is about reads ``-``.
-
-    Args:
-        results: of any kinds; where several are about one goal, the last counts.
-    """
+    """Return every goal with what was measured for it; a goal that no file is about reads ``-``."""
     rows = [row for result in results for row in result.rows]
     lines = []
     for goal in goals():

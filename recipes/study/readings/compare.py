@@ -14,17 +14,17 @@ from hebblm.adapt.methods import METHODS
 from hebblm.adapt.methods.mixture import MixtureConfig
 from hebblm.adapt.methods.rule import Rule
 from hebblm.errors import UserError
+from hebblm.evaluation.checkpoint import RunCheckpoint
 from hebblm.evaluation.hyperparameters import Hyperparameters
-from hebblm.evaluation.saved import going_on
+from hebblm.evaluation.resume import resumable
 from hebblm.evaluation.scenario import Scenario
 from hebblm.evaluation.scenario_config import Content
 from hebblm.files import write_json
+from hebblm.report.buckets import ALL
 from hebblm.report.gains import Bootstrap, bootstrap_gains
 from hebblm.report.methods import BASE
-from hebblm.report.parts import ALL
 from hebblm.request import Request
-from hebblm.tuning.best import Losses
-from hebblm.tuning.grid import Point, points
+from hebblm.tuning.points import Losses, Point, points
 from hebblm.tuning.replay import Replay, describe
 from recipes.study.readings.record import DEFAULT, FILE_NAME, Effect, Readings, tuned
 
@@ -62,24 +62,24 @@ def compare(
     folder: Path | None,
     command: str,
 ) -> Readings:
-    """Open a scenario by the options of hebblm-eval, compare the readings on it, and write them to a folder.
-
-    Raises:
-        UserError: an unknown name or value, or no method that retrieves.
-    """
+    """Open a scenario by the options of hebblm-eval, compare the readings on it, and write them to a folder."""
     request = Request.of(hyperparameters=hyperparameters, settings=settings, output_path=folder, **options)
     request.check_keys(methods)
     request.check_one_stream("readings are compared on a single stream")
     scenario, record = request.open("evaluate", command)
-    with going_on(scenario, request.settings, record, {"readings": methods}):
-        found = compare_readings(scenario, methods, request.settings, record)
+    with resumable(scenario, request.settings, record, {"readings": methods}) as checkpoint:
+        found = compare_readings(scenario, methods, request.settings, record, checkpoint)
         if request.folder is not None:
             write_json(request.folder / FILE_NAME, found.to_json())
     return found
 
 
 def compare_readings(
-    scenario: Scenario, methods: list[str], settings: Hyperparameters, provenance: Mapping[str, Any]
+    scenario: Scenario,
+    methods: list[str],
+    settings: Hyperparameters,
+    provenance: Mapping[str, Any],
+    checkpoint: RunCheckpoint | None = None,
 ) -> Readings:
     """Score a text under every reading, the other values staying as they are, and then each method's own tried.
 
@@ -91,6 +91,7 @@ def compare_readings(
         methods: those that retrieve are compared.
         settings: of the default reading.
         provenance: command, commit, versions, device, seed.
+        checkpoint: of the run, None where that is not kept.
 
     Raises:
         UserError: no method, or an open vocabulary.
@@ -110,7 +111,7 @@ def compare_readings(
             rule = METHODS[name].rule(read)
             if reading == DEFAULT or rule != plain[name]:
                 rules[reading, name] = rule
-    replay = Replay.of(scenario, settings)
+    replay = Replay.of(scenario, settings, checkpoint)
     losses = _losses(replay, rules)
     best = _tuned(replay, settings, {key: chosen[key[0]] for key in rules})
     own = scenario.config.memory_content
@@ -119,7 +120,7 @@ def compare_readings(
             reading = f"memory of {content}"
             chosen[reading] = {"memory_content": content}
             other = replace(scenario, config=replace(scenario.config, memory_content=content))
-            replay = Replay.of(other, settings)
+            replay = Replay.of(other, settings, checkpoint)
             losses |= _losses(replay, {(reading, name): rule for name, rule in plain.items()})
             best |= _tuned(replay, settings, {(reading, name): {} for name in plain})
     seed = scenario.config.seed
@@ -170,7 +171,6 @@ def _tuned(
 
 
 def _effect(reading: str, method: str, losses: Mapping[tuple[str, str], Losses], seed: int) -> Effect:
-    """Return what a reading changes for a method."""
     mine, default = losses[reading, method], losses[DEFAULT, method]
     if reading == DEFAULT:
         return Effect(reading, method, float(mine.mean()), 0.0, None, None)

@@ -27,25 +27,15 @@ _NOTE = (
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """Effect of one reading on one method.
+    """Effect of one reading on one method."""
 
-    Args:
-        reading: its name, ``default`` for the one that the others are compared with.
-        method: its name.
-        nll: mean loss, nats per token.
-        change: of the mean loss from the default, nats per token; None where a loss is infinite.
-        low: lower end of its interval; None where the text is too short for one.
-        high: upper end.
-        values: the method's own, where they were chosen for this reading.
-    """
-
-    reading: str
-    method: str
-    nll: float
-    change: float | None
-    low: float | None
-    high: float | None
-    values: Mapping[str, Any] = field(default_factory=dict)
+    reading: str  # its name, ``default`` for the one that the others are compared with
+    method: str  # its name
+    nll: float  # mean loss, nats per token
+    change: float | None  # of the mean loss from the default, nats per token; None where a loss is infinite
+    low: float | None  # lower end of its interval; None where the text is too short for one
+    high: float | None  # upper end
+    values: Mapping[str, Any] = field(default_factory=dict)  # the method's own, where they were chosen for this reading
 
     @property
     def certain(self) -> bool:
@@ -55,19 +45,12 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class Readings:
-    """All readings on one text.
+    """All readings on one text."""
 
-    Args:
-        scenario: source, target, split, tokens and policies.
-        settings: by reading, the hyper-parameters or policies that it is.
-        effects: one a reading and method that it changes.
-        provenance: command, commit, versions, device, seed.
-    """
-
-    scenario: Mapping[str, Any]
-    settings: Mapping[str, Mapping[str, Any]]
-    effects: tuple[Effect, ...]
-    provenance: Mapping[str, Any]
+    scenario: Mapping[str, Any]  # source, target, split, tokens and policies
+    settings: Mapping[str, Mapping[str, Any]]  # by reading, the hyper-parameters or policies that it is
+    effects: tuple[Effect, ...]  # one a reading and method that it changes
+    provenance: Mapping[str, Any]  # command, commit, versions, device, seed
 
     @property
     def label(self) -> str:
@@ -76,22 +59,12 @@ class Readings:
 
     @classmethod
     def from_json(cls, value: Any, where: str = FILE_NAME) -> Readings:
-        """Build them from parsed JSON.
-
-        Raises:
-            UserError: a missing key, a value of the wrong type, or no effect.
-        """
         found = read(cls, decode(value, where), where)
         if not found.effects:
             raise UserError(f"{where} has no effects; evaluate at least one method that retrieves")
         return found
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain JSON data; infinite numbers as ``"inf"``.
-
-        Raises:
-            UserError: a number is nan.
-        """
         encoded: dict[str, Any] = encode({"schema": SCHEMA, **plain(self)}, "readings")
         return encoded
 
@@ -102,11 +75,7 @@ def tuned(reading: str) -> str:
 
 
 def readings_table(found: Mapping[str, Readings]) -> Table:
-    """Return the effect of every reading on every method, text by text.
-
-    Args:
-        found: by name.
-    """
+    """Return the effect of every reading on every method, text by text."""
     columns = [Column("Reading"), Column("Setting")]
     names = list(dict.fromkeys(effect.reading for readings in found.values() for effect in readings.effects))
     known: dict[str, Mapping[str, Any]] = {}

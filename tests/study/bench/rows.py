@@ -65,7 +65,6 @@ def retrieve_row(
     source: dict[str, object] = SYNTHETIC,
     **case: object,
 ) -> Row:
-    """Return a row of ``retrieve``."""
     return Row(
         "retrieve",
         {"entries": entries, **PAPER, "source": source, **case},
@@ -76,12 +75,7 @@ def retrieve_row(
 
 
 def evaluation_row(entries: int, *, times: float, peak: float = 2.0**30, classes: int = 10_000) -> Row:
-    case = {
-        "architecture": {"hidden_dim": 1150},
-        "entries": entries,
-        "vocabulary": classes,
-        "source": SYNTHETIC,
-    }
+    case = {"architecture": {"hidden_dim": 1150}, "entries": entries, "vocabulary": classes, "source": SYNTHETIC}
     values = {"times_lstm": times, "times_lstm_min": times, "times_lstm_max": times, "peak_bytes": peak}
     return Row("evaluation", case, {"lstm": timing(1.0), "all": timing(times)}, {}, values)
 

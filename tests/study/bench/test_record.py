@@ -35,6 +35,9 @@ def test_a_file_holds_everything_and_comes_back(tmp_path: Path) -> None:
         "max": pytest.approx(24.0),
     }
     assert BenchResult.load(path) == made
+    row["floors"] = {"fast_mbpa": {"ms_per_token": 0.1, "phases": {}}}  # as version 0.2.0 counted them
+    path.write_text(json.dumps(document))
+    assert BenchResult.load(path).rows[0].floors == {"fast_mbpa": 0.1}
 
 
 @pytest.mark.parametrize(
@@ -44,14 +47,7 @@ def test_a_file_holds_everything_and_comes_back(tmp_path: Path) -> None:
         ([1], "is no measurement of costs"),
         ({"schema": SCHEMA, "kind": "adapt"}, "lacks parts"),
         (
-            {
-                "schema": SCHEMA,
-                "kind": "adapt",
-                "provenance": {},
-                "settings": {},
-                "complete": True,
-                "rows": [{}],
-            },
+            {"schema": SCHEMA, "kind": "adapt", "provenance": {}, "settings": {}, "complete": True, "rows": [{}]},
             "lacks",
         ),
     ],

@@ -7,24 +7,9 @@ import pytest
 from hebblm.errors import UserError
 from hebblm.report.plots import save
 from recipes.bench.plots import cost_figure, mbpa_curves, memory_curves
-from recipes.bench.record import Row
-from recipes.bench.tables import origin, row_table, training_table
+from recipes.bench.tables import row_table
 
-from .rows import MODEL, adapt_row, evaluation_row, result, retrieve_row, timing
-
-
-def test_training_has_its_own_table() -> None:
-    assert training_table([result(adapt_row(10_000, 1, naive=20.0, fast=0.4))]) is None
-    row = Row(
-        "train",
-        {"preset": "small", "vocabulary": 10_000},
-        {"plain": timing(3.0), "preset": timing(1.0)},
-        {"preset": "plain"},
-        {"tokens_per_second": 1000.0, "recipe_hours": 4.5},
-    )
-    table = training_table([result(row)])
-    assert table is not None
-    assert table.rows == (("small", 10_000, 1000.0, pytest.approx(3.0), 4.5, None),)
+from .rows import MODEL, adapt_row, evaluation_row, result, retrieve_row
 
 
 def test_a_row_shows_every_cost_beside_that_of_its_plain_form() -> None:
@@ -35,12 +20,6 @@ def test_a_row_shows_every_cost_beside_that_of_its_plain_form() -> None:
         ("index", "0.1 (0.09 to 0.12)", "30 (30 to 30)", "exact"),
     )
     assert table.notes == ("recall 0.995, build_seconds 1",)
-
-
-def test_the_origin_of_a_measurement() -> None:
-    text = origin(result(retrieve_row(1000, exact=3.0, index=0.1), complete=False))
-    assert "python -m recipes.bench adapt: commit 0123456789ab, torch 2.13.0, a processor" in text
-    assert "interrupted" in text
 
 
 def test_memories_of_one_vocabulary_are_drawn() -> None:

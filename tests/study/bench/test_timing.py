@@ -5,7 +5,7 @@ import time
 import pytest
 import torch
 
-from recipes.bench.timing import Spread, Timing, Turn, exponent, interleave, stopwatch
+from recipes.bench.timing import Spread, Timing, Turn, interleave, stopwatch
 
 
 def test_turns_are_taken_in_order_after_one_round_that_does_not_count() -> None:
@@ -39,21 +39,6 @@ def test_ratios_are_taken_round_by_round() -> None:
     slow, fast = Timing((1.0, 8.0, 3.0), (1, 1, 1)), Timing((1.0, 2.0, 1.0), (10, 10, 10))
     assert slow.times(fast) == Spread(30.0, 10.0, 40.0)
     assert fast.times(slow).median == pytest.approx(1 / 30)
-
-
-def test_a_stopwatch_measures_its_call_alone() -> None:
-    calls: list[int] = []
-    turn = stopwatch(lambda: calls.append(1), 12, torch.device("cpu"))
-    before = time.perf_counter()
-    seconds, tokens = turn()
-    assert calls == [1]
-    assert tokens == 12
-    assert 0 < seconds <= time.perf_counter() - before
-
-
-def test_exponent() -> None:
-    assert exponent({10.0: 3.0, 100.0: 30.0, 1000.0: 300.0}) == pytest.approx(1.0)
-    assert exponent({10.0: 3.0, 1000.0: 30.0}) == pytest.approx(0.5)
 
 
 def test_what_comes_before_a_call_is_done_each_time_and_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:

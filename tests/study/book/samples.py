@@ -45,7 +45,6 @@ def within(*, tokens: int = 82_430, **losses: float) -> Result:
 
 
 def across(tokens: int = 82_430) -> Result:
-    """Return a result across domains that says it scored ``tokens``."""
     result = sample_result(400)
     return replace(result, scenario=replace(result.scenario, tokens=tokens))
 
@@ -158,7 +157,6 @@ def write_results(root: Path) -> Path:
 
 
 def write(path: Path, document: Any) -> None:
-    """Write JSON."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(document), encoding="utf-8")
 

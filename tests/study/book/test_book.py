@@ -63,12 +63,7 @@ def test_the_book_has_three_forms_and_its_pictures(book: Path) -> None:
     assert {path.name for path in book.iterdir()} == {"book.md", "book.tex", "book.html", "figures"}
     text, tex = (book / "book.md").read_text("utf-8"), (book / "book.tex").read_text("utf-8")
     pictures = {path.name for path in (book / "figures").iterdir()}
-    assert {
-        "intra-ptb-frequency.png",
-        "cross-comparison.png",
-        "permuted-permuted-mnist.png",
-        "cost.png",
-    } <= pictures
+    assert {"intra-ptb-frequency.png", "cross-comparison.png", "permuted-permuted-mnist.png", "cost.png"} <= pictures
     for found in (re.findall(r"\(figures/([^)]+)\)", text), re.findall(r"\{figures/([^}]+)\}", tex)):
         assert sorted(found) == sorted(pictures)
 
@@ -298,11 +293,7 @@ def test_broken_latex_is_noticed(text: str) -> None:
         ("result.json", None, "no JSON file"),
         ("result.json", "{", "not valid JSON"),
         ("a/result.json", {"schema": "hebblm-result/1"}, "lacks"),
-        (
-            "a/tuned.json",
-            {**tuned(), "nll": {"lstm": "low"}},
-            "nll[...] must be a number, not {'lstm': 'low'}",
-        ),
+        ("a/tuned.json", {**tuned(), "nll": {"lstm": "low"}}, "nll[...] must be a number, not {'lstm': 'low'}"),
         ("a/tuned.json", {"schema": "hebblm-tuned/1"}, "lacks 'values'"),
         ("b.json", {"schema": "hebblm-bench/1"}, "recipes.bench"),
         ("c/result.json", permuted(methods={"mlp": {}}), "c lacks parts"),

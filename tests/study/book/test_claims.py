@@ -12,14 +12,7 @@ from recipes.study.book.image_claims import image_claims
 
 from .samples import across, online, permuted, within
 
-PAPER_ORDER = {
-    "lstm": 4.5,
-    "mixture": 4.4,
-    "mbpa": 4.3,
-    "hebb": 4.2,
-    "mixture_mbpa": 4.1,
-    "mixture_hebb": 4.0,
-}
+PAPER_ORDER = {"lstm": 4.5, "mixture": 4.4, "mbpa": 4.3, "hebb": 4.2, "mixture_mbpa": 4.1, "mixture_hebb": 4.0}
 
 
 def by_text(result: Result) -> dict[str, Claim]:
@@ -44,8 +37,7 @@ def test_orders_are_those_of_the_papers_numbers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "outcome"),
-    [(-0.07, -0.01, "reversed"), (-0.07, 0.01, "undecided"), (0.01, 0.02, "reproduced")],
+    ("low", "high", "outcome"), [(-0.07, -0.01, "reversed"), (-0.07, 0.01, "undecided"), (0.01, 0.02, "reproduced")]
 )
 def test_an_interval_decides(low: float, high: float, outcome: str) -> None:
     paired = {"mbpa": {"hebb": {"All": [82_430, (low + high) / 2, low, high]}}}
@@ -153,10 +145,7 @@ def test_paired_seeds_decide_on_images() -> None:
     (alone,) = (c for c in image_claims({"run": document}) if c.text == text)
     assert (alone.interval, alone.outcome) == (None, "undecided"), "one seed cannot tell"
     for gaps, outcome in (((-0.011, -0.010, -0.009), "reversed"), ((-0.04, -0.01, 0.02), "undecided")):
-        for method, shares in (
-            ("mbpa", (0.5, 0.6, 0.7)),
-            ("hebb", [0.5 + gaps[0], 0.6 + gaps[1], 0.7 + gaps[2]]),
-        ):
+        for method, shares in (("mbpa", (0.5, 0.6, 0.7)), ("hebb", [0.5 + gaps[0], 0.6 + gaps[1], 0.7 + gaps[2]])):
             seeds = [dict.fromkeys(("new", "old", "overall"), share) for share in shares]
             document["methods"][method]["conditions"]["50"]["seeds"] = seeds
         (claim,) = (c for c in image_claims({"run": document}) if c.text == text)

@@ -43,7 +43,7 @@ def test_latex_numbers() -> None:
         assert text.count(rule) == 1
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=30)
 @given(st.text())
 def test_latex_escaping_leaves_no_active_character(text: str) -> None:
     escaped = latex_escape(text)

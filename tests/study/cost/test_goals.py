@@ -6,16 +6,10 @@ import pytest
 
 from hebblm.report.render import to_markdown
 from recipes.bench.record import Row
-from recipes.study.cost.floor import Floor, Phase
 from recipes.study.cost.goals import goals
-from recipes.study.cost.rates import Rates
-from recipes.study.cost.record import FlooredRow
 from recipes.study.cost.tables import cost_tables, goal_table
-from recipes.study.cost.work import Work
 
 from ..bench.rows import MODEL, adapt_row, evaluation_row, result, retrieve_row, timing
-
-RATES = Rates(streamed=1e9, gathered=1e9, operations=1e10, exponentials=1e9)
 
 
 def verdicts(*rows: Row) -> dict[str, str]:
@@ -45,15 +39,14 @@ def finding(*rows: Row, goal: str) -> str:
 
 
 def test_goals_say_how_far_above_its_floor_a_cost_is() -> None:
-    floors = {name: Floor({"all": Phase(Work(operations=1e6), RATES)}) for name in ("fast_mbpa", "hebbian")}
     older = adapt_row(10_000, 1, naive=20.0, fast=0.4)
-    row = FlooredRow.of(older, floors)  # a floor of 0.1 ms
+    row = dataclasses.replace(older, floors={"fast_mbpa": 0.1, "hebbian": 0.1})
     assert finding(row, goal="MbPA and Hebb, V = 10,000, S = 1").endswith("; 0.4 ms a token, 4 times the floor of 0.1")
     assert finding(row, goal="Hebb on top").endswith("; 0.0015 ms a token, 0.015 times the floor of 0.1")
     older = dataclasses.replace(older, timings={**older.timings, "products": timing(0.12)})
     assert finding(older, goal="MbPA and Hebb, V = 10,000, S = 1").endswith("that cannot be spared 0.12")
     assert "floor" not in finding(older, goal="Hebb on top")
-    searched = FlooredRow.of(retrieve_row(1_000_000, exact=7.0, index=0.2), {"index": floors["fast_mbpa"]})
+    searched = dataclasses.replace(retrieve_row(1_000_000, exact=7.0, index=0.2), floors={"index": 0.1})
     assert finding(searched, goal="retrieval, 1 M").endswith(", 2 times the floor of 0.1")
 
 
@@ -82,12 +75,7 @@ def test_another_width_is_not_the_papers() -> None:
 
 @pytest.mark.parametrize(
     ("values", "met"),
-    [
-        ({}, "yes"),
-        ({"error_mean": 2e-4}, "no"),
-        ({"kl": 2e-6}, "no"),
-        ({"perplexity_bias_percent": -0.02}, "no"),
-    ],
+    [({}, "yes"), ({"error_mean": 2e-4}, "no"), ({"kl": 2e-6}, "no"), ({"perplexity_bias_percent": -0.02}, "no")],
 )
 def test_errors_are_those_on_real_states(values: dict[str, float], met: str) -> None:
     name = next(goal.text for goal in goals() if goal.text.startswith("error"))
@@ -158,11 +146,7 @@ def test_the_other_goals(row: Row, met: str) -> None:
 def test_the_cache_needs_speed_and_the_same_numbers(cost: float, difference: float, met: str) -> None:
     timings = {"classic": timing(1.2), "cache": timing(cost)}
     row = Row(
-        "cache",
-        {"vocabulary": 10_000, "window": 500},
-        timings,
-        {"cache": "classic"},
-        {"difference_max": difference},
+        "cache", {"vocabulary": 10_000, "window": 500}, timings, {"cache": "classic"}, {"difference_max": difference}
     )
     assert list(verdicts(row).values()) == [met]
 
@@ -174,8 +158,6 @@ def test_markdown_says_where_the_numbers_come_from() -> None:
     assert "interrupted" in text
 
 
-def test_goals_come_first_and_floors_where_there_are_any() -> None:
+def test_goals_stand_alone_without_a_training() -> None:
     row = adapt_row(10_000, 1, naive=20.0, fast=0.4)
     assert [table.name for table in cost_tables([result(row)])] == ["goals"]
-    floors = {name: Floor({"all": Phase(Work(operations=1e6), RATES)}) for name in ("fast_mbpa", "hebbian")}
-    assert [table.name for table in cost_tables([result(FlooredRow.of(row, floors))])] == ["goals", "floors"]

@@ -39,46 +39,6 @@ def test_mixture_sums_to_one_whatever_theta(seed: int, gamma: float, theta: floa
     torch.testing.assert_close(result.exp().sum(1), torch.ones(4), rtol=0, atol=1e-5)
 
 
-@given(st.integers(0, 999), SHARES, st.floats(1e-3, 1e6))
-@settings(max_examples=60, deadline=None)
-def test_knn_and_cache_sum_to_one(seed: int, weight: float, temperature: float) -> None:
-    hidden, neighbors, head = problem(seed)
-    knn = equations.knn_log_probs(hidden, neighbors, head, temperature=temperature, weight=weight)
-    torch.testing.assert_close(knn.exp().sum(1), torch.ones(4), rtol=0, atol=1e-5)
-    cache = equations.cache_log_probs(
-        hidden, neighbors.keys[0], neighbors.values[0], head, theta=temperature, weight=weight
-    )
-    torch.testing.assert_close(cache.exp().sum(1), torch.ones(4), rtol=0, atol=1e-5)
-
-
-@pytest.mark.parametrize("form", ["linear", "logit-sum"])
-def test_share_zero_and_empty_memory_are_the_base_bit_for_bit(form: str) -> None:
-    hidden, neighbors, head = problem()
-    base = head.logits(hidden).log_softmax(1)
-    assert torch.equal(functional.mixture_log_probs(hidden, neighbors, head, theta=0.4, gamma=0.0, form=form), base)
-    mixed = functional.mixture_log_probs(hidden, neighbors, head, theta=0.4, gamma=0.5, form=form)
-    assert torch.equal(mixed[2], base[2])
-    assert not torch.isclose(mixed[[0, 1, 3]], base[[0, 1, 3]]).all(1).any()
-    everything = functional.mixture_log_probs(hidden, neighbors, head, theta=0.4, gamma=1.0, form=form)
-    assert torch.equal(everything[2], base[2])
-    seen = set(neighbors.values[0].tolist())
-    assert set((everything[0] > -torch.inf).nonzero().squeeze(1).tolist()) == seen
-
-
-def test_baselines_with_share_zero_and_nothing_seen_are_the_base() -> None:
-    hidden, neighbors, head = problem()
-    base = head.logits(hidden).log_softmax(1)
-    assert torch.equal(equations.knn_log_probs(hidden, neighbors, head, temperature=1.0, weight=0.0), base)
-    assert torch.equal(equations.knn_log_probs(hidden, neighbors, head, temperature=1.0, weight=0.5)[2], base[2])
-    window, values = neighbors.keys[0], neighbors.values[0]
-    assert torch.equal(equations.cache_log_probs(hidden, window, values, head, theta=1.0, weight=0.0), base)
-    blind = torch.zeros(4, 6, dtype=torch.bool)
-    unseen = equations.cache_log_probs(hidden, window, values, head, theta=1.0, weight=0.5, visible=blind)
-    assert torch.equal(unseen, base)
-    empty = equations.cache_log_probs(hidden, window[:0], values[:0], head, theta=1.0, weight=0.5)
-    assert torch.equal(empty, base)
-
-
 def test_cache_equals_mixture_where_windows_are_neighbors() -> None:
     hidden, neighbors, head = problem()
     window = Neighbors(

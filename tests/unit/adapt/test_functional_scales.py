@@ -102,8 +102,8 @@ def queries(unit: float) -> Tensor:
     return unit * hidden
 
 
-@pytest.mark.parametrize("unit", [10.0, 1e-3])
-@pytest.mark.parametrize("entries", [0, 1, 2, 60])
+@pytest.mark.parametrize("unit", [1e-3])
+@pytest.mark.parametrize("entries", [0, 1, 60])
 @pytest.mark.parametrize("method", [*MIXTURES, "hebb-v1"])
 def test_the_unit_of_the_states_changes_nothing(method: str, entries: int, unit: float) -> None:
     """The head is scaled against them, so that the base's logits stay; a bias is a unit and is left out."""

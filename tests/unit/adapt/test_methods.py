@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from hebblm.adapt import functional as F
+from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.context import Context
 from hebblm.adapt.former import GONE
 from hebblm.adapt.grid import Grid
@@ -152,14 +153,22 @@ def test_the_window_is_the_longest_that_is_looked_back_at() -> None:
 
 
 def test_a_method_needs_what_its_parts_need() -> None:
-    settings = toy.SETTINGS
     for name, method in METHODS.items():
-        rule = method.rule(settings)
-        assert rule.needs.retrieval == (name not in ("lstm", "cache", "dynamic")), name
-        assert bool(rule.needs.descents) == (
-            name != "hebb-v1" and ("mbpa" in name or "hebb" in name or "best" in name)
-        ), name
-        assert set(method.parts) <= set(METHODS)
+        needs = method.rule(toy.SETTINGS).needs
+        for part in method.parts:
+            of_part = METHODS[part].rule(toy.SETTINGS).needs
+            assert needs | replace(of_part, shares=()) == needs, (name, part)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_method_asks_for_nothing_that_it_does_not_say_it_needs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    context, rule = observed_context(), METHODS[name].rule(toy.SETTINGS)
+    context.learn_shares([rule])
+    asked: list[str] = []
+    search = context.memory.search
+    monkeypatch.setattr(context.memory, "search", lambda *given: asked.append("retrieval") or search(*given))
+    rule.log_probs(EvalBatch(toy.randn(9, 4, toy.DIM, dtype=torch.float64), context))
+    assert bool(asked) == rule.needs.retrieval
 
 
 def test_settings_hold_the_last_section_of_a_kind_and_the_default_of_any_other() -> None:

@@ -15,7 +15,7 @@ def head_of(rows: int, bias: bool) -> OutputHead:
 
 
 @pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize(("rows", "logits"), [(1024, 2**19), (7, 7 * 11), (3, 3 * 4), (2, 2), (5, 1)])
+@pytest.mark.parametrize(("rows", "logits"), [(1024, 2**19), (3, 3 * 4), (5, 1)])
 def test_cuts_change_nothing(bias: bool, rows: int, logits: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(normalizers, "ROWS", rows)
     monkeypatch.setattr(normalizers, "LOGITS", logits)
@@ -25,10 +25,8 @@ def test_cuts_change_nothing(bias: bool, rows: int, logits: int, monkeypatch: py
     assert log_normalizers(keys[:0], head).shape == (0,)
 
 
-@pytest.mark.parametrize("scale", [1e-6, 1.0, 30.0, 1e4])
-@pytest.mark.parametrize(
-    ("offset", "bias"), [(-1e4, True), (-95.0, True), (0.0, True), (95.0, True), (1e4, True), (0.0, False)]
-)
+@pytest.mark.parametrize("scale", [1e-6, 30.0, 1e4])
+@pytest.mark.parametrize(("offset", "bias"), [(-1e4, True), (95.0, True), (0.0, False)])
 def test_in_float32_it_is_that_of_float64(scale: float, offset: float, bias: bool) -> None:
     keys, weight = toy.randn(5, 1500, toy.DIM), toy.randn(6, 3001, toy.DIM) * scale
     head = OutputHead(weight, toy.randn(7, 3001) + offset if bias else None)

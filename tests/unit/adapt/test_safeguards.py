@@ -13,7 +13,7 @@ from hebblm.adapt.methods.base import Unadapted
 from hebblm.adapt.methods.mbpa import Mbpa, MbpaAbsoluteConfig, MbpaConfig, Safeguards
 from hebblm.adapt.methods.memory_mixture import Mixed
 from hebblm.adapt.settings import MethodSettings
-from hebblm.evaluation.loop import EvaluationScores
+from hebblm.evaluation.scores import EvaluationScores
 from hebblm.memory import FlatMemory
 from hebblm.types import OutputHead
 

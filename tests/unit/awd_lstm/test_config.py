@@ -41,22 +41,8 @@ def test_the_variant_with_1200_units_is_wider_inside_only() -> None:
     assert parameter_count(model) == 10_000 * 401 + lstm
 
 
-@pytest.mark.parametrize("name", sorted(ARCHITECTURES))
-def test_every_architecture_ends_in_the_embedding_width(name: str) -> None:
-    config = ARCHITECTURES[name](50)
-    sizes = config.layer_sizes()
-    assert len(sizes) == config.layers
-    assert sizes[0][0] == sizes[-1][1] == config.embedding_dim
-    assert config.vocabulary_size == 50
-
-
 def test_one_layer_maps_the_embedding_to_itself() -> None:
     assert AWDLSTMConfig(5, embedding_dim=4, hidden_dim=9, layers=1).layer_sizes() == [(4, 4)]
-
-
-def test_a_configuration_survives_its_own_dictionary() -> None:
-    config = AWDLSTMConfig(7, embedding_dim=3, wdrop=0.25)
-    assert AWDLSTMConfig(**config.to_dict()) == config
 
 
 @pytest.mark.parametrize("name", ["vocabulary_size", "embedding_dim", "hidden_dim", "layers"])

@@ -148,38 +148,12 @@ def test_reading_in_segments_of_any_length_changes_nothing(cuts: list[int], seed
     assert_close(state, whole.state, rtol=1e-12, atol=1e-12)
 
 
-def test_segments_change_nothing_in_single_precision_without_gradients() -> None:
-    model = build(torch.float32).eval()
-    ids = tokens(1, 60)
-    with torch.no_grad():
-        whole = model(ids, model.initial_state(1)).hidden
-        state, parts = model.initial_state(1), []
-        for segment in ids.split(7, dim=1):
-            out = model(segment, state)
-            state = out.state
-            parts.append(out.hidden)
-    assert_close(torch.cat(parts, 1), whole, rtol=1e-5, atol=1e-6)
-
-
 def test_a_sequence_does_not_depend_on_those_beside_it() -> None:
     model = build().eval()
     ids = tokens(3, 8)
     together = model(ids, model.initial_state(3)).hidden
     alone = model(ids[1:2], model.initial_state(1)).hidden
     assert_close(together[1:2], alone, rtol=1e-12, atol=1e-12)
-
-
-def test_detached_states_carry_values_and_no_graph() -> None:
-    model = build().train()
-    state = model(tokens(2, 3), model.initial_state(2)).state
-    cut = detach(state)
-    for (h, c), (h_cut, c_cut) in zip(state, cut, strict=True):
-        assert h.requires_grad
-        assert c.requires_grad
-        assert not h_cut.requires_grad
-        assert not c_cut.requires_grad
-        assert torch.equal(h, h_cut)
-        assert torch.equal(c, c_cut)
 
 
 def test_the_softmax_is_tied_to_the_embedding() -> None:

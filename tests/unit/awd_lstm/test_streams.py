@@ -10,8 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from awd_lstm.ranks import TrainingRanks
-from awd_lstm.streams import ParallelStreams
+from awd_lstm.streams import ParallelStreams, TrainingRanks
 
 CPU = torch.device("cpu")
 

@@ -31,7 +31,7 @@ from awd_lstm import (
     training,
     validation_loss,
 )
-from awd_lstm.state import load_state, save_state
+from awd_lstm.checkpoint import load_state, save_state
 from awd_lstm.streams import ParallelStreams
 from awd_lstm.training import _unigram
 

@@ -80,21 +80,14 @@ def test_a_file_gives_values_and_the_command_line_overrides_them(tmp_path: Path,
     }[suffix]
     path.write_text(text)
     found = parsed("--config", str(path), "--max-tokens", "4")
-    assert (found.corpus, found.max_tokens, found.inner.depth, found.values) == (
-        "wt2",
-        4,
-        8,
-        {"hebb.beta": 0.5},
-    )
+    assert found == Config("wt2", max_tokens=4, values={"hebb.beta": 0.5}, inner=Inner(8))
 
 
 @pytest.mark.parametrize(
     ("argv", "names"),
     [
-        (["--corpus", "x", "--max-tokens", "many"], ["max"]),
         (["--corpus", "x", "--split", "train"], ["split", "train"]),
         (["--corpus", "x", "--unheard-of", "1"], ["unheard-of"]),
-        (["--corpus", "x", "--inner.width", "1"], ["width"]),
         (["--corpus", "x", "--rate", "-1"], ["rate = -1"]),
         (["--corpus", "x", "extra"], ["extra"]),
         (["--corpus", "x", "--config", "/no/such/file.json"], ["/no/such/file.json"]),
@@ -131,13 +124,7 @@ def test_help_shows_defaults_and_the_example(capsys: pytest.CaptureFixture[str])
         parsed("--help")
     assert caught.value.code == 0
     shown = " ".join(capsys.readouterr().out.split())
-    for words in (
-        "Try it.",
-        "example: try --corpus ptb",
-        "which part of it",
-        "default: 0.5",
-        "--max-tokens",
-    ):
+    for words in ("Try it.", "example: try --corpus ptb", "which part of it", "default: 0.5", "--max-tokens"):
         assert words in shown, words
 
 
@@ -148,6 +135,7 @@ def test_help_shows_defaults_and_the_example(capsys: pytest.CaptureFixture[str])
         (CheckpointError("no checkpoint at x"), 2, "try: error: no checkpoint at x\n"),
         (KeyboardInterrupt(), 130, "try: interrupted; what was finished is kept\n"),
         (KeyboardInterrupt("nothing was saved"), 130, "try: interrupted; nothing was saved\n"),
+        (RuntimeError("a defect"), 1, ""),
         (None, 0, ""),
     ],
 )
@@ -160,35 +148,26 @@ def test_a_mistake_ends_with_its_status_and_one_line(
             raise raised
         return 0
 
+    if isinstance(raised, RuntimeError):  # a defect of the program keeps its traceback
+        with pytest.raises(RuntimeError, match="a defect"):
+            main([])
+        return
     assert main([]) == status
     assert capsys.readouterr().err == line
-
-
-def test_a_defect_of_the_program_keeps_its_traceback() -> None:
-    @guarded("try")
-    def main(argv: list[str] | None = None) -> int:
-        raise RuntimeError("a defect")
-
-    with pytest.raises(RuntimeError, match="a defect"):
-        main([])
 
 
 @pytest.mark.parametrize(
     ("text", "told"),
     [
         ("config: other.yaml\n", "'config'"),
-        ("config.x: 1\n", "'config.x'"),
         ("names: {class_path: os.system}\n", "'class_path'"),
         ("values: {x: [{init_args: {}}]}\n", "'init_args'"),
         ("names: {x: y}\n", "names takes any number of values; write a list"),
-        ("names: x=1\n", "names takes any number of values; write a list"),
         ('output_path: "o\\0x"\n', "output_path holds a NUL character"),
-        ('values: {a: ["x\\0"]}\n', "values.a holds a NUL character"),
         ('values: {"a\\0": 1}\n', r"values.a\? holds a NUL character"),
         ("1: 2\n", "the key 1, which is no option"),
         ("max_tokens: 1e3\n", "max_tokens = 1000.0 must be a whole number"),
         ("max_tokens: 1\nmax_tokens: 2\n", "a key stands twice from line 1 on"),
-        ('{"values": {"a": 1, "a": 2}}', "a key stands twice from line 1 on"),
         ("<<: {max_tokens: 1}\n", "<< from line 1 on is not read"),
         (f"rate: {'9' * 400}\n", "more than 53 bits"),
         ("max_tokens: !!timestamp 2001-01-0\n", "tags are not read"),
@@ -217,10 +196,10 @@ def test_output_that_cannot_be_written_is_no_traceback(words: str, status: int, 
     assert not done.stdout
 
 
-@pytest.mark.parametrize("argv", [["--output-path", ""], ["--output-path="]])
-def test_an_empty_path_is_not_the_working_folder(argv: list[str]) -> None:
-    with pytest.raises(UserError, match="--output-path is empty; name a path"):
-        parsed("--corpus", "ptb", *argv)
+def test_an_empty_path_is_not_the_working_folder() -> None:
+    for argv in (["--output-path", ""], ["--output-path="]):
+        with pytest.raises(UserError, match="--output-path is empty; name a path"):
+            parsed("--corpus", "ptb", *argv)
     assert parsed("--corpus", "", "--names", "output_path=", "output_path", "").corpus == ""
 
 
@@ -247,11 +226,8 @@ class Files:
     "argv",
     [
         "m a --rate -2 --words x y --quick -- -b",
-        "m --rate -2 a --words x y --quick -- -b",
         "--rate=-2 m --words x y --quick a -- -b",
-        "--quick m a --words x y --rate -2 -- -b",
         "--rate -2 --words x y --quick -- m a -b",
-        "m --rate -2.0 --quick --words x y -- a -b",
     ],
 )
 def test_options_may_stand_before_between_and_behind_arguments(argv: str) -> None:
@@ -264,7 +240,6 @@ def test_options_may_stand_before_between_and_behind_arguments(argv: str) -> Non
     [
         ("--rate 1", "name"),
         ("m a --e", "unknown option '--e'"),
-        ("m --rate", "rate"),
         ("m --rtae 1 a", "did you mean --rate"),
         ("m --rate x a", "rate = x"),
     ],

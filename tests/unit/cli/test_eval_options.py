@@ -6,7 +6,6 @@ from dataclasses import fields
 import pytest
 
 from hebblm.adapt.methods import EVALUATED
-from hebblm.cli import eval as module
 from hebblm.cli.eval import EvalConfig, main
 from hebblm.cli.tune import TuneConfig
 from hebblm.errors import UserError
@@ -29,7 +28,7 @@ def test_the_options_of_the_adaptation_are_short_for_settings(
         asked.update(given)
         raise UserError("asked")
 
-    monkeypatch.setattr(module, "evaluate", evaluate)
+    monkeypatch.setattr("hebblm.front.evaluate", evaluate)
     assert main(["--intra-domain", "ptb", *options]) == 2
     assert asked["settings"] == settings
 
@@ -42,10 +41,7 @@ def test_the_options_of_the_adaptation_are_short_for_settings(
         (["--method", "quick"], "method"),
         (["--forgetting"], "--forgetting compares two domains, and ptb is the only one"),
         (["--forgetting-tokens", "0"], "--forgetting-tokens 0 must be at least 1"),
-        (
-            ["--readings"],
-            "a checkout of hebblm compares them: python -m recipes.study readings",
-        ),
+        (["--readings"], "a checkout of hebblm compares them: python -m recipes.study readings"),
     ],
 )
 def test_contradictions_and_bad_values_are_refused(

@@ -11,8 +11,8 @@ import pytest
 import hebblm
 from hebblm.adapt.methods import EVALUATED, METHODS, check_methods, named, with_ensembled
 from hebblm.errors import UserError
-from hebblm.evaluation.ensembles import ensemble_losses, ensemble_scores
-from hebblm.evaluation.loop import EvaluationScores
+from hebblm.evaluation.passes import ensemble_losses, ensemble_scores
+from hebblm.evaluation.scores import EvaluationScores
 
 EVERY = 7
 

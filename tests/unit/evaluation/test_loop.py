@@ -13,7 +13,7 @@ from awd_lstm import detach
 from hebblm.adapt import functional as F
 from hebblm.adapt.methods import METHODS, STATIC_METHODS
 from hebblm.adapt.methods.mbpa import Mbpa, MbpaAbsoluteConfig, MbpaConfig
-from hebblm.evaluation.loop import evaluate
+from hebblm.evaluation.loop import Hooks, Schedule, evaluate
 from hebblm.evaluation.vocabulary import UnionVocabulary
 from hebblm.memory import FlatMemory
 from hebblm.types import Neighbors
@@ -51,7 +51,7 @@ def test_equals_the_plainest_loop(every: int) -> None:
     base = toy.base_of(toy.tiny_model().double())
     context = toy.context_of(base, FlatMemory(toy.DIM, dtype=torch.float64), stream)
     rules = {name: METHODS[name].rule(EXACT) for name in ("lstm", "mixture", "hebb")}
-    found = evaluate(base, [context], rules, stream, UnionVocabulary(), update_every=every, read_ahead=True)
+    found = evaluate(base, [context], rules, stream, UnionVocabulary(), Schedule(every, read_ahead=True))
 
     base.reset()
     model, state = base.model, base.model.initial_state(1)
@@ -88,7 +88,7 @@ def test_a_moving_base_is_plain_gradient_descent_after_scoring() -> None:
     start = copy.deepcopy(base.model)
     context = toy.context_of(base, FlatMemory(toy.DIM, dtype=torch.float64), stream)
     rules = {name: METHODS[name].rule(EXACT) for name in ("lstm", "mixture")}
-    found = evaluate(base, [context], rules, stream, UnionVocabulary(), update_every=50)
+    found = evaluate(base, [context], rules, stream, UnionVocabulary(), Schedule(50))
 
     model, optimizer, state, expected = (
         start,
@@ -121,7 +121,7 @@ def test_one_forward_pass_and_one_retrieval_serve_every_method(monkeypatch: pyte
     monkeypatch.setattr(base, "read", lambda inputs: reads.append(len(inputs)) or read(inputs))
     context = toy.context_of(base, memory, stream)
     rules = {name: METHODS[name].rule(toy.SETTINGS) for name in STATIC_METHODS}
-    scores = evaluate(base, [context], rules, stream, UnionVocabulary(), update_every=20)
+    scores = evaluate(base, [context], rules, stream, UnionVocabulary(), Schedule(20))
     assert reads == [20, 20, 20, 20, 15]
     assert memory.searches == 5
     assert memory.added == len(memory) == 95
@@ -129,21 +129,12 @@ def test_one_forward_pass_and_one_retrieval_serve_every_method(monkeypatch: pyte
     assert all(scores.seconds[name] >= scores.base_seconds for name in STATIC_METHODS)
 
 
-def test_the_seconds_of_a_method_hold_what_it_shares_with_others() -> None:
-    stream = toy.stream_of(toy.tokens(2, 95))
-    base, memory = toy.base_of(toy.tiny_model()), FlatMemory(toy.DIM)
-    rules = {name: METHODS[name].rule(toy.SETTINGS) for name in ("mbpa", "hebb")}  # one MbPA for both
-    context = toy.context_of(base, memory, stream)
-    scores = evaluate(base, [context], rules, stream, UnionVocabulary(), update_every=20)
-    assert all(scores.seconds[name] >= scores.shared_seconds["mbpa"] > 0 for name in rules)
-
-
 def test_without_retrieval_the_memory_is_never_searched() -> None:
     stream = toy.stream_of(toy.tokens(2, 50))
     base, memory = toy.base_of(toy.tiny_model()), CountingMemory()
     rules = {name: METHODS[name].rule(toy.SETTINGS) for name in ("lstm", "cache")}
     context = toy.context_of(base, memory, stream)
-    evaluate(base, [context], rules, stream, UnionVocabulary(), update_every=20, write=False)
+    evaluate(base, [context], rules, stream, UnionVocabulary(), Schedule(20, write=False))
     assert memory.searches == memory.added == 0
 
 
@@ -158,7 +149,7 @@ def test_the_memory_holds_what_was_asked_for(filled: bool, write: bool) -> None:
         memory.mark_base()
     context = toy.context_of(base, memory, stream)
     rules = {"mixture": METHODS["mixture"].rule(toy.SETTINGS), "lstm": METHODS["lstm"].rule(toy.SETTINGS)}
-    nll = evaluate(base, [context], rules, stream, UnionVocabulary(), update_every=20, write=write).nll
+    nll = evaluate(base, [context], rules, stream, UnionVocabulary(), Schedule(20, write=write)).nll
     assert len(memory) == 30 * filled + 60 * write
     assert np.allclose(nll["mixture"][:20], nll["lstm"][:20], rtol=1e-6) == (not filled)
     assert int(context.observed.sum()) == 60
@@ -169,9 +160,14 @@ def test_progress_counts_every_token_once() -> None:
     base, done = toy.base_of(toy.tiny_model()), []
     context = toy.context_of(base, FlatMemory(toy.DIM), stream)
     evaluate(
-        base, [context], {"lstm": METHODS["lstm"].rule(EXACT)}, stream, UnionVocabulary(), update_every=30,
-        read_ahead=True, progress=done.append,
-    )  # fmt: skip
+        base,
+        [context],
+        {"lstm": METHODS["lstm"].rule(EXACT)},
+        stream,
+        UnionVocabulary(),
+        Schedule(30, read_ahead=True),
+        Hooks(progress=done.append),
+    )
     assert sum(done) == 450
     assert max(done) == 90, "intervals shorter than a block are predicted together"
 
@@ -185,7 +181,7 @@ def test_queries_whose_loss_rises_are_counted_and_finite() -> None:
         settings = toy.SETTINGS.replaced(mbpa, MbpaAbsoluteConfig(lr=lr))
         rules = {name: METHODS[name].rule(settings) for name in STATIC_METHODS}
         rules["guarded"] = Mbpa(replace(settings[MbpaAbsoluteConfig].over(mbpa), lr_units="guarded"))
-        scores = evaluate(base, [context], rules, stream, UnionVocabulary(), update_every=20, check=True)
+        scores = evaluate(base, [context], rules, stream, UnionVocabulary(), Schedule(20), Hooks(check=True))
         assert all(np.isfinite(losses).all() for losses in scores.nll.values())
         quiet = {"lstm", "cache", "knn", "mixture", "hebb-v1"}
         assert {name for name in rules if scores.rose[name] == 0} == (quiet if lr > 1 else set(rules))
@@ -204,20 +200,8 @@ def test_nothing_is_checked_unless_it_is_asked_for(monkeypatch: pytest.MonkeyPat
     for check in (False, True):
         base = toy.base_of(toy.tiny_model())
         context = toy.context_of(base, FlatMemory(toy.DIM), stream)
-        found[check] = evaluate(base, [context], rules, stream, UnionVocabulary(), update_every=20, check=check)
+        found[check] = evaluate(base, [context], rules, stream, UnionVocabulary(), Schedule(20), Hooks(check=check))
     assert np.array_equal(found[False].nll["mbpa"], found[True].nll["mbpa"])
     assert (found[False].rose, found[False].errors) == ({}, {})
     assert found[True].rose["mbpa"] > 0
     assert len(found[True].errors["mbpa"]) == 120
-
-
-def test_alone_and_shared_agree_on_the_base() -> None:
-    stream = toy.stream_of(toy.tokens(6, 90))
-    alone = toy.alone(toy.base_of(toy.tiny_model(), lr=0.2), stream, UnionVocabulary(), segment=30)
-    base = toy.base_of(toy.tiny_model(), lr=0.2)
-    context = toy.context_of(base, FlatMemory(toy.DIM), stream)
-    shared = evaluate(
-        base, [context], {"lstm": METHODS["lstm"].rule(EXACT)}, stream, UnionVocabulary(), update_every=30
-    )
-    np.testing.assert_allclose(alone, shared.nll["lstm"], atol=1e-6)
-    assert len(np.unique(alone)) > 50

@@ -9,10 +9,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hebblm.evaluation.loop import EvaluationScores
-from hebblm.evaluation.metrics import method_result
+from hebblm.evaluation.run import method_result
+from hebblm.evaluation.scores import EvaluationScores
 from hebblm.report import MethodResult
-from hebblm.report.parts import recombine
+from hebblm.report.buckets import recombine
 from hebblm.text import EvaluationStream
 from hebblm.text.words import words_of
 

@@ -11,7 +11,7 @@ import torch
 
 from hebblm.adapt.methods.mbpa import Mbpa, MbpaConfig
 from hebblm.evaluation.hyperparameters import Hyperparameters
-from hebblm.evaluation.loop import evaluate
+from hebblm.evaluation.loop import Schedule, evaluate
 from hebblm.evaluation.opening import open_scenario
 from hebblm.evaluation.scenario import ScenarioConfig
 
@@ -43,7 +43,7 @@ def test_both_forms_give_the_same_perplexity(config: MbpaConfig, near: float, mo
     base = scenario.base(settings)
     context = scenario.context(base, scenario.memory(settings), 0)
     rules = {"fast": Mbpa(config), "exact": Mbpa(replace(config, solver="exact"))}
-    scores = evaluate(base, [context], rules, scenario.stream, scenario.vocabulary, update_every=50)
+    scores = evaluate(base, [context], rules, scenario.stream, scenario.vocabulary, Schedule(50))
     fast, exact = (scores.nll[name].astype(np.float64) for name in ("fast", "exact"))
     # Behind a moving base no normaliser is known, and the tail of a key is that of the query. A memory of so few and
     # so different keys has more directions than Newton steps follow.

@@ -16,7 +16,8 @@ from hebblm.adapt.methods import METHODS, STATIC_METHODS
 from hebblm.adapt.methods.mbpa import MbpaConfig
 from hebblm.adapt.methods.rule import Needs, Rule
 from hebblm.adapt.work import Stopwatch, name_of
-from hebblm.evaluation.loop import EvaluationScores, evaluate
+from hebblm.evaluation.loop import Schedule, evaluate
+from hebblm.evaluation.scores import EvaluationScores
 from hebblm.evaluation.vocabulary import UnionVocabulary
 from hebblm.memory import FlatMemory
 
@@ -45,7 +46,7 @@ def scores_of(rules: dict[str, Rule], *, tokens: int = 60) -> EvaluationScores:
     base = toy.base_of(toy.tiny_model())
     context = toy.context_of(base, FlatMemory(toy.DIM), stream)
     retrieve = any(rule.needs.retrieval for rule in rules.values())
-    return evaluate(base, [context], rules, stream, UnionVocabulary(), update_every=20, write=retrieve)
+    return evaluate(base, [context], rules, stream, UnionVocabulary(), Schedule(20, write=retrieve))
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 import torch
 
+from hebblm import layout as layouts
 from hebblm.errors import UserError
-from hebblm.evaluation import streams
 from hebblm.evaluation.documents import Document, borders, by_document, documents_of
-from hebblm.evaluation.streams import Layout
+from hebblm.layout import Layout
 from hebblm.text.hub import DatasetLines
 from hebblm.text.sources import FileLines, TextFile
 from hebblm.text.words import words_of
@@ -37,7 +37,7 @@ def test_streams_are_contiguous_and_cut_at_documents_where_there_are_enough() ->
 def test_every_token_is_scored_once_and_in_its_place(  # type: ignore[no-untyped-def]
     scope, every: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streams, "ROWS", 11)
+    monkeypatch.setattr(layouts, "ROWS", 11)
     layout = Layout((0, 5, 30), (5, 25, 20), scope)
     text = torch.arange(50)
     places = []

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.methods import METHODS, STATIC_METHODS
-from hebblm.evaluation.loop import evaluate
+from hebblm.evaluation.loop import Schedule, evaluate
 from hebblm.evaluation.vocabulary import OpenVocabulary, UnionVocabulary
 from hebblm.memory import FlatMemory
 from hebblm.models.awd import AwdBase
@@ -42,7 +43,7 @@ def test_a_row_appears_when_its_word_is_first_observed_and_all_sums_to_one(lr: f
     context = toy.context_of(base, FlatMemory(toy.DIM), stream, novel=True)
     rules = {name: METHODS[name].rule(toy.SETTINGS) for name in STATIC_METHODS}
     rows: list[int] = []
-    scores = evaluate(base, [context], rules, stream, checked_vocabulary(rows), update_every=10)
+    scores = evaluate(base, [context], rules, stream, checked_vocabulary(rows), Schedule(10))
     expected = [
         max(toy.SOURCE, ids[:start].max(initial=0) + 1) for start in range(0, len(ids), 10) for _ in STATIC_METHODS
     ]
@@ -53,30 +54,6 @@ def test_a_row_appears_when_its_word_is_first_observed_and_all_sums_to_one(lr: f
     assert context.new_classes is not None
     assert int(context.new_classes.sum()) == ids.max() + 1 - toy.SOURCE
     assert all(np.isfinite(losses).all() for losses in scores.nll.values())
-
-
-def test_a_word_that_came_back_is_predicted_better_by_the_memory() -> None:
-    ids = toy.by_first_appearance(toy.tokens(8, 260))
-    base = toy.base_of(toy.tiny_model(), rows=0)
-    stream = toy.stream_of(ids)
-    context = toy.context_of(base, FlatMemory(toy.DIM), stream)
-    rules = {name: METHODS[name].rule(toy.SETTINGS) for name in ("lstm", "mixture")}
-    nll = evaluate(base, [context], rules, stream, OpenVocabulary(toy.UNK, toy.WORDS), update_every=1).nll
-    novel = np.flatnonzero(stream.oov)
-    first = np.array([np.flatnonzero(ids == word)[0] for word in np.unique(ids[novel])])
-    again = np.setdiff1d(novel, first)
-    assert len(again) >= 2
-    assert nll["mixture"][again].mean() < nll["lstm"][again].mean()
-    share = 0.5 / (toy.WORDS - toy.SOURCE)
-    unk = nll["lstm"][first[0]] + np.log(share)
-    assert unk == pytest.approx(float(-unk_log_prob(stream, int(first[0]))), abs=1e-4)
-
-
-def unk_log_prob(stream, position: int) -> Tensor:  # type: ignore[no-untyped-def]
-    """Return the base's log P(<unk>) before the first novel word."""
-    base = toy.base_of(toy.tiny_model(), rows=0)
-    hidden = base.read(torch.from_numpy(stream.inputs[: position + 1]))
-    return base.head.logits(hidden).log_softmax(1)[position, toy.UNK]
 
 
 def test_dynamic_evaluation_grows_too() -> None:
@@ -112,7 +89,8 @@ def test_distribution_sums_to_one_and_score_gathers_from_it(seed: int, rows: int
 def test_union_charges_every_word_by_its_own_row() -> None:
     vocabulary, targets = UnionVocabulary(), torch.tensor([6, 0, 3, 3, 1])
     model = toy.base_of(toy.tiny_model())
-    batch = toy.context_of(model, FlatMemory(toy.DIM), toy.stream_of(targets.numpy())).batch(toy.randn(0, 5, toy.DIM))
+    context = toy.context_of(model, FlatMemory(toy.DIM), toy.stream_of(targets.numpy()))
+    batch = EvalBatch(toy.randn(0, 5, toy.DIM), context)
     losses = vocabulary.losses(METHODS["lstm"].rule(toy.SETTINGS), batch, targets)
     assert torch.allclose(losses, -batch.log_probs[torch.arange(5), targets])
     assert torch.equal(vocabulary.readable(targets, 4), targets)

@@ -15,15 +15,14 @@ from hebblm.memory import (
     FlatMemory,
     HybridMemory,
     MemoryConfig,
-    arrays,
     build_memory,
     load_memory,
     persistence,
     save_memory,
+    store,
 )
 from hebblm.memory import disk as module
-from hebblm.memory import manifest as manifests
-from hebblm.memory.manifest import check_files, read_manifest
+from hebblm.memory.persistence import check_files, read_manifest
 
 OWNER = {"model_hash": "m", "dictionary_hash": "d"}
 DIM = 16
@@ -190,7 +189,7 @@ def test_keys_are_let_go_of_while_a_memory_is_filled_and_saved(tmp_path: Path, m
     monkeypatch.setattr(
         persistence,
         "write_rows",
-        lambda *given: (arrays.write_rows(*given), peaks.append(mapped_bytes() - before)),
+        lambda *given: (store.write_rows(*given), peaks.append(mapped_bytes() - before)),
     )
     monkeypatch.setattr(made, "write_index", lambda folder: None)
     save_memory(made, tmp_path / "m", **OWNER)
@@ -222,7 +221,7 @@ def test_damage_is_told(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", ARRAYS)
 def test_damage_beside_large_keys_is_told(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(manifests, "QUICK", 0)
+    monkeypatch.setattr(persistence, "QUICK", 0)
     save_memory(filled(2000), tmp_path / "m", **OWNER)
     flip(tmp_path / "m" / "keys.bin")
     load_memory(tmp_path / "m", **OWNER)
@@ -232,7 +231,7 @@ def test_damage_beside_large_keys_is_told(tmp_path: Path, name: str, monkeypatch
 
 
 def test_large_lists_that_name_no_entry_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(manifests, "QUICK", 0)
+    monkeypatch.setattr(persistence, "QUICK", 0)
     save_memory(filled(2000), tmp_path / "m", **OWNER)
     path = tmp_path / "m" / "lists.bin"
     path.write_bytes(b"\x7f" * path.stat().st_size)
@@ -252,11 +251,6 @@ def test_large_lists_that_name_no_entry_are_refused(tmp_path: Path, monkeypatch:
 def test_what_cannot_stand_on_disk_is_refused(config: MemoryConfig, match: str) -> None:
     with pytest.raises(UserError, match=match):
         build_memory(DIM, config)
-
-
-def test_a_memory_in_ram_keeps_its_name_in_the_cache() -> None:
-    assert "store" not in MemoryConfig().identity()
-    assert MemoryConfig(store="disk").identity()["store"] == "disk"
 
 
 def test_several_processes_read_one_memory(tmp_path: Path) -> None:

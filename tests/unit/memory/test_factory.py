@@ -97,3 +97,20 @@ def test_an_automatic_index_is_compared_whole_where_there_is_no_faiss(
 def test_bad_configurations(config: MemoryConfig, match: str) -> None:
     with pytest.raises(UserError, match=match):
         build_memory(8, config)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"store": "disc"}, r"unknown memory\.store 'disc'; did you mean disk\? use one of ram, disk"),
+        ({"dtype": "floa32"}, r"unknown memory\.dtype 'floa32'; did you mean float32\? use one of float32, float16"),
+    ],
+)
+def test_a_mistyped_word_is_told_before_anything_is_loaded(options: dict[str, str], told: str) -> None:
+    with pytest.raises(UserError, match=told):
+        MemoryConfig(**options)  # type: ignore[arg-type]
+
+
+def test_a_memory_in_ram_keeps_its_name_in_the_cache() -> None:
+    assert "store" not in MemoryConfig().identity()
+    assert MemoryConfig(store="disk").identity()["store"] == "disk"

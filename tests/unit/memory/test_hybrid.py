@@ -55,35 +55,9 @@ def test_filling_goes_straight_to_the_bulk_in_the_same_order() -> None:
     memory.fill(rows(1, 3), torch.arange(4, 7), torch.zeros(3))
     memory.fill(rows(2, 2), torch.arange(7, 9))
     assert (len(memory.bulk), len(memory.recent)) == (9, 0)
-    [part] = memory.parts()
+    [part] = memory.segments()
     assert part.values.tolist() == list(range(9))
     assert torch.equal(part.keys, torch.cat([rows(0, 4), rows(1, 3), rows(2, 2)]))
-
-
-def test_marking_the_base_keeps_recent_entries() -> None:
-    memory = HybridMemory(FlatMemory(8), FlatMemory(8), flush_at=50)
-    memory.add(rows(0, 30), torch.arange(30))
-    memory.mark_base()
-    memory.add(rows(1, 30), torch.arange(30))
-    memory.reset()
-    assert len(memory) == 30
-    assert len(memory.bulk) == 30
-
-
-def test_ties_go_to_the_older_entry_across_both_sides() -> None:
-    memory = HybridMemory(FlatMemory(2), FlatMemory(2), flush_at=2)
-    memory.add(torch.ones(3, 2), torch.tensor([1, 2, 3]))
-    memory.add(torch.ones(2, 2), torch.tensor([4, 5]))
-    assert (len(memory.bulk), len(memory.recent)) == (3, 2)
-    assert memory.search(torch.zeros(1, 2), 4).values.tolist() == [[1, 2, 3, 4]]
-
-
-def test_a_bulk_without_normalisers_leaves_none() -> None:
-    bulk = FlatMemory(2)
-    bulk.add(torch.zeros(1, 2), torch.tensor([0]))
-    memory = HybridMemory(bulk, FlatMemory(2))
-    memory.add(torch.ones(1, 2), torch.tensor([1]), torch.tensor([0.5]))
-    assert memory.search(torch.zeros(1, 2), 2).log_normalizers is None
 
 
 def test_bad_arguments() -> None:

@@ -44,13 +44,10 @@ def recall(found: Neighbors, wanted: Neighbors) -> float:
     ("dim", "count", "spec"),
     [
         (400, 19_999, None),
-        (400, 20_000, "PQ200x4fs"),
         (200, 149_999, "PQ100x4fs"),
         (199, 50_000, "PQ199x4fs"),
-        (402, 50_000, "PQ201x4fs"),
         (60, 50_000, "PQ60x4fs"),
         (200, 1_000_000, "IVF1024,PQ100x4fs"),
-        (400, 3_000_000, "IVF2048,PQ200x4fs"),
     ],
 )
 def test_auto_chooses_by_size_and_width(dim: int, count: int, spec: str | None) -> None:
@@ -139,14 +136,6 @@ def test_rounding_of_products_never_decides_between_candidates() -> None:
     assert found.values[0].tolist() == list(range(10))
 
 
-def test_listed_distances_are_those_of_the_listed_keys() -> None:
-    keys, queries = clusters(1, 50, 16), clusters(2, 7, 16)
-    ids = torch.randint(-1, 50, (7, 20), generator=torch.Generator().manual_seed(3))
-    found = faiss_index.listed_distances(queries, keys, ids)
-    expected = (keys[ids.clamp_min(0)].double() - queries[:, None].double()).square().sum(2)
-    torch.testing.assert_close(found[ids >= 0].double(), expected[ids >= 0], rtol=1e-5, atol=1e-6)
-
-
 @pytest.mark.parametrize("factory", ["nonsense", "PQ5x4fs", "IVF,PQ", "exact", ""])
 def test_bad_factory_strings_are_named(factory: str) -> None:
     with pytest.raises(UserError, match="memory.index='" + factory):
@@ -166,13 +155,9 @@ def test_options_out_of_range_are_named(options: dict[str, Any], match: str) -> 
         FaissMemory(16, **options)
 
 
-@pytest.mark.parametrize("k", [0, -3])
-def test_k_below_one_is_refused(k: int) -> None:
-    with pytest.raises(UserError, match=f"K is {k}"):
-        filled("auto").search(torch.zeros(1, 16), k)
-
-
-def test_queries_that_are_not_finite_are_refused() -> None:
+def test_searches_without_an_answer_are_refused() -> None:
+    with pytest.raises(UserError, match="K is 0"):
+        filled("auto").search(torch.zeros(1, 16), 0)
     with pytest.raises(UserError, match="hidden state is not finite"):
         filled("auto").search(torch.full((1, 16), float("nan")), 3)
 

@@ -17,8 +17,7 @@ from torch import Tensor
 
 from hebblm.errors import UserError
 from hebblm.memory import FlatMemory
-from hebblm.memory.arrays import GrowingArray, MappedArray, RowArray
-from hebblm.memory.store import EntryStore, squared_norms
+from hebblm.memory.store import EntryStore, GrowingArray, MappedArray, RowArray, squared_norms
 
 
 @pytest.mark.parametrize("kind", [GrowingArray, MappedArray])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -102,3 +104,16 @@ def opened(name: str, *, begins: bool = False, **options: Any) -> hebblm.Languag
         pytest.skip(f"this transformers has no {name}")
     pieces = tokenizer(begins=begins)
     return hebblm.load((random_model(name), pieces), **{"context": CONTEXT, "stride": STRIDE, **options})
+
+
+def saved(model: Any, folder: Path, **options: Any) -> Path:
+    model.save_pretrained(folder, **options)
+    tokenizer().save_pretrained(folder)
+    return folder
+
+
+def changed(folder: Path, file: str, **values: Any) -> Path:
+    """Change values of a saved model or adapter."""
+    document = json.loads((folder / file).read_text())
+    (folder / file).write_text(json.dumps({**document, **values}))
+    return folder

@@ -51,27 +51,25 @@ def test_a_model_of_transformers_says_what_it_was_trained_on(tmp_path: Path, mon
     assert ScenarioConfig(model="llama-wt2", target="ptb").completed().corpora() == (None, "ptb")
 
 
-@pytest.mark.parametrize("folder", [False, True])
-def test_a_shipped_model_knows_its_corpus_by_name_and_by_folder(folder: bool) -> None:
-    place = models_path() / "small-wt2-lower" if folder else Path("small-wt2-lower")
-    config = ScenarioConfig(checkpoint=place, target="ptb").completed()
-    assert config.checkpoint == models_path() / "small-wt2-lower"
-    assert (config.corpora(), config.normalization) == (("wt2", "ptb"), "lower")
-    assert config.completed() == config
-
-
-def test_what_is_said_wins_over_what_the_model_knows() -> None:
+def test_a_shipped_model_knows_its_corpus_by_name_and_by_folder_unless_another_is_said() -> None:
+    for name in (models_path() / "small-wt2-lower", Path("small-wt2-lower")):
+        config = ScenarioConfig(checkpoint=name, target="ptb").completed()
+        assert config.checkpoint == models_path() / "small-wt2-lower"
+        assert (config.corpora(), config.normalization) == (("wt2", "ptb"), "lower")
+        assert config.completed() == config
     asked = ScenarioConfig(checkpoint=Path("small-wt2-raw"), source="pydoc", target="ptb", normalization="lower")
     assert (asked.completed().source, asked.completed().normalization) == ("pydoc", "lower")
 
 
-def test_no_checkpoint_names_those_that_ship() -> None:
+def test_a_name_or_its_beginning_that_fits_one_model_is_enough() -> None:
+    assert model_folder(Path("small-ptb")) == models_path() / "small-ptb-raw"
+    assert model_folder(Path("tiny")) == models_path() / "tiny-pydoc-raw"
     for name in ("small-pbt", "small-wt2"):  # the second fits two
         with pytest.raises(UserError, match=f"unknown checkpoint '{name}'; did you mean small-"):
             model_folder(Path(name))
 
 
-@pytest.mark.parametrize("make", [os.mkfifo, Path.touch, lambda path: path.symlink_to(path.name)])
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to(path.name)])
 def test_what_is_no_folder_is_not_asked_of_the_hub(
     make: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -87,11 +85,6 @@ def test_options_of_other_models_are_refused(name: str | None) -> None:
     for option, value in (("key", "ffn-input"), ("dtype", "float16"), ("context", 9), ("stride", 3)):
         with pytest.raises(UserError, match=f"--{option} {value} is for models of transformers"):
             ScenarioConfig(**asked, **{option: value}).completed()
-
-
-def test_the_beginning_of_a_name_is_enough_where_it_fits_one_model() -> None:
-    assert model_folder(Path("small-ptb")) == models_path() / "small-ptb-raw"
-    assert model_folder(Path("tiny")) == models_path() / "tiny-pydoc-raw"
 
 
 def test_a_scenario_is_named_by_its_options() -> None:

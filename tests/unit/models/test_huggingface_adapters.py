@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 import sys
@@ -17,9 +16,10 @@ import hebblm
 from hebblm.cli.eval import main as evaluate
 from hebblm.cli.read import main as read
 from hebblm.errors import UserError
+from hebblm.models.catalog import ADAPTER_CONFIG as CONFIG
 from hebblm.models.huggingface.adapter import PICKLED, SAVE, WEIGHTS
 
-from .architectures import TEXT, random_model, tokenizer
+from .architectures import TEXT, changed, random_model, saved, tokenizer
 
 peft = pytest.importorskip("peft")
 TASK = {"task_type": "CAUSAL_LM"}
@@ -42,7 +42,6 @@ KINDS = {
 }
 UNMERGED = {
     "prompt": (lambda: peft.PromptTuningConfig(**TASK, num_virtual_tokens=8), "PROMPT_TUNING"),
-    "prefix": (lambda: peft.PrefixTuningConfig(**TASK, num_virtual_tokens=8), "PREFIX_TUNING"),
     "p": (lambda: peft.PromptEncoderConfig(**TASK, num_virtual_tokens=8, encoder_hidden_size=8), "P_TUNING"),
 }
 
@@ -50,12 +49,6 @@ UNMERGED = {
 @pytest.fixture
 def base(tmp_path: Path) -> Path:
     return saved(random_model("Llama"), tmp_path / "base")
-
-
-def saved(model: Any, folder: Path) -> Path:
-    model.save_pretrained(folder)
-    tokenizer().save_pretrained(folder)
-    return folder
 
 
 def adapted(config: Any, base: str | Path = "base", seed: int = 1, model: Any = None) -> Any:
@@ -75,14 +68,8 @@ def losses(model: hebblm.LanguageModel) -> torch.Tensor:
     return model.reader("mixture").read(TEXT).nll
 
 
-def document(folder: Path, **values: Any) -> None:
-    """Change the configuration of an adapter."""
-    path = folder / "adapter_config.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
-
-
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_adapter_in_a_folder_is_merged_into_its_base(kind: str, base: Path, tmp_path: Path) -> None:
+def test_an_adapter_is_merged_into_its_base_or_read_as_it_stands(kind: str, base: Path, tmp_path: Path) -> None:
     made = adapted(KINDS[kind](), base)
     made.save_pretrained(tmp_path / "adapter")
     lm = hebblm.load(tmp_path / "adapter", device="cpu")
@@ -93,8 +80,11 @@ def test_an_adapter_in_a_folder_is_merged_into_its_base(kind: str, base: Path, t
         assert float((random_model("Llama")(ids).logits - expected).abs().max()) > 0.1
     assert lm.model.describe()["steps"] == "many"
     assert not any("lora" in name for name in lm.model.parameters)
-    merged = hebblm.load((made.merge_and_unload(), tokenizer()))
-    torch.testing.assert_close(losses(lm), losses(merged), atol=1e-3, rtol=1e-3)
+    as_it_stands = None if kind == "of the output layer" else losses(hebblm.load((made, tokenizer())))
+    expected = losses(hebblm.load((made.merge_and_unload(), tokenizer())))
+    torch.testing.assert_close(losses(lm), expected, atol=1e-3, rtol=1e-3)
+    if as_it_stands is not None:
+        torch.testing.assert_close(as_it_stands, expected, atol=1e-3, rtol=1e-3)
 
 
 @pytest.mark.parametrize("place", ["absolute", "from here", "from the adapter"])
@@ -174,7 +164,7 @@ def test_commands_take_the_folder_of_an_adapter(base: Path, tmp_path: Path, capf
     folder, text = str(tmp_path / "adapter"), str(tmp_path / "a.txt")
     assert read([folder, text, "--method", "mixture"]) == 0
     assert evaluate(["--model", folder, "--text", text, "--methods", "base,mixture", "--device", "cpu"]) == 0
-    document(tmp_path / "adapter", peft_type="PROMPT_TUNING")
+    changed(tmp_path / "adapter", CONFIG, peft_type="PROMPT_TUNING")
     capfd.readouterr()
     for command, arguments in ((read, [folder, text]), (evaluate, ["--model", folder, "--text", text])):
         assert command(arguments) == 2
@@ -198,18 +188,10 @@ def test_tokens_before_every_text_are_refused(kind: str, base: Path, tmp_path: P
     [
         ({"task_type": "SEQ_CLS"}, "the adapter is for SEQ_CLS, and hebblm reads those for CAUSAL_LM"),
         ({"peft_type": "XLORA"}, "XLORA cannot be merged"),
-        ({"peft_type": None}, "None cannot be merged"),
         ({"alora_invocation_tokens": [3]}, "an activated LoRA cannot be merged"),
         ({"megatron_config": {"a": 1}, "megatron_core": "theirs"}, "megatron_config names code to run; leave it out"),
         ({"base_model_name_or_path": None}, "names no base model; write its folder or hub id as base_model_name_or"),
-        (
-            {"base_model_name_or_path": "/no/where"},
-            "the base '/no/where' is no folder here; write its folder or hub id as base_model_name_or_path there",
-        ),
-        (
-            {"base_model_name_or_path": "../adapter"},
-            "is .*an adapter as well; merge that one with merge_and_unload, and save",
-        ),
+        ({"base_model_name_or_path": "/no/where"}, "the base '/no/where' is no folder here; write its folder or hub"),
         ({"target_modules": ["k_proj"]}, "lacks 4 weights"),
         ({"r": 3}, "cannot load .*an adapter: Error"),
     ],
@@ -218,7 +200,7 @@ def test_an_adapter_that_cannot_be_merged_gets_one_line(
     values: dict[str, Any], told: str, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     adapted(KINDS["lora"](), base).save_pretrained(tmp_path / "adapter")
-    document(tmp_path / "adapter", **values)
+    changed(tmp_path / "adapter", CONFIG, **values)
     (tmp_path / "theirs.py").write_text("raise SystemExit('theirs ran')")
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(UserError, match=told) as error:
@@ -262,7 +244,7 @@ def test_a_model_beside_an_adapter_is_refused(base: Path, tmp_path: Path) -> Non
     with pytest.raises(UserError, match=r"holds a model \(model.safetensors\) and an adapter .*; move one of them to"):
         hebblm.load(base, device="cpu")
     (tmp_path / "moved").mkdir()
-    for name in ("adapter_config.json", WEIGHTS):
+    for name in (CONFIG, WEIGHTS):
         (base / name).rename(tmp_path / "moved" / name)
     assert not torch.equal(losses(hebblm.load(base)), losses(hebblm.load(tmp_path / "moved")))
 
@@ -277,14 +259,6 @@ def test_without_peft_one_line_says_how_to_install_it(
     ):
         hebblm.load(tmp_path / "adapter")
     assert hebblm.load(base, device="cpu")
-
-
-@pytest.mark.parametrize("kind", sorted(KINDS.keys() - {"of the output layer"}))
-def test_an_open_adapter_is_read_as_it_stands(kind: str) -> None:
-    made = adapted(KINDS[kind]())
-    found = losses(hebblm.load((made, tokenizer())))
-    merged = hebblm.load((made.merge_and_unload(), tokenizer()))
-    torch.testing.assert_close(found, losses(merged), atol=1e-3, rtol=1e-3)
 
 
 def test_an_open_adapter_goes_on_from_what_it_has_read_and_learns() -> None:
@@ -304,14 +278,9 @@ def test_an_open_adapter_of_the_output_layer_is_read_when_it_is_merged() -> None
     space = {"model": model}
     exec(remedy, space)
     assert hebblm.load((space["model"], tokenizer())).reader("mixture").read(TEXT)
-
-
-def test_an_open_adapter_that_does_more_than_its_layers_is_refused() -> None:
-    model = adapted(peft.LoraConfig(**LORA, alora_invocation_tokens=[3]))
-    with pytest.raises(
-        UserError, match=r"^PeftModelForCausalLM does more than the layers of its adapter compute; what"
-    ):
-        hebblm.load((model, tokenizer()))
+    invoked = adapted(peft.LoraConfig(**LORA, alora_invocation_tokens=[3]))
+    with pytest.raises(UserError, match=r"^PeftModelForCausalLM does more than the layers of its adapter compute"):
+        hebblm.load((invoked, tokenizer()))
 
 
 def test_an_adapter_that_is_switched_is_another_model(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from hebblm.cli.memory import main as remember
 from hebblm.cli.read import main as read
 from hebblm.errors import UserError
 
-from .architectures import SHAPE, TEXT, random_model, tokenizer
+from .architectures import SHAPE, TEXT, changed, random_model, saved, tokenizer
 
 transformers = pytest.importorskip("transformers")
 BERT = {"vocab_size": 70, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48,
@@ -34,8 +33,6 @@ KINDS: dict[str, tuple[str, dict[str, Any], str, str]] = {
     "BartForConditionalGeneration": ("Bart", BART, PAIRED, PAIRED),
     "BertForMaskedLM": ("Bert", BERT, FILLS, FILLS),
     "LlamaForSequenceClassification": ("Llama", {**SHAPE, "num_labels": 1, "pad_token_id": 0}, RATES, RATES),
-    "GPT2ForSequenceClassification": ("GPT2", {**SHAPE, "n_embd": 32, "n_layer": 2, "n_head": 4, "num_labels": 1},
-                                      RATES, RATES),
     "LlamaModel": ("Llama", SHAPE, "has no output layer", r"lacks 1 weights \(lm_head.weight\) of LlamaForCausalLM"),
     "ElectraForPreTraining": ("Electra", {**BERT, "embedding_size": 32}, "has no output layer",
                               "lacks 5 weights .* of ElectraForCausalLM"),
@@ -49,12 +46,6 @@ def of_kind(kind: str) -> Any:
     family, shape, *_ = KINDS[kind]
     torch.manual_seed(0)
     return getattr(transformers, kind)(getattr(transformers, f"{family}Config")(**shape)).eval()
-
-
-def saved(model: Any, folder: Path) -> Path:
-    model.save_pretrained(folder)
-    tokenizer().save_pretrained(folder)
-    return folder
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -162,12 +153,6 @@ def test_a_key_layer_without_a_state_for_each_token_is_refused() -> None:
         hebblm.load((model, tokenizer()), key=8)
 
 
-def changed(folder: Path, file: str, **values: Any) -> Path:
-    document = json.loads((folder / file).read_text())
-    (folder / file).write_text(json.dumps({**document, **values}))
-    return folder
-
-
 @pytest.mark.parametrize(
     ("file", "values", "told"),
     [
@@ -193,10 +178,3 @@ def test_a_missing_part_of_the_weights_is_named(tmp_path: Path) -> None:
     first.unlink()
     with pytest.raises(UserError, match=f"lacks {first.name}, which model.safetensors.index.json names"):
         hebblm.load(tmp_path, device="cpu")
-
-
-def test_pickled_weights_are_not_asked_for(tmp_path: Path) -> None:
-    folder = saved(random_model("Llama"), tmp_path)
-    with pytest.raises(UserError, match=r"use_safetensors = False: .*; leave it out"):
-        hebblm.load(folder, use_safetensors=False)
-    assert hebblm.load(folder, device="cpu")

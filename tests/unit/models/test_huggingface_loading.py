@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import sys
 from contextlib import nullcontext
 from pathlib import Path
@@ -16,9 +15,14 @@ import hebblm
 from hebblm.errors import UserError
 from hebblm.models.huggingface.load import load_causal
 
-from .architectures import CONTEXT, STRIDE, TEXT, opened, random_model, tokenizer
+from .architectures import CONTEXT, STRIDE, TEXT, changed, opened, random_model
+from .architectures import saved as saved_model
 
 transformers = pytest.importorskip("transformers")
+
+
+def saved(folder: Path) -> Path:
+    return saved_model(random_model("Llama"), folder)
 
 
 def test_what_is_set_where_a_model_is_loaded_is_refused_later(tmp_path: Path) -> None:
@@ -43,36 +47,23 @@ def test_where_a_model_lies_its_tokenizer_lies_too(tmp_path: Path, monkeypatch: 
     assert options == {**where, "trust_remote_code": False}
 
 
-def saved(folder: Path, **options: Any) -> Path:
-    random_model("Llama").save_pretrained(folder, **options)
-    tokenizer().save_pretrained(folder)
-    return folder
-
-
-def changed(folder: Path, file: str, key: str, value: Any) -> Path:
-    """Change a value of a saved model."""
-    document = json.loads((folder / file).read_text())
-    (folder / file).write_text(json.dumps({**document, key: value}))
-    return folder
-
-
 def test_weights_without_a_place_are_told_and_nothing_else(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    folder = changed(saved(tmp_path / "model"), "config.json", "num_hidden_layers", 1)
+    folder = changed(saved(tmp_path / "model"), "config.json", num_hidden_layers=1)
     capfd.readouterr()
     hebblm.load(folder, device="cpu")
     (line,) = capfd.readouterr().err.splitlines()
     assert "holds 9 weights (model.layers.1." in line
 
 
-@pytest.mark.parametrize(("kind", "answer"), [("llama", "y"), ("of-its-own", "n"), ("of-its-own", "y")])
+@pytest.mark.parametrize(("kind", "answer"), [("llama", "y"), ("of-its-own", "y")])
 def test_code_beside_a_model_is_never_run(
     kind: str, answer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder, ran = changed(saved(tmp_path / "model"), "config.json", "model_type", kind), tmp_path / "ran"
+    folder, ran = changed(saved(tmp_path / "model"), "config.json", model_type=kind), tmp_path / "ran"
     (folder / "theirs.py").write_text(f"open({str(ran)!r}, 'w')\n")
     auto = dict.fromkeys(("AutoConfig", "AutoModelForCausalLM"), "theirs.Theirs")
-    changed(folder, "config.json", "auto_map", auto)
-    changed(folder, "tokenizer_config.json", "auto_map", {"AutoTokenizer": [None, "theirs.Theirs"]})
+    changed(folder, "config.json", auto_map=auto)
+    changed(folder, "tokenizer_config.json", auto_map={"AutoTokenizer": [None, "theirs.Theirs"]})
     monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
     monkeypatch.setattr("sys.path", [*sys.path])  # transformers adds that folder
     monkeypatch.setattr("sys.stdin", io.StringIO(f"{answer}\n" * 9))
@@ -105,10 +96,10 @@ def test_a_folder_is_loaded_and_bad_ones_get_one_line(tmp_path: Path, monkeypatc
     for path in speechless.glob("tokenizer*"):
         path.unlink()
     (damaged / "tokenizer.json").write_text("{}")
-    deeper = changed(saved(tmp_path / "deeper"), "config.json", "num_hidden_layers", 3)
-    endless = changed(saved(tmp_path / "endless"), "config.json", "num_hidden_layers", 10**30)
-    inverted = changed(saved(tmp_path / "inverted"), "config.json", "num_hidden_layers", -1)
-    lengthy = changed(saved(tmp_path / "lengthy"), "tokenizer_config.json", "model_max_length", "x")
+    deeper = changed(saved(tmp_path / "deeper"), "config.json", num_hidden_layers=3)
+    endless = changed(saved(tmp_path / "endless"), "config.json", num_hidden_layers=10**30)
+    inverted = changed(saved(tmp_path / "inverted"), "config.json", num_hidden_layers=-1)
+    lengthy = changed(saved(tmp_path / "lengthy"), "tokenizer_config.json", model_max_length="x")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     for name, told in (
         (pickled, "pickled.*save_pretrained"), (empty, "no weights"), (cut, "cut short or damaged"),
@@ -125,8 +116,10 @@ def test_a_folder_is_loaded_and_bad_ones_get_one_line(tmp_path: Path, monkeypatc
         assert "\n" not in str(error.value)
     with pytest.raises(UserError, match="float8"):
         hebblm.load(folder, dtype="float8")
+    with pytest.raises(UserError, match=r"use_safetensors = False: .*; leave it out"):
+        hebblm.load(folder, use_safetensors=False)
     with pytest.raises(UserError, match="context = 16"):
         hebblm.load("tiny-pydoc-raw", context=16)
-    monkeypatch.setitem(__import__("sys").modules, "transformers", None)
+    monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(UserError, match=r"\.\[hf\]"):
         hebblm.load(folder)

@@ -85,7 +85,7 @@ def test_only_passes_of_the_reader_s_own_thread_are_cut_and_noted() -> None:
     assert states.shape[:2] == (1, 4)
 
 
-@pytest.mark.parametrize("way", ["one number", "load_state_dict", "data", "fused", "replaced"])
+@pytest.mark.parametrize("way", ["one number", "data", "fused", "replaced"])
 def test_weights_that_changed_since_are_refused(way: str, tmp_path: Path) -> None:
     model = random_model("Llama")
     lm = hebblm.load((model, tokenizer()))
@@ -96,8 +96,6 @@ def test_weights_that_changed_since_are_refused(way: str, tmp_path: Path) -> Non
     if way == "one number":
         with torch.no_grad():
             weight[3, 5] += 1
-    elif way == "load_state_dict":
-        model.load_state_dict({name: 2 * value for name, value in model.state_dict().items()})
     elif way == "data":
         weight.data = 2 * weight.data
     elif way == "fused":  # counts no change

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 import hebblm
 from hebblm.errors import UserError
@@ -19,15 +17,6 @@ from hebblm.models.update import BaseUpdate
 from .architectures import ARCHITECTURES, CONTEXT, OTHERS, STRIDE, TEXT, opened, random_model, tokenizer
 
 transformers = pytest.importorskip("transformers")
-
-
-def test_half_precision_comes_in_and_float32_matters() -> None:
-    lm = hebblm.load((random_model("Llama").to(torch.bfloat16), tokenizer()))
-    assert lm.model.head.weight.dtype == torch.float32
-    scores, full = lm.reader("mbpa").read(TEXT), opened("Llama", context=64).reader("mbpa").read(TEXT)
-    assert scores.nll.dtype == torch.float32
-    assert scores.loss == pytest.approx(full.loss, rel=0.05)
-    assert lm.model.sha256 != opened("Llama").model.sha256
 
 
 @pytest.mark.parametrize("name", [*ARCHITECTURES, *OTHERS])
@@ -72,22 +61,6 @@ def test_a_scale_near_1_is_one_in_half_precision_too(scale: float) -> None:
     torch.testing.assert_close(model.head.weight, model.parameters[model.found.weight].float() * model.found.scale)
 
 
-def test_a_large_layer_is_compared_some_rows_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes: list[int] = []
-
-    class Noted(TorchDispatchMode):
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            out = func(*args, **(kwargs or {}))
-            sizes.append(out.numel() if isinstance(out, Tensor) and out.dtype == torch.float64 else 0)
-            return out
-
-    monkeypatch.setattr("hebblm.models.huggingface.head.ROWS", 16)
-    with Noted():
-        found = open_causal(random_model("Granite"), context=4)
-    assert 0 < max(sizes) <= 16 * 32 < 70 * 32
-    assert found.found.scale == pytest.approx(0.25)
-
-
 def both_ways() -> Any:
     """Return a model in which later tokens change what comes before them."""
     torch.manual_seed(0)
@@ -95,7 +68,7 @@ def both_ways() -> Any:
     return transformers.BertLMHeadModel(transformers.BertConfig(vocab_size=70, **shape))
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_what_cannot_be_adapted_is_refused(dtype: torch.dtype) -> None:
     with pytest.raises(UserError, match="no causal language model"):
         hebblm.load((both_ways().to(dtype), tokenizer()))
@@ -169,10 +142,14 @@ def test_weights_that_are_no_numbers_stay_in_their_places() -> None:
 def test_a_model_without_room_for_float32_is_told_of(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    def full(*_: Any) -> Any:
+    def refuse(*_: Any) -> Any:
         raise torch.OutOfMemoryError("out of memory")
 
-    monkeypatch.setattr(probe.Float32, "__torch_function__", full)
+    plain = opened("Llama")
+    monkeypatch.setattr(probe.Float32, "__torch_function__", refuse)
     lm = hebblm.load((random_model("Llama").to(torch.bfloat16), tokenizer()), context=CONTEXT, stride=STRIDE)
     assert capfd.readouterr().err.count("no room to compute this model in float32") == 1
-    assert math.isfinite(lm.reader("mbpa").read(TEXT).loss)
+    scores, full = lm.reader("mbpa").read(TEXT), plain.reader("mbpa").read(TEXT)
+    assert scores.nll.dtype == lm.model.head.weight.dtype == torch.float32
+    assert scores.loss == pytest.approx(full.loss, rel=0.05)
+    assert lm.model.sha256 != plain.model.sha256

@@ -5,7 +5,6 @@ import torch
 
 from awd_lstm import AWDLSTM, parameter_count
 from hebblm.errors import UserError
-from hebblm.models.device import pick_device
 from hebblm.models.presets import PRESETS, WIDE_VOCABULARY, get_preset
 
 
@@ -39,25 +38,3 @@ def test_short_runs_sample_a_wide_softmax_only(name: str) -> None:
 def test_an_unknown_preset_is_refused() -> None:
     with pytest.raises(UserError, match=r"unknown preset 'huge'.*tiny, small, medium, paper"):
         get_preset("huge", "ptb", 10, 0)
-
-
-def test_devices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert pick_device("cpu") == pick_device("auto") == torch.device("cpu")
-    with pytest.raises(UserError, match="'cuda' was asked for"):
-        pick_device("cuda")
-    with pytest.raises(UserError, match="unknown device 'tpu'"):
-        pick_device("tpu")
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    assert pick_device("cuda") == pick_device("auto") == torch.device("cuda")
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    assert pick_device("cuda:1") == torch.device("cuda", 1)
-    for name, words in (
-        ("cuda:2", "cuda:2 is none of the 2"),
-        ("cpu:1", "cpu:1 is none of the 1"),
-        ("cuda:x", "unknown device 'cuda:x'"),
-        ("cuda:", "unknown device 'cuda:'"),
-        ("auto:0", "unknown device 'auto:0'"),
-    ):
-        with pytest.raises(UserError, match=words):
-            pick_device(name)

@@ -9,15 +9,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from awd_lstm import AWDLSTMConfig, CheckpointError, Event, Trainer, TrainingConfig, read_config
+from awd_lstm import AWDLSTM, AWDLSTMConfig, CheckpointError, Event, Trainer, TrainingConfig, read_config
+from awd_lstm.checkpoint import STATE, load_state
 from awd_lstm.document import CONFIG
-from awd_lstm.state import STATE, load_state
 from hebblm.errors import UserError
-from hebblm.models import shipped, training
+from hebblm.models import training
 from hebblm.models.catalog import CHECKOUT, cached_folder, shipped_folder
 from hebblm.models.presets import Preset
-from hebblm.models.shipped import obtain_model, open_model
-from hebblm.models.training import train_model
+from hebblm.models.training import obtain_model, open_model, train_model
 from hebblm.progress import Display
 from hebblm.text import Dictionary, PreparedCorpus
 from hebblm.text.binarize import prepared_corpus
@@ -44,6 +43,19 @@ def train(prepared: PreparedCorpus, folder: Path, preset: Preset | None = None):
     return train_model(prepared, preset or recipe(prepared), folder, device=CPU, provenance={"command": "here"})
 
 
+def interrupt(event: Event) -> None:
+    if event.epoch:
+        raise KeyboardInterrupt
+
+
+def interrupted(trainer: Trainer, name: str) -> None:
+    trainer.run(interrupt, save_every=0.0)
+
+
+def same(one: AWDLSTM, other: AWDLSTM) -> bool:
+    return all(torch.equal(p, q) for p, q in zip(one.parameters(), other.parameters(), strict=True))
+
+
 def refuse_training(*args: object, **kwargs: object) -> None:
     raise AssertionError("nothing is to be trained")
 
@@ -64,13 +76,6 @@ def test_an_interrupted_run_goes_on_to_the_same_weights(
 ) -> None:
     whole = train(prepared, tmp_path / "whole")
 
-    def interrupted(trainer: Trainer, name: str) -> None:
-        def stop(event: Event) -> None:
-            if event.epoch == 1:
-                raise KeyboardInterrupt
-
-        trainer.run(stop, save_every=0.0)
-
     with monkeypatch.context() as patch:
         patch.setattr(training, "_run", interrupted)
         with pytest.raises(KeyboardInterrupt):
@@ -85,8 +90,7 @@ def test_an_interrupted_run_goes_on_to_the_same_weights(
     )
     resumed = train(prepared, tmp_path / "killed")
     assert begun[0]["completed"] > 0.4 * begun[0]["total"], "the estimate counts this run's steps alone"
-    for (name, p), q in zip(whole.named_parameters(), resumed.parameters(), strict=True):
-        assert torch.equal(p, q), name
+    assert same(whole, resumed)
 
 
 def test_ctrl_c_within_a_segment_ends_behind_it_and_nothing_is_learned_twice(
@@ -112,8 +116,7 @@ def test_ctrl_c_within_a_segment_ends_behind_it_and_nothing_is_learned_twice(
     told = " ".join(capsys.readouterr().err.split())
     assert "goes on in" in told
     assert "begins anew" not in told
-    for (name, p), q in zip(whole.named_parameters(), resumed.parameters(), strict=True):
-        assert torch.equal(p, q), name
+    assert same(whole, resumed)
 
 
 def test_a_run_that_was_killed_before_it_learned_says_that_it_begins_anew(
@@ -142,8 +145,13 @@ def test_a_finished_run_is_used_as_it_is_and_another_is_refused(
     assert torch.equal(train(prepared, tmp_path / "model").embedding, model.embedding)
     with pytest.raises(UserError, match="already holds another model"):
         train(prepared, tmp_path / "model", recipe(prepared, epochs=3))
-    with pytest.raises(UserError, match="already holds another model"):
-        train(toy.corpus(tmp_path / "other", seed=9, words=12), tmp_path / "model")
+    for other in (toy.corpus(tmp_path / "other", seed=9, words=12), other_validation(prepared)):
+        with pytest.raises(UserError, match="already holds another model"):
+            train(other, tmp_path / "model")
+    document = read_config(tmp_path / "model")
+    del document["training"]["corpus"]["text_sha256"]  # as an earlier version
+    (tmp_path / "model" / CONFIG).write_text(json.dumps(document))
+    train(other_validation(prepared), tmp_path / "model")
 
 
 def test_a_model_fine_tuned_from_another_one_is_another_model(prepared: PreparedCorpus, tmp_path: Path) -> None:
@@ -165,21 +173,11 @@ def other_validation(prepared: PreparedCorpus) -> PreparedCorpus:
     return replace(prepared, meta=replace(prepared.meta, splits=splits))
 
 
-def test_a_finished_run_on_another_text_is_refused_if_it_says_so(prepared: PreparedCorpus, tmp_path: Path) -> None:
-    train(prepared, tmp_path / "model")
-    with pytest.raises(UserError, match="already holds another model"):
-        train(other_validation(prepared), tmp_path / "model")
-    document = read_config(tmp_path / "model")
-    del document["training"]["corpus"]["text_sha256"]  # as an earlier version
-    (tmp_path / "model" / CONFIG).write_text(json.dumps(document))
-    train(other_validation(prepared), tmp_path / "model")
-
-
 def test_a_run_is_refused_for_another_text_and_left_as_it_is(
     prepared: PreparedCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(training, "_run", lambda trainer, name: trainer.run(interrupt, save_every=0.0))
+        patch.setattr(training, "_run", interrupted)
         with pytest.raises(KeyboardInterrupt):
             train(prepared, tmp_path / "model")
     before = {path.name: path.read_bytes() for path in (tmp_path / "model").iterdir()}
@@ -189,27 +187,12 @@ def test_a_run_is_refused_for_another_text_and_left_as_it_is(
         assert {path.name: path.read_bytes() for path in (tmp_path / "model").iterdir()} == before
 
 
-def interrupt(event: Event) -> None:
-    if event.epoch:
-        raise KeyboardInterrupt
-
-
-def test_text_too_short_for_the_batch_is_a_users_mistake(prepared: PreparedCorpus, tmp_path: Path) -> None:
-    preset = recipe(prepared)
-    wide = replace(preset, training=replace(preset.training, batch_size=10_000))
-    with pytest.raises(UserError, match="too few"):
-        train(prepared, tmp_path / "model", wide)
-
-
-def test_a_training_that_diverges_is_a_users_mistake(prepared: PreparedCorpus, tmp_path: Path) -> None:
-    preset = recipe(prepared)
-    steep = replace(preset, training=replace(preset.training, lr=1e38))
-    with pytest.raises(UserError, match=r"training diverged: .*; lower lr"):
-        train(prepared, tmp_path / "model", steep)
-    assert not read_config(tmp_path / "model")
-
-
-def test_a_place_that_cannot_be_written_is_a_users_mistake(prepared: PreparedCorpus, tmp_path: Path) -> None:
+def test_what_cannot_be_trained_or_written_is_a_users_mistake(prepared: PreparedCorpus, tmp_path: Path) -> None:
+    preset, folder = recipe(prepared), tmp_path / "model"
+    for values, words in (({"batch_size": 10_000}, "too few"), ({"lr": 1e38}, "training diverged: .*; lower lr")):
+        with pytest.raises(UserError, match=words):
+            train(prepared, folder, replace(preset, training=replace(preset.training, **values)))  # type: ignore[arg-type]
+        assert not read_config(folder)
     (tmp_path / "file").write_text("x")
     with pytest.raises(UserError, match="cannot write"):
         train(prepared, tmp_path / "file" / "model")
@@ -236,7 +219,7 @@ def test_a_model_meets_its_own_dictionary_only(
 def test_the_cached_model_is_trained_once_and_the_shipped_one_never(
     prepared: PreparedCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(shipped, "get_preset", lambda *args: recipe(prepared, epochs=1))
+    monkeypatch.setattr(training, "get_preset", lambda *args: recipe(prepared, epochs=1))
     monkeypatch.setitem(CHECKOUT, "tiny-toy-raw", "")
     ask = lambda: obtain_model(prepared, "tiny", seed=1, device=CPU, provenance={})  # noqa: E731
     first = ask()
@@ -267,37 +250,21 @@ def test_another_recipe_or_text_is_another_folder(prepared: PreparedCorpus, tmp_
     assert all("toy-raw-" in folder.name for folder in folders)
 
 
-def test_a_text_is_prepared_once_a_policy_under_a_name_of_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HEBBLM_CACHE", str(tmp_path / "cache"))
+def test_a_text_is_prepared_once_a_policy_under_a_name_of_its_own(tmp_path: Path, prepared: PreparedCorpus) -> None:
     for name in ("a b", "a-b"):
-        (tmp_path / f"{name}.txt").write_text("\n".join(["The cat", "the dog"] * 20) + "\n")
-    raw = prepared_corpus(f"text:{tmp_path}/a b.txt", None)
-    lower = prepared_corpus(f"text:{tmp_path}/a b.txt", "lower")
-    twin = prepared_corpus(f"text:{tmp_path}/a-b.txt", "raw")
+        (tmp_path / f"{name}.txt").write_text("The cat\nthe dog\n" * 20)
+    asked = (("a b", None), ("a b", "lower"), ("a-b", "raw"))
+    raw, lower, twin = (prepared_corpus(f"text:{tmp_path}/{name}.txt", policy) for name, policy in asked)
     assert len({raw.folder, lower.folder, twin.folder}) == 3
     assert (len(raw.dictionary), len(lower.dictionary)) == (6, 5)
-    assert prepared_corpus(str(lower.folder), None).meta.normalization == "lower"
 
 
-def test_a_new_run_says_how_long_it_will_take_and_a_resumed_one_does_not(
-    prepared: PreparedCorpus, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    recipe_of_five = recipe(prepared, epochs=5)
-    train(prepared, tmp_path / "model", recipe_of_five)
-    said = capsys.readouterr().err
-    tokens = len(prepared.tokens("train"))
-    assert f"5 x {tokens:,} tokens: about" in said
-    train(prepared, tmp_path / "model", recipe_of_five)
-    assert "about" not in capsys.readouterr().err
-
-
-def test_measuring_the_time_leaves_the_run_as_it_would_have_been(
-    prepared: PreparedCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_only_a_new_run_says_how_long_it_will_take_and_is_as_it_would_have_been(
+    prepared: PreparedCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     announced = train(prepared, tmp_path / "announced")
+    assert f"2 x {len(prepared.tokens('train')):,} tokens: about" in capsys.readouterr().err
+    train(prepared, tmp_path / "announced")
+    assert "about" not in capsys.readouterr().err
     monkeypatch.setattr(training, "_announce", lambda *args: None)
-    silent = train(prepared, tmp_path / "silent")
-    for (name, p), q in zip(announced.named_parameters(), silent.parameters(), strict=True):
-        assert torch.equal(p, q), name
+    assert same(announced, train(prepared, tmp_path / "silent"))

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
+from html.parser import HTMLParser
+from typing import Any
+
 import numpy as np
 
-from hebblm.report.gains import Bootstrap, bootstrap_gains
-from hebblm.report.numbers import perplexity
-from hebblm.report.parts import (
+from hebblm.report.buckets import (
     DEFAULT_EDGES,
     frequency_report,
     occurrence_report,
     occurrences_so_far,
     stream_parts,
 )
+from hebblm.report.gains import Bootstrap, bootstrap_gains
+from hebblm.report.numbers import perplexity
 from hebblm.report.result import MethodResult, Result, ScenarioRecord
 from hebblm.report.tokens import TokenLosses, running_curve
 
@@ -103,3 +107,49 @@ def sample_result(
         },
         methods=entries,
     )
+
+
+class Page(HTMLParser):
+    """Elements and text of a page, and the tokens of an inspected run with their classes."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.text = ""
+        self.tokens: list[str] = []
+        self.classes: list[str] = []
+        self.scripts: list[str] = []
+        self._open: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(html)
+        self.close()
+        assert not self._open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+        if tag not in ("meta", "br", "input", "img"):
+            self._open.append((tag, dict(attrs)))
+        if tag == "span" and self._within_text():
+            self.tokens.append("")
+            self.classes.append(dict(attrs).get("class") or "")
+        if tag == "script":
+            self.scripts.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop()[0] == tag, f"{tag} closes what it did not open"
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+        if self._open and self._open[-1][0] == "span" and self._within_text():
+            self.tokens[-1] += data
+        if self._open and self._open[-1][0] == "script":
+            self.scripts[-1] += data
+
+    def _within_text(self) -> bool:
+        return any(attributes.get("id") == "text" for _, attributes in self._open)
+
+    @property
+    def data(self) -> dict[str, Any]:
+        made: dict[str, Any] = json.loads(self.scripts[0])
+        return made

@@ -52,8 +52,6 @@ def test_several_results_need_a_common_place(tmp_path: Path, capsys: pytest.Capt
         (["absent"], "absent"),
         (["{result}", "--format", "pdf"], "'pdf'"),
         (["{result}", "--edges", "5,x"], "frequency edges [5, 'x'] must be"),
-        (["{result}", "--edges", "50,10"], "50, 10"),
-        (["{result}", "--colour", "red"], "colour"),
         (["{result}", "--plotted", "-1"], "--plotted -1"),
         (["inspect", "absent"], "absent"),
     ],
@@ -92,13 +90,3 @@ def test_folders_that_differ_in_signs_alone_get_reports_of_their_own(tmp_path: P
     assert {path.name for path in out.iterdir() if path.is_dir()} == {
         "wt2-to-ptb-test-run-1", "wt2-to-ptb-test-run-1-2", "wt2-to-ptb-test-run-1-2-2",
     }  # fmt: skip
-
-
-def test_help_names_the_formats(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as stop:
-        main(["--help"])
-    assert stop.value.code == 0
-    text = capsys.readouterr().out
-    assert "md,csv,html,png" in text
-    assert "hebblm-report results/wt2-to-ptb" in text
-    assert "inspect RUN" in text

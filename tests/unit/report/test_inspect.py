@@ -2,15 +2,12 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import os
 import re
 import shutil
 import subprocess
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,12 +17,11 @@ import pytest
 from hebblm.cli.report import main
 from hebblm.files import sha256
 from hebblm.report import Result
-from hebblm.report.inspect_data import NEIGHBORS_FILE, Inspection
-from hebblm.report.inspect_page import inspect_page, shades
-from hebblm.report.logged import FILES
-from hebblm.report.templating import source
+from hebblm.report.inspection import NEIGHBORS_FILE, Inspection, inspect_page, shades
+from hebblm.report.render import source
+from hebblm.report.tokens import FILES
 
-from .samples import sample_result, sample_tokens
+from .samples import Page, sample_result, sample_tokens
 from .test_tokens import write_parquet
 
 STYLE, SCRIPT = source("inspect.css"), source("inspect.js")
@@ -33,49 +29,6 @@ HOSTILE = "<script>alert(1)</script>{{ 7 * 7 }}{% raw %}"
 BROWSERS = (
     "chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "chrome", "headless_shell",
 )  # fmt: skip
-
-
-class Page(HTMLParser):
-    """The tokens of the text, their classes, and the elements of a page."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.attributes: list[tuple[str, str | None]] = []
-        self.tokens: list[str] = []
-        self.classes: list[str] = []
-        self.scripts: list[str] = []
-        self._open: list[tuple[str, dict[str, str | None]]] = []
-        self.feed(html)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.attributes += attrs
-        if tag not in ("meta", "br", "input"):
-            self._open.append((tag, dict(attrs)))
-        if tag == "span" and self._within_text():
-            self.tokens.append("")
-            self.classes.append(dict(attrs).get("class") or "")
-        if tag == "script":
-            self.scripts.append("")
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self._open.pop()[0] == tag, f"{tag} closes what it did not open"
-
-    def handle_data(self, data: str) -> None:
-        if self._open and self._open[-1][0] == "span" and self._within_text():
-            self.tokens[-1] += data
-        if self._open and self._open[-1][0] == "script":
-            self.scripts[-1] += data
-
-    def _within_text(self) -> bool:
-        return any(attributes.get("id") == "text" for _, attributes in self._open)
-
-    @property
-    def data(self) -> dict[str, Any]:
-        made: dict[str, Any] = json.loads(self.scripts[0])
-        return made
 
 
 def write_run(folder: Path, count: int = 450, *, neighbors: bool = True) -> Path:
@@ -120,11 +73,8 @@ def test_shades_are_those_of_the_gains(tmp_path: Path) -> None:
         expected = [f"{'g' if gain > 0 else 'l'}{size}"] if size else []
         assert shown.split() == expected + (["o"] if oov else [])
     assert len({name for name in page.classes if name}) > 4
-
-
-def test_bounds_belong_to_the_stronger_shade_and_infinities_are_gains_and_losses() -> None:
-    gains = np.array([0.0, 0.049, 0.05, -0.05, 1.0, -2.5, np.inf, -np.inf])
-    assert shades(gains) == ["", "", "g1", "l1", "g3", "l4", "g4", "l4"]
+    bounds = np.array([0.0, 0.049, 0.05, -0.05, 1.0, -2.5, np.inf, -np.inf])
+    assert shades(bounds) == ["", "", "g1", "l1", "g3", "l4", "g4", "l4"]
 
 
 def test_infinite_losses_are_no_gain_on_each_other(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import copy
 import json
 import math
 from dataclasses import replace
@@ -53,23 +52,6 @@ def test_save_and_load_round_trip(tmp_path: Path) -> None:
     assert [item.name for item in path.parent.iterdir()] == ["result.json"]
 
 
-def test_queries_whose_loss_rose_are_kept_where_there_are_any(tmp_path: Path) -> None:
-    result = sample_result(400)
-    counted = replace(result.methods["mbpa"], rose_queries=5, stabilized_queries=0)
-    result = replace(result, methods={**result.methods, "mbpa": counted})
-    written = result.to_json()["methods"]
-    assert (written["mbpa"]["rose_queries"], written["mbpa"]["stabilized_queries"]) == (5, 0)
-    assert "rose_queries" not in written["hebb"]
-    assert Result.load(result.save(tmp_path)) == result
-
-
-def test_the_oov_rate_is_a_share() -> None:
-    scenario = sample_result(400).scenario
-    assert scenario.oov_rate == scenario.oov_tokens / 400
-    assert 0 < scenario.oov_rate < 1
-    assert scenario.label == "wt2-to-ptb test"
-
-
 def test_a_text_of_ones_own_is_called_by_its_file() -> None:
     scenario = replace(sample_result(400).scenario, source="text:/home/me/a.b.txt", target="text:notes/")
     assert scenario.label == "a.b.txt-to-notes test"
@@ -82,17 +64,13 @@ def test_a_text_of_ones_own_is_called_by_its_file() -> None:
     [
         (("schema",), "hebblm-result/2", "hebblm-result/2"),
         (("methods",), {}, "no methods"),
-        (("methods", "lstm", "nll"), None, "methods.lstm.nll"),
         (("methods", "lstm", "nll"), "much", "methods.lstm.nll"),
         (("methods", "lstm", "nll"), True, "methods.lstm.nll"),
         (("methods", "lstm", "nll"), math.nan, "methods.lstm.nll"),
         (("methods", "lstm", "nll"), -math.inf, "methods.lstm.nll"),
-        (("methods", "lstm", "frequency"), {}, "methods.lstm.frequency"),
         (("methods", "cache", "running"), [[1]], "methods.cache.running"),
-        (("methods", "cache"), [], "methods.cache"),
         (("scenario", "tokens"), -1, "scenario.tokens"),
         (("scenario", "split"), 3, "scenario.split"),
-        (("model",), "awd", "model"),
     ],
 )
 def test_a_wrong_value_is_named(tmp_path: Path, where: tuple[str, ...], value: Any, named: str) -> None:
@@ -107,25 +85,14 @@ def test_a_wrong_value_is_named(tmp_path: Path, where: tuple[str, ...], value: A
         Result.load(path)
 
 
-@pytest.mark.parametrize("section", ["scenario", "model", "memory", "provenance", "methods"])
-def test_a_missing_section_is_named(section: str) -> None:
-    document = _document()
-    del document[section]
-    with pytest.raises(UserError, match=section):
-        Result.from_json(document)
-
-
-def test_every_contract_key_of_a_method_is_needed() -> None:
-    for key in (
-        "nll",
-        "perplexity",
-        "oov_nll",
-        "in_vocabulary_nll",
-        "frequency",
-        "hyperparameters",
-        "seconds",
-    ):
-        document = copy.deepcopy(_document())
+def test_a_missing_key_is_named() -> None:
+    for section in ("scenario", "model", "memory", "provenance", "methods"):
+        document = _document()
+        del document[section]
+        with pytest.raises(UserError, match=f"lacks '{section}'"):
+            Result.from_json(document)
+    for key in ("nll", "perplexity", "oov_nll", "in_vocabulary_nll", "frequency", "hyperparameters", "seconds"):
+        document = _document()
         del document["methods"]["lstm"][key]
         with pytest.raises(UserError, match=f"lacks '{key}'"):
             Result.from_json(document)
@@ -144,11 +111,8 @@ def test_a_truncated_or_missing_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_nan_is_never_written(tmp_path: Path) -> None:
-    document = _document()
-    result = Result.from_json(document)
-    spoiled = Result(
-        result.scenario, {"loss": math.nan}, result.memory, result.provenance, result.methods, result.extra
-    )
+    result = Result.from_json(_document())
+    spoiled = replace(result, model={"loss": math.nan})
     with pytest.raises(UserError, match=r"model\.loss is nan"):
         spoiled.save(tmp_path)
     assert list(tmp_path.iterdir()) == []
@@ -168,13 +132,6 @@ def test_encoding_survives_strict_json(value: Any) -> None:
     assert decode(json.loads(json.dumps(encode(value, "x"), allow_nan=False)), "x") == value
 
 
-def test_perplexity_beyond_the_largest_float_is_infinite() -> None:
-    assert perplexity(1e4) == math.inf
-    assert display(perplexity(1e4), "perplexity") == "inf"
-    assert perplexity(math.inf) == math.inf
-    assert perplexity(0.0) == 1.0
-
-
 @pytest.mark.parametrize(
     ("value", "kind", "text"),
     [
@@ -183,13 +140,10 @@ def test_perplexity_beyond_the_largest_float_is_infinite() -> None:
         (-math.inf, "signed", "-inf"),
         (4.56789, "nll", "4.5679"),
         (0.1, "signed", "+0.1000"),
-        (-0.1, "signed", "-0.1000"),
         (58.534, "perplexity", "58.53"),
         (3061.75, "perplexity", "3,061.8"),
-        (17149.0, "perplexity", "17,149"),
         (999_999.0, "perplexity", "999,999"),
         (1_234_567.0, "perplexity", "1.23e+06"),
-        (2_344.6, "amount", "2,345"),
         (12.34, "amount", "12.3"),
         (-5_550_000.0, "amount", "-5,550,000"),
         (82_430, "count", "82,430"),
@@ -198,3 +152,4 @@ def test_perplexity_beyond_the_largest_float_is_infinite() -> None:
 )
 def test_numbers_as_readers_want_them(value: Any, kind: Any, text: str) -> None:
     assert display(value, kind) == text
+    assert (perplexity(1e4), perplexity(0.0)) == (math.inf, 1.0)

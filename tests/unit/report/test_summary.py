@@ -143,40 +143,21 @@ def test_the_table_is_sorted_and_has_no_empty_column() -> None:
     alone = summary_table(sample_result(300, methods=("hebb",)))
     assert "Gain" not in [column.header for column in alone.columns]
     assert alone.notes == ()
+    few = summary_table(sample_result(300))
+    assert few.notes == ("Gain: nats a token below the base.",)
+    assert not any("±" in cell for row in few.text() for cell in row)
 
 
-def test_few_tokens_have_no_note_on_intervals() -> None:
-    table = summary_table(sample_result(300))
-    assert table.notes == ("Gain: nats a token below the base.",)
-    assert not any("±" in cell for row in table.text() for cell in row)
-
-
-def test_subwords_show_the_perplexity_a_word() -> None:
-    result = sample_result(300, methods=("lstm", "hebb"))
-    methods = {name: replace(item, words_perplexity=900.0) for name, item in result.methods.items()}
-    text = replace(result, methods=methods).table()
-    assert "Word perplexity" in text
-    assert "900.00" in text
-
-
-def test_the_text_of_a_table_is_aligned_markdown() -> None:
-    lines = sample_result(3000).table().splitlines()
-    assert len({len(line) for line in lines}) == 1
-    assert lines[1].replace("-", "").replace(":", "").replace("|", "").strip() == ""
-    assert lines[1].startswith("| :--")
-    assert lines[2].startswith("| Mixture+Hebb ◄ |")
-
-
-def test_a_notebook_sees_verdict_and_table() -> None:
+def test_an_interpreter_and_a_notebook_see_the_verdict_and_the_table_is_aligned_markdown() -> None:
     result = sample_result(3000)
+    assert repr(result).splitlines() == ["Result of wt2-to-ptb test, 3,000 tokens", result.verdict()]
     html = result._repr_html_()
     assert html.startswith(f"<p>{result.verdict()}</p>")
     assert html.count("<tr") == 1 + len(result.methods)
-
-
-def test_an_interpreter_sees_scenario_tokens_and_verdict() -> None:
-    result = sample_result(3000)
-    assert repr(result).splitlines() == ["Result of wt2-to-ptb test, 3,000 tokens", result.verdict()]
+    lines = result.table().splitlines()
+    assert len({len(line) for line in lines}) == 1
+    assert lines[1].startswith("| :--")
+    assert lines[2].startswith("| Mixture+Hebb ◄ |")
 
 
 def test_a_data_frame_has_a_row_a_method() -> None:

@@ -14,32 +14,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hebblm.errors import UserError
-from hebblm.text.binarize import prepare
+from hebblm.text.binarize import measure_beginning, prepare
 from hebblm.text.corpora import Corpus, resolve
 from hebblm.text.prepared import load_prepared, smallest_dtype
-from hebblm.text.tokenizers import SentencePieceTokenizer, WhitespaceTokenizer
+from hebblm.text.tokenizers import SentencePieceTokenizer
 
-from ...support.lines import MemoryLines
+from ...support.lines import corpus_of
 
 TEXT = st.lists(st.lists(st.sampled_from(["a", "b", "c", "Dé", "<unk>", "ü"]), max_size=6).map(" ".join), max_size=8)
-
-
-def corpus(train: list[str], valid: list[str] | None = None, test: list[str] | None = None, **more: object) -> Corpus:
-    lines = {
-        "train": train,
-        "valid": ["a"] if valid is None else valid,
-        "test": ["a"] if test is None else test,
-    }
-    sources = {split: MemoryLines(content) for split, content in lines.items()}
-    hashes = {split: source.sha256() for split, source in sources.items()}
-    return Corpus("toy", sources, WhitespaceTokenizer(), {"sha256": hashes}, **more)  # type: ignore[arg-type]
 
 
 @given(TEXT, TEXT)
 def test_ids_read_back_as_the_text(tmp_path_factory: pytest.TempPathFactory, train: list[str], test: list[str]) -> None:
     train, test = ["a b c Dé ü", *train], ["x", *test]
     folder = tmp_path_factory.mktemp("corpus") / "out"
-    written = prepare(corpus(train, test=test), normalization="raw", destdir=folder)
+    written = prepare(corpus_of(train, test=test), normalization="raw", destdir=folder)
     loaded = load_prepared(folder)
     assert loaded.meta == written.meta
     assert loaded.dictionary == written.dictionary
@@ -56,30 +45,17 @@ def test_ids_read_back_as_the_text(tmp_path_factory: pytest.TempPathFactory, tra
     assert sum(loaded.dictionary.counts) == meta.tokens
 
 
-@pytest.mark.parametrize(
-    ("size", "name"),
-    [
-        (1, "uint8"),
-        (256, "uint8"),
-        (257, "uint16"),
-        (33_278, "uint16"),
-        (65_536, "uint16"),
-        (65_537, "int32"),
-    ],
-)
+@pytest.mark.parametrize(("size", "name"), [(256, "uint8"), (257, "uint16"), (65_536, "uint16"), (65_537, "int32")])
 def test_the_smallest_type_that_fits(size: int, name: str) -> None:
     assert smallest_dtype(size) == name
     assert np.iinfo(smallest_dtype(size)).max >= size - 1
-
-
-def test_more_ids_than_int32_holds_are_refused() -> None:
     with pytest.raises(ValueError, match="do not fit"):
         smallest_dtype(2**31 + 1)
 
 
 def test_ids_beyond_int16_survive(tmp_path: Path) -> None:
     words = [f"w{number}" for number in range(33_276)]
-    prepared = prepare(corpus(words, test=[words[-1]]), normalization="raw", destdir=tmp_path / "out")
+    prepared = prepare(corpus_of(words, test=[words[-1]]), normalization="raw", destdir=tmp_path / "out")
     assert len(prepared.dictionary) == 33_278
     ids = prepared.tokens("train")
     assert ids.dtype == np.uint16
@@ -88,21 +64,21 @@ def test_ids_beyond_int16_survive(tmp_path: Path) -> None:
 
 
 def test_lower_casing_happens_before_counting(tmp_path: Path) -> None:
-    prepared = prepare(corpus(["The the THE"]), normalization="lower", destdir=tmp_path / "out")
+    prepared = prepare(corpus_of(["The the THE"]), normalization="lower", destdir=tmp_path / "out")
     assert prepared.dictionary.counts[prepared.dictionary.index("the")] == 3
     assert prepared.meta.normalization == "lower"
 
 
 def test_rare_words_become_unknown(tmp_path: Path) -> None:
-    prepared = prepare(corpus(["a a b"], test=["a b"], min_count=2), normalization="raw", destdir=tmp_path / "out")
+    prepared = prepare(corpus_of(["a a b"], test=["a b"], min_count=2), normalization="raw", destdir=tmp_path / "out")
     assert set(prepared.dictionary.symbols) == {"a", "<unk>", "<eos>"}
     assert prepared.meta.splits["test"].unknown == 1
     assert prepared.dictionary.counts[prepared.dictionary.unk_index] == 1
 
 
 def test_words_of_a_joined_dictionary_have_a_row_however_rare(tmp_path: Path) -> None:
-    other = prepare(corpus(["New b"]), normalization="raw", destdir=tmp_path / "other").dictionary
-    text, folder = corpus(["a a b"], test=["a new c"], min_count=2), tmp_path / "out"
+    other = prepare(corpus_of(["New b"]), normalization="raw", destdir=tmp_path / "other").dictionary
+    text, folder = corpus_of(["a a b"], test=["a new c"], min_count=2), tmp_path / "out"
     joined = prepare(text, normalization="lower", destdir=folder, joined=other)
     counts = dict(zip(joined.dictionary.symbols, joined.dictionary.counts, strict=True))
     assert counts == {"a": 2, "b": 1, "new": 0, "<unk>": 0, "<eos>": 1}
@@ -119,7 +95,7 @@ def test_subwords_keep_a_row_each_even_if_training_text_lacks_them(tmp_path: Pat
         for word in ["house", "boat", "tower", "garden", "river", "bridge", "castle", "forest"]
     ] * 4
     tokenizer = SentencePieceTokenizer.train(iter(lines), tmp_path / "m.model", vocab_size=28)
-    plain = corpus(["the house"], test=["forest ☃"])
+    plain = corpus_of(["the house"], test=["forest ☃"])
     subword = Corpus("toy", plain.sources, tokenizer, plain.provenance)
     prepared = prepare(subword, normalization="raw", destdir=tmp_path / "out", min_count=3)
     assert set(prepared.dictionary.symbols) == {*tokenizer.symbols, "<unk>", "<eos>"}
@@ -130,33 +106,33 @@ def test_subwords_keep_a_row_each_even_if_training_text_lacks_them(tmp_path: Pat
 
 def test_a_second_call_reuses_what_is_there_and_another_request_replaces_it(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    prepare(corpus(["A b"]), normalization="raw", destdir=out)
+    prepare(corpus_of(["A b"]), normalization="raw", destdir=out)
     first = (out / "corpus.json").stat()
-    prepare(corpus(["A b"]), normalization="raw", destdir=out)
+    prepare(corpus_of(["A b"]), normalization="raw", destdir=out)
     assert (out / "corpus.json").stat().st_ino == first.st_ino
-    assert "A" not in prepare(corpus(["A b"]), normalization="lower", destdir=out).dictionary
-    assert "c" in prepare(corpus(["A c"]), normalization="lower", destdir=out).dictionary
+    assert "A" not in prepare(corpus_of(["A b"]), normalization="lower", destdir=out).dictionary
+    assert "c" in prepare(corpus_of(["A c"]), normalization="lower", destdir=out).dictionary
 
 
 def test_a_folder_with_other_files_is_never_replaced(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("years of work")
     with pytest.raises(UserError, match=r"thesis\.tex"):
-        prepare(corpus(["a"]), normalization="raw", destdir=tmp_path)
+        prepare(corpus_of(["a"]), normalization="raw", destdir=tmp_path)
     with pytest.raises(UserError, match="is a file"):
-        prepare(corpus(["a"]), normalization="raw", destdir=tmp_path / "thesis.tex")
+        prepare(corpus_of(["a"]), normalization="raw", destdir=tmp_path / "thesis.tex")
     assert (tmp_path / "thesis.tex").read_text() == "years of work"
 
 
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        (corpus([]), "toy has no words to count"),
-        (corpus(["", " "]), "toy has no words to count"),
-        (corpus(["a"], valid=[]), "valid split of toy has no words"),
-        (corpus(["a"], test=[""]), "test split of toy has no words"),
-        (corpus(["a"], expected_tokens={"train": 3}), "train has 2 tokens, not 3"),
-        (corpus(["a"], expected_types=3), "2 types, not 3"),
-        (corpus(["a"], min_count=0), "at least 1"),
+        (corpus_of([]), "toy has no words to count"),
+        (corpus_of(["", " "]), "toy has no words to count"),
+        (corpus_of(["a"], valid=[]), "valid split of toy has no words"),
+        (corpus_of(["a"], test=[""]), "test split of toy has no words"),
+        (corpus_of(["a"], expected_tokens={"train": 3}), "train has 2 tokens, not 3"),
+        (corpus_of(["a"], expected_types=3), "2 types, not 3"),
+        (corpus_of(["a"], min_count=0), "at least 1"),
     ],
 )
 def test_bad_text_leaves_nothing_behind(tmp_path: Path, text: Corpus, told: str) -> None:
@@ -167,7 +143,7 @@ def test_bad_text_leaves_nothing_behind(tmp_path: Path, text: Corpus, told: str)
 
 def test_a_prepared_folder_is_a_corpus_with_its_case_settled(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    written = prepare(corpus(["A b"]), normalization="lower", destdir=out)
+    written = prepare(corpus_of(["A b"]), normalization="lower", destdir=out)
     again = resolve(str(out))
     assert again.prepared == out
     assert prepare(again, normalization="lower", destdir=tmp_path / "unused").meta == written.meta
@@ -190,7 +166,7 @@ WRONG: dict[str, Callable[[dict[str, Any]], object]] = {
 @pytest.mark.parametrize("damage", ["cut", "change", "remove", *WRONG, "dict", "counts", "digits", "json", "folder"])
 def test_damage_is_found_when_loading(tmp_path: Path, damage: str, sealed: bool) -> None:
     out = tmp_path / "out"
-    prepare(corpus(["a b c"]), normalization="raw", destdir=out)
+    prepare(corpus_of(["a b c"]), normalization="raw", destdir=out)
     ids, words, about = (out / name for name in ("train.bin", "dict.txt", "corpus.json"))
     meta = json.loads(about.read_text())
     if not sealed:  # as an earlier version wrote it
@@ -217,7 +193,7 @@ def test_damage_is_found_when_loading(tmp_path: Path, damage: str, sealed: bool)
 
 def test_a_corpus_of_an_earlier_version_loads(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    prepared = prepare(corpus(["a b c"]), normalization="raw", destdir=out)
+    prepared = prepare(corpus_of(["a b c"]), normalization="raw", destdir=out)
     meta = json.loads((out / "corpus.json").read_text())
     del meta["document_sha256"]
     (out / "corpus.json").write_text(json.dumps(meta))
@@ -225,7 +201,7 @@ def test_a_corpus_of_an_earlier_version_loads(tmp_path: Path) -> None:
 
 
 def test_a_missing_split_is_named(tmp_path: Path) -> None:
-    prepared = prepare(corpus(["a"]), normalization="raw", destdir=tmp_path / "out")
+    prepared = prepare(corpus_of(["a"]), normalization="raw", destdir=tmp_path / "out")
     with pytest.raises(UserError, match="train, valid, test"):
         prepared.tokens("dev")
 
@@ -242,3 +218,28 @@ def test_a_bar_ends_full_where_the_size_was_an_estimate(
     totals = {total for _, total in counts}
     assert len(totals) > 1
     assert all((total, total) in counts for total in totals)
+
+
+WORDS = ["a", "bc", "Dé", "<unk>", "new", "rare"]
+KNOWN, TOLD_APART = {"a", "bc", "Dé"}, {"a", "bc", "Dé", "new"}
+
+
+@given(st.lists(st.lists(st.sampled_from(WORDS), max_size=5).map(" ".join), max_size=6))
+def test_the_whole_split_has_the_text_that_binarising_counts(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[str]
+) -> None:
+    text = corpus_of(["a"], test=["a", *lines])
+    meta = prepare(text, normalization="raw", destdir=tmp_path_factory.mktemp("corpus") / "out").split("test")
+    found = measure_beginning(text, "test", meta.tokens, "raw", KNOWN, TOLD_APART)
+    assert (found.lines, found.words, found.bytes) == (meta.lines, meta.words, meta.bytes)
+    with pytest.raises(UserError, match=f"has {meta.tokens} tokens in its test split, not {meta.tokens + 1}"):
+        measure_beginning(text, "test", meta.tokens + 1, "raw", KNOWN, TOLD_APART)
+
+
+def test_a_part_counts_the_share_of_its_last_line_and_what_is_never_spelled() -> None:
+    text = corpus_of(["a"], test=["a new rare", "new rare <unk> a", "bc"])
+    found = measure_beginning(text, "test", 7, "raw", KNOWN, TOLD_APART)
+    assert (found.lines, found.words) == (1, 3 + 3)
+    assert found.bytes == len("a new rare\n") + round(3 / 5 * len("new rare <unk> a\n"))
+    assert found.unspelled == len("newrare") + len("newrare")
+    assert found.spelling == len("newrare") + len("rare")  # the second new is told by the first

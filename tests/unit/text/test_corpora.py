@@ -13,8 +13,10 @@ import pytest
 
 from hebblm.download import _reachable
 from hebblm.errors import UserError
-from hebblm.text.corpora import resolve, text_corpus
+from hebblm.text import corpora
+from hebblm.text.corpora import SCHEMA, load_manifest, resolve, text_corpus
 from hebblm.text.records import CHOOSE
+from hebblm.text.sources import SPLITS
 
 
 def test_one_file_is_split_80_10_10_by_lines(tmp_path: Path) -> None:
@@ -87,17 +89,12 @@ def test_a_column_is_for_records(tmp_path: Path) -> None:
     assert resolve("numpy").splits == ("train", "valid", "test")
 
 
-def test_a_split_that_is_not_there_is_named(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("x\n" * 20)
-    with pytest.raises(UserError, match="no split 'dev'"):
-        resolve(f"text:{tmp_path / 'a.txt'}").lines("dev")
-
-
-def test_a_named_corpus_with_the_wrong_bytes_is_refused(tmp_path: Path) -> None:
+def test_a_named_corpus_with_the_wrong_bytes_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEBBLM_DATA", str(tmp_path))
     (tmp_path / "ptb").mkdir()
     (tmp_path / "ptb" / "train.txt").write_text("no treebank\n")
     with pytest.raises(UserError, match=r"ptb/train\.txt has sha256"):
-        resolve("ptb", data_dirs=[tmp_path])
+        resolve("ptb")
 
 
 @pytest.fixture(autouse=True)
@@ -251,3 +248,29 @@ def test_a_hub_that_refuses_the_page_is_still_reachable() -> None:
         Thread(target=server.serve_forever, daemon=True).start()
         assert _reachable(f"http://127.0.0.1:{server.server_port}")
         server.shutdown()
+
+
+def test_the_named_corpora_and_their_published_counts() -> None:
+    listed = load_manifest()
+    assert set(listed) == {"ptb", "wt2", "pydoc", "numpy"}
+    counts = {name: [listed[name].files[split].tokens for split in SPLITS] for name in ("ptb", "wt2")}
+    assert counts == {"ptb": [929_589, 73_760, 82_430], "wt2": [2_088_628, 217_646, 245_569]}
+    assert (listed["ptb"].types, listed["wt2"].types) == (10_000, 33_278)
+    for corpus in listed.values():
+        assert corpus.licence
+        assert corpus.citation
+        for file in corpus.files.values():
+            assert len(file.sha256) == 64
+            assert all(url.startswith("https://") for url in file.urls)
+            assert file.urls
+
+
+@pytest.mark.parametrize(
+    "document",
+    [[], {"schema": "other"}, {"schema": SCHEMA}, {"schema": SCHEMA, "corpora": {"x": {}}}],
+)
+def test_a_damaged_list_is_refused(tmp_path: Path, document: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "corpora.json").write_text(json.dumps(document))
+    monkeypatch.setattr(corpora, "manifest_path", lambda: tmp_path / "corpora.json")
+    with pytest.raises(UserError, match="restore it"):
+        load_manifest()

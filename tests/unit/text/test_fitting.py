@@ -7,8 +7,8 @@ import pytest
 from hebblm.errors import UserError
 from hebblm.text.dictionary import Dictionary
 from hebblm.text.fitting import Splitting, fitting, warn_of_unknown
-from hebblm.text.growing import GrowingVocabulary
 from hebblm.text.tokenizers import MosesTokenizer, Tokenizer, WhitespaceTokenizer
+from hebblm.text.vocabulary import GrowingVocabulary
 
 KNOWN = Dictionary.vocabulary(Counter(["no", "reason", ",", "he", "said", ".", "it", "was", "the", "end"]))
 PROSE = ["no reason, he said.", "it was, he said, the end."] * 20

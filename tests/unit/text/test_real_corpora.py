@@ -9,9 +9,8 @@ import pytest
 
 from hebblm.text.binarize import prepare
 from hebblm.text.corpora import resolve
-from hebblm.text.normalize import Normalization
-from hebblm.text.prepared import PreparedCorpus
-from hebblm.text.streams import encode_target
+from hebblm.text.prepared import PreparedCorpus, encode_target
+from hebblm.text.tokenizers import Normalization
 
 pytestmark = [
     pytest.mark.real_data,

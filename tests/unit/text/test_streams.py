@@ -13,14 +13,11 @@ from hypothesis import strategies as st
 
 from hebblm.errors import UserError
 from hebblm.text.binarize import prepare
-from hebblm.text.corpora import Corpus
 from hebblm.text.dictionary import Dictionary
-from hebblm.text.prepared import PreparedCorpus
-from hebblm.text.streams import VocabularyPolicy, encode_target
-from hebblm.text.tokenizers import WhitespaceTokenizer
+from hebblm.text.prepared import PreparedCorpus, VocabularyPolicy, encode_target
 
 from ...support import toy
-from ...support.lines import MemoryLines
+from ...support.lines import corpus_of
 
 POLICIES: tuple[VocabularyPolicy, ...] = ("union", "open")
 LINES = st.lists(
@@ -30,10 +27,7 @@ LINES = st.lists(
 
 
 def prepared(folder: Path, train: list[str], test: list[str]) -> PreparedCorpus:
-    lines = {"train": ["w", *train], "valid": ["w"], "test": ["w", *test]}
-    sources = {split: MemoryLines(content) for split, content in lines.items()}
-    corpus = Corpus("toy", sources, WhitespaceTokenizer(), {"sha256": {s: m.sha256() for s, m in sources.items()}})
-    return prepare(corpus, normalization="raw", destdir=folder)
+    return prepare(corpus_of(["w", *train], ["w"], ["w", *test]), normalization="raw", destdir=folder)
 
 
 @given(LINES, LINES, LINES, st.sampled_from(POLICIES))
@@ -112,12 +106,7 @@ def test_one_long_word_takes_no_memory_for_the_others() -> None:
 
 def test_words_without_training_text_are_new_where_they_have_a_row(tmp_path: Path) -> None:
     target = prepared(tmp_path / "target", ["b new"], ["a b new new <unk>"])
-    joined = prepare(
-        Corpus("toy", {s: MemoryLines(["a w"]) for s in ("train", "valid", "test")}, WhitespaceTokenizer(), {}),
-        normalization="raw",
-        destdir=tmp_path / "joined",
-        joined=target.dictionary,
-    )
+    joined = prepare(corpus_of(["a w"]), normalization="raw", destdir=tmp_path / "joined", joined=target.dictionary)
     stream = encode_target(joined.dictionary, target, "test")
     assert stream.vocabulary_size == stream.source_size == len(joined.dictionary)
     new = {stream.symbols[int(id_)] for id_ in stream.ids[stream.oov]}

@@ -17,6 +17,7 @@ from hebblm.text.tokenizers import (
     Tokenizer,
     WhitespaceTokenizer,
     load_tokenizer,
+    normalize,
 )
 
 LINES = [
@@ -31,23 +32,7 @@ def test_moses_parts_punctuation_and_puts_it_back() -> None:
     tokenizer = MosesTokenizer()
     line = "It's cheap & good (isn't it?), she said."
     tokens = tokenizer.tokenize(line)
-    assert tokens == [
-        "It",
-        "'s",
-        "cheap",
-        "&",
-        "good",
-        "(",
-        "isn",
-        "'t",
-        "it",
-        "?",
-        ")",
-        ",",
-        "she",
-        "said",
-        ".",
-    ]
+    assert tokens == ["It", "'s", "cheap", "&", "good", "(", "isn", "'t", "it", "?", ")", ",", "she", "said", "."]
     assert tokenizer.detokenize(tokens) == line
     assert tokenizer.words(line) == 8
 
@@ -139,3 +124,14 @@ def test_a_changed_model_and_an_unknown_name_are_refused(tmp_path: Path) -> None
         load_tokenizer({**tokenizer.spec(), "sha256": "0" * 64}, tmp_path)
     with pytest.raises(UserError, match=r"'spacy'.*whitespace, moses, sentencepiece"):
         load_tokenizer({"name": "spacy"}, tmp_path)
+
+
+def test_raw_changes_nothing_and_lower_keeps_the_special_symbols() -> None:
+    line = "The <unk> of Ångström <eos>"
+    assert normalize(line, "raw") == line
+    assert normalize(line, "lower") == "the <unk> of ångström <eos>"
+
+
+def test_another_policy_is_refused() -> None:
+    with pytest.raises(UserError, match=r"'title'.*raw, lower"):
+        normalize("x", "title")  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ from transformers import PreTrainedTokenizerFast
 
 from hebblm.scores import Scores
 from hebblm.text.subwords import Subwords
-from hebblm.text.words import Words, counted_as, lost_bytes, words_of
+from hebblm.text.words import counted_as, lost_bytes, words_of
 
 from ...support.pieces import KINDS, tokenizer_of, words_alone
 
@@ -168,9 +168,3 @@ def test_lost_bytes_are_those_of_characters_that_are_missing_or_added() -> None:
 )  # fmt: skip
 def test_a_word_is_counted_without_punctuation_that_stands_apart_in_the_counted_text(word: str, counted: str) -> None:
     assert counted_as(word, {"budget", "U.S.", ".", "<eos>"}) == counted
-
-
-def test_words_of_texts_one_after_the_other() -> None:
-    both = Words.joined([words_of("a b", [(0, 1), (1, 3)]), words_of("c", [(0, 1)])])
-    assert both.texts == ("a", "b", "c")
-    assert both.first.tolist() == both.last.tolist() == [0, 1, 2]

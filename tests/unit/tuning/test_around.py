@@ -8,7 +8,7 @@ from hebblm.adapt.grid import Grid, near
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.memory import MemoryConfig
 from hebblm.models.dynamic import DynamicConfig
-from hebblm.tuning.best import BestPoint
+from hebblm.tuning.points import BestPoint
 from hebblm.tuning.search import Search
 from hebblm.tuning.tune import tune, tune_dynamic
 
@@ -20,10 +20,8 @@ from .scenarios import scenario_of
     ("some", "kept"),
     [
         ([2.0], (1.0, 2.0, 3.0, "online")),
-        ([1.0], (1.0, 2.0, "online")),
         ([9.0], (3.0, 4.0, "online")),
         (["online"], ("online",)),
-        (["online", 4.0], (3.0, 4.0, "online")),
         ([1.0, 2.9], (1.0, 2.0, 3.0, 4.0, "online")),
         ([], ()),
     ],
@@ -40,14 +38,9 @@ def test_around_values_their_neighbours_alone_are_tried_at_the_losses_of_the_who
     scenario = scenario_of("intra-domain", 60)
     whole = tune(scenario, start, grid)
     found = {
-        "mbpa.lr": 6.0,
-        "mbpa.steps": 10,
-        "mbpa_absolute.lr": 1.0,
-        "mixture_gated.theta": 0.6,
-        "hebb.closeness": "max",
-        "hebb.beta": 0.5,
-        "dynamic.lr": 0.1,
-    }
+        "mbpa.lr": 6.0, "mbpa.steps": 10, "mbpa_absolute.lr": 1.0, "mixture_gated.theta": 0.6,
+        "hebb.closeness": "max", "hebb.beta": 0.5, "dynamic.lr": 0.1,
+    }  # fmt: skip
     narrow = tune(scenario, start, grid, around=found)
     tried = {method: len(best.tried) for method, best in narrow.best.items()}
     assert (tried["mbpa"], tried["hebb"]) == (2 * 3, 1 * 3 * len(grid.eta))

@@ -19,12 +19,12 @@ from hebblm.adapt.methods.hebb import HebbConfig
 from hebblm.adapt.methods.mbpa import MbpaConfig
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters, defaults
-from hebblm.evaluation.loop import evaluate
+from hebblm.evaluation.loop import Schedule, evaluate
 from hebblm.memory import FlatMemory, MemoryConfig
 from hebblm.models.dynamic import DynamicConfig
 from hebblm.models.update import TRANSFORMERS
-from hebblm.tuning.best import BestPoint, mixed
 from hebblm.tuning.hebbian import HebbGrid, HebbLosses
+from hebblm.tuning.points import BestPoint, mixed
 from hebblm.tuning.replay import Replay
 from hebblm.tuning.search import Search
 from hebblm.tuning.tune import tune
@@ -36,8 +36,8 @@ BETAS, ETAS = (0.0, 0.6, 0.99), (0.0, 0.05, 2.0)
 
 
 @pytest.mark.parametrize("masked", [False, True], ids=["all", "new"])
-@pytest.mark.parametrize("entries", [1, 5, 60])
-@pytest.mark.parametrize(("lr", "steps"), [(0.0, 1), (0.3, 1), (0.5, 5)])
+@pytest.mark.parametrize("entries", [1, 60])
+@pytest.mark.parametrize(("lr", "steps"), [(0.0, 1), (0.5, 5)])
 def test_every_point_is_the_loss_of_hebb(masked: bool, entries: int, lr: float, steps: int) -> None:
     stream = toy.stream_of(toy.tokens(0, 10))
     base = toy.base_of(toy.tiny_model().double())
@@ -68,17 +68,15 @@ def test_every_point_is_the_loss_of_hebb(masked: bool, entries: int, lr: float, 
         assert torch.allclose(row, expected, atol=1e-9), (beta, eta)
 
 
-@pytest.mark.parametrize("weight", [0.05, 0.5, 0.95])
+@pytest.mark.parametrize("weight", [0.05, 0.5])
 def test_mixed_losses_are_those_of_the_interpolated_distribution(weight: float) -> None:
     log_p, log_q = (toy.randn(seed, 6, 9, dtype=torch.float64).log_softmax(1) for seed in (0, 1))
     targets = torch.arange(6)[:, None]
     losses = [-values.gather(1, targets).squeeze(1).numpy() for values in (log_p, log_q)]
     expected = -interpolated(log_p, log_q, weight).gather(1, targets).squeeze(1)
     np.testing.assert_allclose(mixed(losses[0], losses[1], weight, 2), expected.numpy(), rtol=1e-12)
-
-
-def test_a_memory_that_gives_no_probability_leaves_the_bases_share() -> None:
-    np.testing.assert_allclose(mixed(np.array([np.inf]), np.array([1.0]), 0.25, 1), [1.0 - np.log(0.75)])
+    no_probability = mixed(np.array([np.inf]), np.array([1.0]), 0.25, 1)
+    np.testing.assert_allclose(no_probability, [1.0 - np.log(0.75)])
 
 
 def test_the_best_point_is_the_lowest_finite_mean() -> None:
@@ -92,28 +90,21 @@ def test_the_best_point_is_the_lowest_finite_mean() -> None:
     assert (best.loss, best.values) == (1.25, {"a": 4.0})
     assert best.losses.tolist() == [1.0, 1.5]
     assert [point["nll"] for point in best.tried] == [np.inf, np.inf, 2.0, 1.25, 2.0]
-
-
-def test_the_best_of_some_points_is_found_by_their_means_too() -> None:
-    losses = [np.array(each) for each in ([2.0, 3.0, 2.0], [1.0, np.inf, 1.0], [0.5, 1.0, 3.0], [np.nan, 0.0, 0.0])]
-    points = [{"a": float(i)} for i in range(4)]
-    by_mean, by_point = BestPoint(), BestPoint()
-    by_mean.offer_means(points, np.array([each.mean() for each in losses]))
-    for point, each in zip(points, losses, strict=True):
-        by_point.offer(point, each)
-    assert (by_mean.loss, by_mean.values, by_mean.tried) == (by_point.loss, by_point.values, by_point.tried)
-    assert (by_mean.loss, by_mean.values) == (1.5, {"a": 2.0})
-    by_mean.offer_means([{"a": 9.0}], np.array([9.0]))
-    assert by_mean.values == {"a": 2.0}
+    by_means = BestPoint()
+    by_means.offer_means([{"a": float(at)} for at in range(4)], np.array([2.0, np.inf, 1.5, np.nan]))
+    by_means.offer_means([{"a": 9.0}], np.array([9.0]))
+    assert (by_means.loss, by_means.values, len(by_means.tried)) == (1.5, {"a": 2.0}, 5)
+    fixed = BestPoint(fixed={"mbpa.lr": 4.0, "hebb.eta": 9.0})
+    for nll, lr, steps in ((1.0, 8.0, 5), (3.0, 4.0, 5), (2.0, 4.0, 10)):
+        fixed.offer({"mbpa.lr": lr, "mbpa.steps": steps}, np.array([nll]))
+    assert (fixed.loss, fixed.values) == (2.0, {"mbpa.lr": 4.0, "mbpa.steps": 10})
+    assert [point["nll"] for point in fixed.tried] == [1.0, 3.0, 2.0], "the others are tried all the same"
 
 
 def test_losses_at_one_point_are_those_of_the_grid_there_whoever_went_on_with_it() -> None:
     stream = toy.stream_of(toy.tokens(3, 80))
-    mbpa, hebb, grid = (
-        toy.exact(toy.SETTINGS)[MbpaConfig],
-        toy.SETTINGS[HebbConfig],
-        Grid(closeness=("sum", "max"), beta=BETAS, eta=ETAS),
-    )
+    mbpa, hebb = toy.exact(toy.SETTINGS)[MbpaConfig], toy.SETTINGS[HebbConfig]
+    grid = Grid(closeness=("sum", "max"), beta=BETAS, eta=ETAS)
     whole = HebbGrid.of(mbpa, hebb, grid)
     wanted = 13
     point = {name.removeprefix("hebb."): value for name, value in whole.points[wanted].items()}
@@ -123,7 +114,7 @@ def test_losses_at_one_point_are_those_of_the_grid_there_whoever_went_on_with_it
     assert len(losses) == 80
     assert whole.means()[wanted] == pytest.approx(losses.mean(), abs=1e-12)
     resumed = HebbGrid.of(mbpa, hebb, grid)
-    resumed.restore(whole.noted())
+    resumed.load_state_dict(whole.state_dict())
     np.testing.assert_array_equal(resumed.means(), whole.means())
 
 
@@ -156,7 +147,7 @@ def test_tuning_finds_what_trying_every_point_finds(kind: str, scale: str) -> No
         window = METHODS[method].rule(point.methods).needs.window
         context = scenario.context(base, scenario.empty_memory(point), window)
         rules = {method: METHODS[method].rule(point.methods)}
-        nll = evaluate(base, [context], rules, scenario.stream, scenario.vocabulary, update_every=20).nll[method]
+        nll = evaluate(base, [context], rules, scenario.stream, scenario.vocabulary, Schedule(20)).nll[method]
         return float(nll.astype(float).mean())
 
     chosen: dict[str, float | str] = {}
@@ -222,26 +213,8 @@ def test_a_best_number_at_an_end_of_what_was_tried_is_told() -> None:
     assert search.at_end == ["mixture.gamma"], "fixed values have no ends"
 
 
-def test_a_fixed_value_is_taken_and_the_others_are_tried_all_the_same() -> None:
-    best = BestPoint(fixed={"mbpa.lr": 4.0, "hebb.eta": 9.0})
-    for nll, lr, steps in ((1.0, 8.0, 5), (3.0, 4.0, 5), (2.0, 4.0, 10)):
-        best.offer({"mbpa.lr": lr, "mbpa.steps": steps}, np.array([nll]))
-    assert best.loss == 2.0
-    assert best.values == {"mbpa.lr": 4.0, "mbpa.steps": 10}
-    assert [point["nll"] for point in best.tried] == [1.0, 3.0, 2.0]
-
-
-def test_a_fixed_value_that_is_not_tried_is_refused() -> None:
-    scenario = scenario_of("intra-domain", 40)
-    start = Hyperparameters(methods=toy.exact(toy.SETTINGS), memory=MemoryConfig("exact"))
-    narrow = Grid(theta=(0.5,), gamma=(0.3,), mbpa_lr=(0.1,), mbpa_steps=(1,), beta=(0.5,), eta=(0.1,))
-    with pytest.raises(UserError, match=r"mbpa.lr=0.7 is not among the values that are tried for mbpa"):
-        tune(scenario, start, narrow, dynamic=False, fixed={"mbpa.lr": 0.7})
-
-
 @pytest.mark.parametrize(
-    "fixed",
-    ["cache.theta=0.7", "mixture.gamma=0.7", "hebb.beta=0.7", "mixture_hebb.weight=0.7", "dynamic.decay=0.7"],
+    "fixed", ["cache.theta=0.7", "mixture.gamma=0.7", "hebb.beta=0.7", "mixture_hebb.weight=0.7", "dynamic.decay=0.7"]
 )
 def test_a_fixed_value_that_no_point_will_have_is_refused_before_anything_is_read(
     fixed: str, monkeypatch: pytest.MonkeyPatch

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 import torch
 
+from hebblm import layout as layouts
 from hebblm.adapt.methods import METHODS, STATIC_METHODS
 from hebblm.adapt.methods.rule import Rule
 from hebblm.errors import UserError
-from hebblm.evaluation import pace
 from hebblm.evaluation.hyperparameters import Hyperparameters
-from hebblm.evaluation.loop import evaluate
-from hebblm.evaluation.pace import Pace
+from hebblm.evaluation.loop import Schedule, evaluate
 from hebblm.evaluation.scenario import Scenario, ScenarioConfig
 from hebblm.evaluation.vocabulary import UnionVocabulary
+from hebblm.layout import Pace
 from hebblm.locks import held
 from hebblm.memory import AnyMemory, FaissMemory, FlatMemory, HybridMemory, RingMemory
 from hebblm.models.awd import AwdBase, AwdModel
@@ -41,8 +41,8 @@ every_memory = pytest.mark.parametrize("make", MEMORIES.values(), ids=MEMORIES.k
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(pace, "BLOCK", 12)
-    monkeypatch.setattr(pace, "READ_AHEAD", 24)
+    monkeypatch.setattr(layouts, "BLOCK", 12)
+    monkeypatch.setattr(layouts, "READ_AHEAD", 24)
     monkeypatch.setattr(sweep, "PART", 75)
     monkeypatch.setenv("HEBBLM_CACHE", str(tmp_path))
 
@@ -58,8 +58,13 @@ def losses(
     context = toy.context_of(base, memory, STREAM)
     rules: dict[str, Rule] = {name: METHODS[name].rule(toy.SETTINGS) for name in STATIC_METHODS}
     return evaluate(
-        base, [context], rules, STREAM, UnionVocabulary(), update_every=every, read_ahead=True, known=found, write=write
-    ).nll  # fmt: skip
+        base,
+        [context],
+        rules,
+        STREAM,
+        UnionVocabulary(),
+        Schedule(every, write=write, read_ahead=True, precomputed=found),
+    ).nll
 
 
 def forget(tokens: int) -> None:

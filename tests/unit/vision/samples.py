@@ -1,4 +1,4 @@
-"""Small data sets and archives, made up or cut from the real ones' layout."""
+"""Small data sets with their settings, and archives, made up or cut from the real ones' layout."""
 
 from __future__ import annotations
 
@@ -13,7 +13,20 @@ from typing import Any
 import torch
 
 from hebblm.vision.data import ImageDataset, Images
-from hebblm.vision.settings import PermutedSettings
+from hebblm.vision.settings import (
+    AdaptationSettings,
+    ClassSettings,
+    IncrementSettings,
+    OnlineSettings,
+    PermutedSettings,
+    PretrainingSettings,
+    SensitivitySettings,
+    TimingSettings,
+)  # fmt: skip
+from hebblm.vision.state import Setup
+from hebblm.vision.tuning import ClassSetup
+
+CPU = torch.device("cpu")
 
 
 def after(calls: int, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -91,22 +104,52 @@ def patterns(seed: int = 0, *, train: int = 200, test: int = 40, side: int = 4) 
 
 
 TINY = PermutedSettings(
-    tasks=3,
-    train_samples=60,
-    test_samples=20,
-    curve_samples=8,
-    held_out=20,
-    hidden=16,
-    epochs=3,
-    batch_size=16,
-    lr=1e-2,
-    stored=(5, 10),
-    k=6,
-    steps=2,
-    ewc_lambda=(10.0, 100.0),
-    mbpa_lambda=(0.05, 0.5),
-    hebb_beta=(0.5,),
-    hebb_eta=(0.2, 1.0),
-    tune_tasks=2,
-    tune_samples=10,
+    tasks=3, train_samples=60, test_samples=20, curve_samples=8, held_out=20, hidden=16, epochs=3, batch_size=16,
+    lr=1e-2, stored=(5, 10), k=6, steps=2, ewc_lambda=(10.0, 100.0), mbpa_lambda=(0.05, 0.5), hebb_beta=(0.5,),
+    hebb_eta=(0.2, 1.0), tune_tasks=2, tune_samples=10,
+)  # fmt: skip
+
+
+def classes(seed: int = 0, *, count: int = 6, train: int = 24, test: int = 8, side: int = 8) -> ImageDataset:
+    """Return pictures of ``count`` classes in three planes, each class a pattern of its own under noise."""
+    generator = torch.Generator().manual_seed(seed)
+    prototypes = torch.randint(0, 200, (count, 3, side, side), generator=generator)
+
+    def part(each: int) -> Images:
+        labels = torch.arange(count).repeat(each)
+        noise = torch.randint(0, 56, (len(labels), 3, side, side), generator=generator)
+        return Images((prototypes[labels] + noise).to(torch.uint8), labels)
+
+    return ImageDataset("classes", part(train), part(test), count, {"seed": str(seed)})
+
+
+TINY_CLASSES = ClassSettings(
+    backbone="cnn2-w16",
+    old_classes=3,
+    varied=(2, 3),
+    held_out=4,
+    pretraining=PretrainingSettings(epochs=(2, 1), lr=(0.1, 0.01), batch_size=16, padding=1, flip=False),
+    increment=IncrementSettings(
+        samples=6, ratios=(1, 3), epochs=2, reported=(1, 2), batch_size=16, lr=(1e-3, 1e-2), tested=24
+    ),
+    online=OnlineSettings(interval=8, lr=(1e-4, 1e-3), streamed=40),
+    adaptation=AdaptationSettings(
+        k=6,
+        mixture_theta=(0.1,),
+        mixture_gamma=(0.1, 0.3),
+        mbpa_lambda=(1e-2,),
+        mbpa_steps=(2,),
+        mbpa_pull=(1e-3,),
+        hebb_beta=(0.5,),
+        hebb_eta=(0.1, 1.0),
+        hebb_constant=(0.5,),
+        rings=(4, 9),
+    ),
+    sensitivity=SensitivitySettings(beta=(0.5, 0.8), eta=(0.2, 1.0)),
+    timing=TimingSettings(rounds=2, samples=16),
 )
+
+
+def setup(folder: Path, settings: ClassSettings = TINY_CLASSES, seeds: tuple[int, ...] = (1,)) -> ClassSetup:
+    """Return an experiment on the small data set; its cache is ``folder``/cache."""
+    return Setup(classes(), settings, seeds, device=CPU, cache=folder / "cache", folder=folder / "out")

@@ -1,14 +1,10 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 import os
 import pickle
-from collections.abc import Callable, Iterator
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import datasets
@@ -32,6 +28,7 @@ from hebblm.vision.data import (
     parse_records,
 )
 
+from ..test_download import server
 from .samples import archive, cifar_record, idx, mnist_files, tiny_cifar
 
 
@@ -139,14 +136,6 @@ def test_unpacked_files_are_the_same(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "is not the original file" not in capsys.readouterr().err  # its hash is not known
 
 
-def test_rows_are_shares_of_white(tmp_path: Path) -> None:
-    mnist_files(tmp_path)
-    rows = load_mnist([tmp_path]).train.flat(torch.tensor([2, 0]))
-    assert rows.shape == (2, 784)
-    assert rows[1, 255] == 1
-    assert rows[1, 51] == pytest.approx(0.2)
-
-
 def cut(data: bytes) -> bytes:
     return data[: len(data) // 2]
 
@@ -160,14 +149,9 @@ def repack(change: Callable[[bytes], bytes]) -> Callable[[bytes], bytes]:
     [
         ("train-images-idx3-ubyte.gz", cut, "truncated or damaged"),
         ("train-images-idx3-ubyte.gz", repack(cut), "should hold 4,720 bytes by its header, not 2,360"),
-        ("train-images-idx3-ubyte.gz", repack(lambda data: data + b"x"), "by its header, not 4,721"),
-        ("train-images-idx3-ubyte.gz", repack(lambda data: data[:7]), "no idx file of bytes in 3 dimensions"),
         ("train-images-idx3-ubyte.gz", lambda data: b"<html>not found</html>", "truncated or damaged"),
-        ("train-images-idx3-ubyte.gz", lambda data: b"", "no idx file"),
-        ("train-images-idx3-ubyte.gz", repack(lambda data: idx((6,), bytes(6))), "no idx file of bytes in 3"),
         ("train-labels-idx1-ubyte.gz", repack(lambda data: idx((6,), bytes(6), kind=0x0D)), "no idx file"),
         ("train-images-idx3-ubyte.gz", repack(lambda data: idx((6, 8, 8), bytes(384))), "8x8 pixels"),
-        ("train-images-idx3-ubyte.gz", repack(lambda data: idx((0, 28, 28), b"")), "no idx file"),
         ("train-labels-idx1-ubyte.gz", repack(lambda data: idx((5,), bytes(5))), "6 pictures"),
         ("t10k-labels-idx1-ubyte.gz", repack(lambda data: idx((4,), b"\0\1\12\2")), "label 10 at 2"),
     ],
@@ -235,9 +219,7 @@ def test_takes_only_the_two_members_by_their_exact_names(tmp_path: Path) -> None
     ("members", "told"),
     [
         ({TRAIN: GOOD[TRAIN][:-1], TEST: GOOD[TEST]}, "6,147 bytes, not a multiple of 3,074"),
-        ({TRAIN: b"", TEST: GOOD[TEST]}, "0 bytes, not a multiple"),
         ({TRAIN: GOOD[TRAIN]}, f"has no {TEST}"),
-        ({"cifar-10-batches-bin/data_batch_1.bin": b"x"}, f"has no {TRAIN}"),
         ({TRAIN: cifar_record(100), TEST: GOOD[TEST]}, "label 100 at 0"),
         ({TRAIN: cifar_record(1, coarse=20), TEST: GOOD[TEST]}, "label 20 at 0"),
     ],
@@ -253,30 +235,12 @@ def test_refuses_wrong_members(members: dict[str, bytes], told: str, tmp_path: P
 @pytest.mark.parametrize(
     ("name", "mode"), [("cifar-100-binary.tar.gz", "w:gz"), ("cifar-100-binary-rebuilt.tar.xz", "w:xz")]
 )
-@pytest.mark.parametrize("kept", [0, 10, 150])
+@pytest.mark.parametrize("kept", [0, 150])
 def test_refuses_a_truncated_archive(name: str, mode: str, kept: int, tmp_path: Path) -> None:
     path = archive(tmp_path / "cifar-100" / name, GOOD, mode)
     path.write_bytes(path.read_bytes()[:kept])
     with pytest.raises(UserError, match="truncated or no archive"):
         load_cifar100([tmp_path])
-
-
-def test_refuses_what_is_no_archive(tmp_path: Path) -> None:
-    path = tmp_path / "cifar-100" / "cifar-100-binary.tar.gz"
-    path.parent.mkdir()
-    path.write_bytes(b"<html>not found</html>" * 100)
-    with pytest.raises(UserError, match="truncated or no archive"):
-        load_cifar100([tmp_path])
-
-
-def test_cifar_says_where_it_looked(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"no cifar-100-binary.tar.gz in .*cifar-100.*HEBBLM_DATA"):
-        load_cifar100([tmp_path])
-
-
-def test_planes_are_red_green_blue() -> None:
-    pixels = parse_records(cifar_record(5), "here").pixels
-    assert pixels[0, :, 31, 31].tolist() == [10, 20, 30]
 
 
 @pytest.mark.slow
@@ -374,16 +338,12 @@ def test_runs_nothing(tmp_path: Path) -> None:
     ("data", "told"),
     [
         (b"", "no pickle of CIFAR-100"),
-        (b"<html>", "no pickle of CIFAR-100"),
         (pickle.dumps(content())[:-40], "no pickle of CIFAR-100"),
         (pickle.dumps([1]), "has no data, fine_labels, coarse_labels"),
-        (pickle.dumps({b"data": b""}), "has no data, fine_labels, coarse_labels"),
         (pickle.dumps(content(data=np.zeros((2, 3071), np.uint8))), "no pictures of 3,072 bytes"),
-        (pickle.dumps(content(data=np.zeros((2, 3072)))), "no pictures of 3,072 bytes"),
         (pickle.dumps(content(fine_labels=[1])), "2 pictures and 1 fine_labels"),
         (pickle.dumps(content(fine_labels=[1, 100])), "label 100 at 1"),
         (pickle.dumps(content(fine_labels=[1, 1.5])), "fine_labels is no list of whole numbers"),
-        (pickle.dumps(content(coarse_labels=[1, 20])), "label 20 at 1"),
     ],
 )
 def test_pickled_refuses_in_one_line(data: bytes, told: str, tmp_path: Path) -> None:
@@ -395,76 +355,27 @@ def test_pickled_refuses_in_one_line(data: bytes, told: str, tmp_path: Path) -> 
     assert "\n" not in str(caught.value)
 
 
-def test_refuses_an_archive_without_a_part(tmp_path: Path) -> None:
-    write(tmp_path, pickle.dumps(content()), name="training")
-    with pytest.raises(UserError, match="has no cifar-100-python/train"):
-        load_cifar100([tmp_path])
-
-
-class Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[str]:
-    (tmp_path / "served").mkdir()
-    served = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(tmp_path / "served")))
-    thread = Thread(target=served.serve_forever, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{served.server_port}"
-    served.shutdown()
-    served.server_close()
-    thread.join()
-
-
-def fetch(data: bytes, folder: Path, *urls: str) -> Path:
-    known = hashlib.sha256(data).hexdigest()
-    return find([], ("set/file.bin",), folder, name="file.bin", urls=urls, known=known)
-
-
-def test_takes_the_first_address_that_answers(server: str, tmp_path: Path) -> None:
-    data = bytes(range(256)) * 1000
-    (tmp_path / "served" / "there.bin").write_bytes(data)
-    urls = (f"{server}/missing.bin", "http://127.0.0.1:9/x", f"{server}/there.bin")
-    path = fetch(data, tmp_path / "cache", *urls)
-    assert path == tmp_path / "cache" / "set" / "file.bin"
-    assert path.read_bytes() == data
-
-
-def test_says_where_to_put_a_file_that_cannot_be_had(server: str, tmp_path: Path) -> None:
-    urls = (f"{server}/missing.bin", "not an address")
-    with pytest.raises(UserError) as caught:
-        fetch(b"wanted", tmp_path / "cache", *urls)
-    for told in (
-        "cannot download file.bin",
-        "404",
-        "not an address",
-        "put it at set/file.bin",
-        "HEBBLM_DATA",
-    ):
+def test_says_where_to_put_a_file_that_cannot_be_had(tmp_path: Path) -> None:
+    with server(tmp_path) as address:
+        urls = (f"{address}/missing.bin", "not an address")
+        with pytest.raises(UserError) as caught:
+            find([], ("set/file.bin",), tmp_path / "cache", name="file.bin", urls=urls, known="0" * 64)
+    for told in ("cannot download file.bin", "404", "not an address", "put it at set/file.bin", "HEBBLM_DATA"):
         assert told in str(caught.value)
     assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
 
 
 def test_both_data_sets_are_downloaded_where_no_folder_has_them(
-    server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HEBBLM_MIRROR", server)
-    files = mnist_files(tmp_path / "served")
-    archive = tiny_cifar(tmp_path / "served")
-    hashes = {path.name.removesuffix(".gz"): hashlib.sha256(path.read_bytes()).hexdigest() for path in files.iterdir()}
+    files, packed = mnist_files(tmp_path), tiny_cifar(tmp_path)
+    hashes = {path.name.removesuffix(".gz"): sha256(path) for path in files.iterdir()}
     monkeypatch.setattr(data, "MNIST_SHA256", hashes)
-    known = hashlib.sha256(archive.read_bytes()).hexdigest()
-    monkeypatch.setitem(data.ARCHIVES, archive.name, (data.BINARY, known))
+    monkeypatch.setitem(data.ARCHIVES, packed.name, (data.BINARY, sha256(packed)))
     cache = tmp_path / "cache"
-    for _ in range(2):  # the second time from the cache
+    with server(tmp_path) as address:
+        monkeypatch.setenv("HEBBLM_MIRROR", address)
         assert len(data.load_mnist([cache], cache).train) == 6
         assert len(data.load_cifar100([cache], cache).train) == 300
-        monkeypatch.setenv("HEBBLM_MIRROR", "http://127.0.0.1:9")
-
-
-def test_the_known_hashes_are_hashes() -> None:
-    for value in (*data.MNIST_SHA256.values(), *(known for _, known in data.ARCHIVES.values())):
-        assert len(bytes.fromhex(value)) == 32
-    assert set(data.MNIST_SHA256) == {stem for stems in data.MNIST_FILES.values() for stem in stems}
+    assert len(data.load_mnist([cache], cache).train) == 6  # the second time from the cache
+    assert len(data.load_cifar100([cache], cache).train) == 300

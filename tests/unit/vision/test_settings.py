@@ -1,13 +1,17 @@
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Literal
-
 import pytest
 
 from hebblm.errors import UserError
-from hebblm.vision.scales import CLASS_SCALES, PERMUTED_PAPER, PERMUTED_SCALES, family_of, paper_values
-from hebblm.vision.settings import BACKBONES, PermutedSettings, Settings
+from hebblm.vision.settings import (
+    BACKBONES,
+    CLASS_SCALES,
+    PERMUTED_PAPER,
+    PERMUTED_SCALES,
+    PermutedSettings,
+    family_of,
+    paper_values,
+)
 from hebblm.vision.tuning import left_to_choose
 
 
@@ -35,13 +39,6 @@ def test_grids_hold_the_papers_values(scale: str) -> None:
     assert settings.tune_tasks == settings.tasks  # EWC's best lambda depends on how many tasks follow
 
 
-def test_changes_by_name() -> None:
-    settings = PermutedSettings().changed({"epochs": "3", "fisher": "predictions", "mbpa_lambda": "0.1,2"})
-    assert settings.epochs == 3
-    assert settings.fisher == "predictions"
-    assert settings.mbpa_lambda == (0.1, 2.0)
-
-
 @pytest.mark.parametrize(
     ("values", "told"),
     [
@@ -49,15 +46,13 @@ def test_changes_by_name() -> None:
         ({"epochs": "0"}, "epochs = 0 is out of range"),
         ({"epochs": "many"}, "epochs=many must be a value of type int"),
         ({"lr": "nan"}, "lr = nan is out of range"),
-        ({"fisher": "guess"}, "fisher = 'guess' is unknown"),
-        ({"hebb_beta": "1"}, "hebb_beta = 1.0 is out of range"),
-        ({"mbpa_lambda": "0.1,-1"}, "-1.0 is out of range"),
-        ({"mbpa_lambda": "0.1,0.1"}, "each once"),
+        ({"fisher": "guess"}, "unknown fisher 'guess'"),
+        ({"mbpa_lambda": "0.1,-1"}, "-1 is out of range"),
+        ({"mbpa_lambda": "0.1,0.1"}, "each value once"),
         ({"mbpa_lambda": ""}, "mbpa_lambda= must be a value"),
         ({"stored": "20000"}, "stored = 20000 is more than train_samples"),
         ({"curve_samples": "20000"}, "curve_samples = 20000 is more than test_samples = 10000"),
         ({"tune_tasks": "21"}, "tune_tasks = 21 is more than tasks = 20"),
-        ({"tune_samples": "2000"}, "tune_samples = 2000 is more than held_out"),
     ],
 )
 def test_refuses(values: dict[str, str], told: str) -> None:
@@ -102,23 +97,15 @@ def test_paper_values_of_the_narrow_variant_are_those_of_its_network() -> None:
     [
         ({"backbone": "vgg"}, "unknown backbone 'vgg'; choose from resnet50"),
         ({"old_classes": "0"}, "old_classes = 0 is out of range"),
-        ({"varied": "30,30"}, "each once"),
-        ({"held_out": "0"}, "held_out = 0 is out of range"),
+        ({"varied": "30,30"}, "each value once"),
         ({"pretraining.epochs": "1,2"}, "must be as many values"),
         ({"pretraining.schedule": "onecycle"}, "must be one value with schedule=onecycle"),
         ({"pretraining.epochs": "0,1,1"}, "pretraining.epochs = 0"),
-        ({"pretraining.momentum": "1"}, "pretraining.momentum = 1.0"),
-        ({"pretraining.batch_size": "1"}, "pretraining.batch_size = 1"),
+        ({"pretraining.momentum": "1"}, "pretraining.momentum = 1 is"),
         ({"increment.reported": "1,11"}, "is beyond increment.epochs = 10"),
         ({"increment.samples": "4"}, "leaves no picture at a ratio of 5:1"),
-        ({"increment.lr": "1e-3,-1"}, "increment.lr = -1.0"),
-        ({"online.interval": "1"}, "online.interval = 1"),
-        ({"adaptation.k": "0"}, "adaptation.k = 0"),
-        ({"adaptation.hebb_beta": "1"}, "adaptation.hebb_beta = 1.0"),
+        ({"adaptation.hebb_beta": "1"}, "adaptation.hebb_beta = 1 is"),
         ({"adaptation.mixture_gamma": "1.5"}, "adaptation.mixture_gamma = 1.5"),
-        ({"adaptation.hebb_constant": "2"}, "adaptation.hebb_constant = 2.0"),
-        ({"sensitivity.beta": "1"}, "sensitivity.beta = 1.0"),
-        ({"timing.rounds": "0"}, "timing.rounds = 0"),
     ],
 )
 def test_of_classes_refuses(values: dict[str, str], told: str) -> None:
@@ -127,23 +114,9 @@ def test_of_classes_refuses(values: dict[str, str], told: str) -> None:
     assert told in str(caught.value)
 
 
-@dataclass(frozen=True)
-class Inner:
-    rate: float = 0.1
-    flip: bool = True
-
-
-@dataclass(frozen=True)
-class Outer(Settings):
-    count: int = 1
-    word: Literal["a", "b"] = "a"
-    values: tuple[int, ...] = (1,)
-    inner: Inner = field(default_factory=Inner)
-
-
 def test_changes_by_dotted_name() -> None:
-    before = Outer()
-    after = before.changed({"count": "3", "inner.flip": "false", "inner.rate": "2e-3", "values": "4,5"})
-    assert after == Outer(3, "a", (4, 5), Inner(2e-3, False))
-    assert before == Outer()
-    assert before.changed({}) == before
+    before = CLASS_SCALES["paper"]
+    after = before.changed({"old_classes": "3", "pretraining.flip": "false", "pretraining.lr": "2e-3,1,1"})
+    assert (after.old_classes, after.pretraining.flip, after.pretraining.lr) == (3, False, (2e-3, 1.0, 1.0))
+    assert after.pretraining.epochs == before.pretraining.epochs
+    assert before.changed({}) == before != after

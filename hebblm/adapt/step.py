@@ -1,0 +1,60 @@
+"""Step of every reading: predict, score, then learn. No method ever sees a label before it is scored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+from hebblm.adapt.batch import EvalBatch
+from hebblm.adapt.context import Context, Observation
+
+Observed = Sequence[tuple[Context, Observation]]
+"""What is to be learned of scored mini-batches, each by its context."""
+
+
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """A mini-batch and what came."""
+
+    batch: EvalBatch
+    labels: Tensor  # (N,)
+    places: npt.NDArray[np.int64] | None = None  # (N,) where its tokens stand in a text, for who scores them
+
+
+def take(observed: Observed, *, write: bool = True) -> None:
+    """Take observations into counts, windows, shares and, with ``write``, memories."""
+    for context, observation in observed:
+        context.take(observation, write=write)
+
+
+def step(
+    batches: Iterable[Labelled],
+    score: Callable[[Labelled], None],
+    learn: Callable[[Sequence[Tensor]], None] | None = None,
+    *,
+    observe: Callable[[EvalBatch, Tensor], Observation] = EvalBatch.observation,
+    take: Callable[[Observed], None] = take,
+) -> Observed:
+    """Predict, score, then learn mini-batches that are read together: all are scored before any is learned from.
+
+    Args:
+        batches: are made one by one, each predicted from what was known before all of them.
+        score: notes the losses of one.
+        learn: lets the base learn from the labels (N,) of all, and gives the contexts its head; None where nothing is
+            learned, by the base or by a method.
+        observe: what is to be learned of a mini-batch and its labels, from the head that scored it.
+        take: gives the contexts what they learn, once the base has learned.
+    """
+    observed: list[tuple[Context, Observation]] = []
+    for item in batches:
+        score(item)
+        if learn is not None:
+            observed.append((item.batch.context, observe(item.batch, item.labels)))
+    if learn is not None:
+        learn([observation.labels for _, observation in observed])
+        take(observed)
+    return observed

@@ -1,0 +1,274 @@
+"""Checkpoints of a run's passes over a text, kept on disk: a later process goes on from there, to the same numbers."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from hebblm.adapt.context import Context, Observation
+from hebblm.adapt.step import Observed
+from hebblm.errors import UserError
+from hebblm.evaluation.observers import KeptObserver
+from hebblm.evaluation.scores import EvaluationScores
+from hebblm.layout import Layout
+from hebblm.models.base import State, StreamBase
+from hebblm.progress import say
+from hebblm.ranks import ALONE, Ranks
+from hebblm.tensors import placed, prefixed, read_tensors, under, write_tensors
+
+KIND = "hebblm-position"
+STATE = "position.safetensors"
+EVERY = 30.0  # seconds from one saving to the next: what was done since, and at the end of one pass more, is lost
+MOST = 1 << 28  # bytes of entries that wait to be saved
+
+
+@dataclass(slots=True)
+class RunCheckpoint:
+    """Checkpoints of a run's passes over its text, one after the other; see :func:`hebblm.evaluation.resume.resumable`.
+
+    Args:
+        folder: of the run.
+        started: when this process began.
+        last: when something was saved last.
+        passes: how many were begun.
+        within: whether one is under way, which is saved before an interruption ends it.
+        stopped: whether it is to end.
+    """
+
+    folder: Path
+    started: float = field(default_factory=time.monotonic)
+    last: float = field(default_factory=time.monotonic)
+    passes: int = 0
+    within: bool = False
+    stopped: bool = False
+
+    def next_pass(self, title: str, base: StreamBase, observers: Sequence[KeptObserver] = ()) -> PassCheckpoint:
+        """Checkpoint of the next pass: its title for people, the base that reads, observers whose notes are kept."""
+        self.passes += 1
+        return PassCheckpoint(self, self.folder / f"{self.passes:04d}", title, base, tuple(observers))
+
+    def interrupt(self, number: int, frame: Any) -> None:
+        """Let a pass that is under way be saved first; the second time, or outside of one, end at once."""
+        if not self.within or self.stopped:
+            raise KeyboardInterrupt
+        self.stopped = True
+        say("interrupted: the position is saved behind these tokens; Ctrl-C again ends at once")
+
+    def clear(self) -> None:
+        """Remove everything, first what the rest belongs to: a part of it is never taken for the whole."""
+        for state in self.folder.glob(f"*/*{STATE}"):
+            state.unlink()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+@dataclass(slots=True)
+class PassCheckpoint:
+    """Place of one pass in its text.
+
+    What only grows, losses, entries of the memories and notes, is written in parts, each once. The state behind the
+    last part, whole in a file of its own, replaces the former one when its part is there, and says how many belong to
+    it. Entries are written to the memory anew in the very steps in which they were, so that an index is trained on the
+    same ones.
+    """
+
+    run: RunCheckpoint
+    folder: Path
+    title: str
+    base: StreamBase
+    observers: tuple[KeptObserver, ...]
+    _contexts: Sequence[Context] = ()
+    _scores: EvaluationScores = field(default_factory=lambda: EvaluationScores({}))
+    _layout: Layout = field(default_factory=lambda: Layout((), ()))
+    _parts: int = 0
+    _begin: int = 0  # of what is not saved
+    _errors: dict[str, int] = field(default_factory=dict)  # how many are saved
+    _written: list[tuple[int, int, Observation]] = field(default_factory=list)  # step, context and what was written
+    _bytes: int = 0  # of these
+    _steps: int = 0
+    _ranks: Ranks = ALONE
+    _begun: float = 0.0  # seconds on the clock
+    _before: tuple[int, float] = (0, 0.0)  # what the ranks had sent, and for how long
+    _recalled: list[tuple[Tensor, Tensor]] = field(default_factory=list)  # steps with sizes (L, 2), and labels
+
+    def begin(self, contexts: Sequence[Context], scores: EvaluationScores, layout: Layout, ranks: Ranks = ALONE) -> int:
+        """Bring base, contexts, scores and notes to where an earlier process stood; its place in the streams.
+
+        Several ranks go on from the last place that all of them have saved.
+        """
+        self._contexts, self._scores, self._layout, self._ranks = contexts, scores, layout, ranks
+        traffic = ranks.traffic
+        self._before = traffic.sent, traffic.seconds
+        self._begun = time.monotonic()
+        self.run.within = True
+        names = [path.name for path in self.folder.glob(f"*{STATE}")]
+        common = set.intersection(*map(set, ranks.all_gather_object(names)))
+        if not common:
+            return 0
+        name = max(common)
+        self._remove_states_but(name)
+        record, state = self._read(name)
+        self._parts, place = record["parts"], int(record["place"])
+        for index in range(self._parts):
+            self._recall(*self._read(_part_name(index)))
+        if layout.spread:
+            self._tell_memory()
+        traffic.sent, traffic.seconds = traffic.sent + record["sent"], traffic.seconds + record["waited"]
+        self.base.load_state_dict(under("base: ", state))
+        for number, context in enumerate(contexts):
+            context.set_head(self.base.head)
+            context.load_state_dict(under(f"context {number}: ", state))
+        scores.add(record["totals"])
+        scores.earlier_seconds = record["clock"]
+        done = sum(min(length, place) for length in layout.lengths)
+        say(f"{self.title} goes on behind its first {done:,} of {sum(layout.lengths):,} tokens")
+        return place
+
+    def note(self, observed: Observed, *, written: bool) -> None:
+        """Note what was learned together, before the next search; ``written``: to the memories, too."""
+        if not written:
+            return
+        for context, observation in observed:
+            owner = next(number for number, one in enumerate(self._contexts) if one is context)
+            self._written.append((self._steps, owner, observation))
+            self._bytes += observation.queries.numel() * observation.queries.element_size()
+        self._steps += 1
+
+    def reach(self, place: int) -> None:
+        """Save that all before a place of the streams was scored and learned from, if it is time to.
+
+        Raises:
+            KeyboardInterrupt: it was waited for.
+            UserError: the cache has no space left.
+        """
+        run, now = self.run, time.monotonic()
+        ended = place >= self._layout.longest
+        due = now - run.last >= EVERY or (ended and now - run.started >= EVERY)
+        if any(self._ranks.all_gather_object(due or run.stopped or self._bytes > MOST)):
+            self._save(place)
+            run.last = time.monotonic()
+        run.within = not ended
+        if run.stopped:
+            raise KeyboardInterrupt
+
+    def _save(self, place: int) -> None:
+        """Write a part, then the state behind it."""
+        scores = self._scores
+        if place > self._begin:
+            span = {"begin": self._begin, "end": place}
+            write_tensors(self.folder / _part_name(self._parts), self._part(place), KIND, span)
+            self._parts, self._begin = self._parts + 1, place
+        state = prefixed("base: ", self.base.state_dict())
+        for number, context in enumerate(self._contexts):
+            state |= prefixed(f"context {number}: ", context.state_dict())
+        record = {
+            "place": place,
+            "parts": self._parts,
+            "totals": scores.totals(),
+            "clock": scores.earlier_seconds + time.monotonic() - self._begun,
+            "sent": self._ranks.traffic.sent - self._before[0],
+            "waited": self._ranks.traffic.seconds - self._before[1],
+        }
+        # Of several ranks one may be killed before it has saved: its former state stays until all have this one.
+        name = STATE if self._ranks.size == 1 else f"{place:012d}-{STATE}"
+        write_tensors(self.folder / name, state, KIND, record)
+        self._ranks.wait()
+        self._remove_states_but(name)
+
+    def _remove_states_but(self, name: str) -> None:
+        for path in self.folder.glob(f"*{STATE}"):
+            if path.name != name:
+                path.unlink()
+
+    def _part(self, place: int) -> State:
+        """What was added since the last part: losses, what their measuring gave, entries, notes."""
+        scores, written = self._scores, self._written
+        part: State = {}
+        for index, (name, nll) in enumerate(scores.nll.items()):
+            part[f"nll {index}"] = torch.from_numpy(nll[self._places(self._begin, place)])
+            since = self._errors.get(name, 0)
+            part[f"errors {index}"] = torch.tensor(scores.errors[name][since:], dtype=torch.float64)
+            self._errors[name] = len(scores.errors[name])
+        for index, observer in enumerate(self.observers):
+            part |= prefixed(f"notes {index}: ", observer.state_dict())
+        if written:
+            dtype = self._contexts[0].memory.dtype
+            sizes = [(step, owner, len(observation.labels)) for step, owner, observation in written]
+            part["sizes"] = torch.tensor(sizes)  # (L, 3)
+            part["keys"] = torch.cat([observation.queries.to(dtype) for *_, observation in written])
+            part["labels"] = torch.cat([observation.labels for *_, observation in written])
+            logs = [
+                observation.key_normalizers for *_, observation in written if observation.key_normalizers is not None
+            ]
+            if logs:
+                part["log normalizers"] = torch.cat(logs)
+        self._written, self._bytes = [], 0
+        return part
+
+    def _recall(self, record: Mapping[str, Any], part: State) -> None:
+        """Take over a part."""
+        scores = self._scores
+        for index, (name, nll) in enumerate(scores.nll.items()):
+            nll[self._places(record["begin"], record["end"])] = part[f"nll {index}"].cpu().numpy()
+            scores.errors[name] += part[f"errors {index}"].tolist()
+            self._errors[name] = len(scores.errors[name])
+        self._begin = int(record["end"])
+        for index, observer in enumerate(self.observers):
+            observer.load_state_dict(under(f"notes {index}: ", part))
+        if "sizes" not in part:
+            return
+        self._recalled.append((part["sizes"][:, [0, 2]], part["labels"]))
+        start, former = 0, -1
+        for step, owner, size in part["sizes"].tolist():
+            if step != former:  # what was searched then: indexes are trained when they are
+                for context in self._contexts:
+                    context.memory.refresh()
+            memory, rows = self._contexts[owner].memory, slice(start, start + size)
+            logs = part["log normalizers"][rows] if "log normalizers" in part else None
+            memory.add(part["keys"][rows], part["labels"][rows], logs)
+            start, former, self._steps = start + size, step, step + 1
+
+    def _tell_memory(self) -> None:
+        """Tell the memory that ranks share what each of them wrote, step by step."""
+        device = self.base.head.weight.device
+        nothing = torch.zeros(0, 2, dtype=torch.int64, device=device)
+        sizes = self._ranks.all_gather_rows(torch.cat([nothing, *(rows for rows, _ in self._recalled)]))  # (L, 2) each
+        labels = self._ranks.all_gather_rows(torch.cat([nothing[:, 0], *(labels for _, labels in self._recalled)]))
+        self._recalled = []
+        self._steps = max([0, *(int(rows[-1, 0]) + 1 for rows in sizes if len(rows))])
+        steps = []
+        for rows, written in zip(sizes, labels, strict=True):
+            counts = torch.zeros(self._steps, dtype=torch.int64, device=device)
+            counts.index_add_(0, rows[:, 0], rows[:, 1])
+            steps.append(torch.split(written, counts.tolist()))
+        for together in zip(*steps, strict=True):
+            self._contexts[0].memory.note(together)
+
+    def _places(self, begin: int, end: int) -> npt.NDArray[np.int64]:
+        """Where the tokens of all streams between two places stand in the text."""
+        layout = self._layout
+        runs = [(layout.begins[stream], layout.lengths[stream]) for stream in layout.own]
+        return np.concatenate(
+            [np.arange(first + min(begin, length), first + min(end, length)) for first, length in runs]
+        )
+
+    def _read(self, name: str) -> tuple[dict[str, Any], State]:
+        """Record and tensors of a file, where the base computes."""
+        remedy = f"delete {self.run.folder}, and the run begins anew"
+        tensors, record = read_tensors(self.folder / name, KIND, remedy)
+        if not record:
+            raise UserError(f"{self.folder / name} has no record of its place; {remedy}")
+        device = self.base.head.weight.device
+        return record, {key: placed(tensor, device) for key, tensor in tensors.items()}
+
+
+def _part_name(index: int) -> str:
+    return f"part-{index:05d}.safetensors"

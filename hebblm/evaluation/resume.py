@@ -1,0 +1,88 @@
+"""A run that is killed at any moment and run again goes on from where it stood: what is kept, and for how long."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import awd_lstm
+from hebblm.adapt.methods import SOURCES
+from hebblm.download import cache_dir
+from hebblm.errors import UserError
+from hebblm.evaluation.checkpoint import RunCheckpoint
+from hebblm.evaluation.hyperparameters import Hyperparameters
+from hebblm.evaluation.scenario import Scenario
+from hebblm.files import hash_of, hash_of_code, sha256
+from hebblm.interrupts import handled
+from hebblm.locks import held
+from hebblm.progress import say
+from hebblm.ranks import current
+
+SCHEMA = "hebblm-position/3"
+FORGOTTEN = 30 * 86_400  # seconds after which nobody comes back to a run
+PACKAGES = Path(awd_lstm.__path__[0]), Path(__file__).parents[1]
+
+
+@contextlib.contextmanager
+def resumable(
+    scenario: Scenario, settings: Hyperparameters, provenance: Mapping[str, Any], asked: Mapping[str, Any]
+) -> Iterator[RunCheckpoint | None]:
+    """Checkpoint of a scenario's passes, for the block that makes them; it is removed when the block ends well.
+
+    It is kept in the cache under a hash of everything that the numbers depend on; None where another process has it.
+
+    Args:
+        scenario: opened.
+        settings: hyper-parameters.
+        provenance: versions, device, threads.
+        asked: what else the numbers depend on, as JSON.
+    """
+    stream, counts, ranks = scenario.stream, scenario.stream.train_counts, current()
+    ids = hashlib.sha256(np.ascontiguousarray(stream.ids).tobytes())
+    ids.update(np.ascontiguousarray(counts).tobytes())
+    identity = {
+        "schema": SCHEMA,
+        **{name: value for name, value in provenance.items() if name not in ("command", "commit")},
+        "code": hash_of_code(*PACKAGES),
+        "methods": {name: sha256(path) for name, path in SOURCES.items() if path.is_file()},
+        "scenario": {name: str(value) for name, value in asdict(scenario.config).items()},
+        "model": [scenario.model.sha256, scenario.model.reading()],
+        "dictionary": scenario.dictionary.hash(),
+        "stream": ids.hexdigest(),
+        "data": scenario.data_sha256,
+        "settings": settings.document(),
+        "asked": dict(asked),
+        "rank": [ranks.rank, ranks.size],
+    }
+    folder = cache_dir() / "positions" / hash_of(identity)
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(held(folder, "this evaluation"))
+        except UserError as error:
+            say(f"{error}; if this run is interrupted, it begins anew")
+            yield None
+            return
+        _forget(folder)
+        checkpoint = RunCheckpoint(folder)
+        with handled(checkpoint.interrupt):
+            yield checkpoint
+        checkpoint.clear()
+    with contextlib.suppress(OSError):  # it holds those of other runs
+        folder.parent.rmdir()
+
+
+def _forget(folder: Path) -> None:
+    """Remove what runs that nobody came back to left beside a folder."""
+    now = time.time()
+    for other in folder.parent.glob("*"):
+        with contextlib.suppress(OSError):  # another process may do the same
+            if other != folder and now - other.stat().st_mtime > FORGOTTEN:
+                shutil.rmtree(other) if other.is_dir() else other.unlink()

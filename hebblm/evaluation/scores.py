@@ -1,0 +1,123 @@
+"""Losses and costs of a pass over a text."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, ParamSpec, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from hebblm.adapt.batch import SEARCH
+from hebblm.adapt.methods.mbpa import Safeguards
+from hebblm.adapt.work import Clock, Work
+from hebblm.layout import Layout
+from hebblm.ranks import Ranks
+
+SECONDS = ("seconds", "own_seconds", "shared_seconds")
+COUNTS = ("rose", "stabilized")
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class EvaluationScores:
+    """Losses and costs of a pass over the stream.
+
+    Args:
+        nll: by method, (T,) float32 losses in nats.
+        seconds: by method, time it would take alone: base, retrieval if it uses it, the pieces of work that it shares
+            with others, and its own.
+        rose: by method, queries whose neighbours' loss rose while they were adapted; nothing unless it is checked.
+        stabilized: by method, those of them that were run again at a stable rate; likewise.
+        errors: by method, what the fast form cost where it was measured, nats a token; likewise.
+        base_seconds: reading and learning of the base.
+        retrieval_seconds: search and update of the memory.
+        own_seconds: by method, what it did for itself alone.
+        shared_seconds: by the name of a piece of work that several methods may share, as it was done once.
+        retrieving: the methods that rest on retrieval.
+        earlier_seconds: on the clock, of processes that were interrupted.
+    """
+
+    nll: dict[str, npt.NDArray[np.float32]]
+    seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    rose: Counter[str] = field(default_factory=Counter)
+    stabilized: Counter[str] = field(default_factory=Counter)
+    errors: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    base_seconds: float = 0.0
+    retrieval_seconds: float = 0.0
+    own_seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    shared_seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    retrieving: set[str] = field(default_factory=set)
+    earlier_seconds: float = 0.0
+
+    def charged(
+        self, clock: Clock, cost: Literal["base_seconds", "retrieval_seconds"], function: Callable[P, T]
+    ) -> Callable[P, T]:
+        """The same function, whose time counts as reading and learning of the base, or as search and update."""
+
+        def call(*args: P.args, **kwargs: P.kwargs) -> T:
+            started = clock()
+            value = function(*args, **kwargs)
+            setattr(self, cost, getattr(self, cost) + clock() - started)
+            return value
+
+        return call
+
+    def charge(self, works: Mapping[str, Work]) -> None:
+        """Charge methods for their work on a mini-batch, and each in full for every piece that it rests on."""
+        pieces = {name: work.pieces() for name, work in works.items()}
+        for name, work in works.items():
+            self.own_seconds[name] += work.seconds
+            self.seconds[name] += work.seconds + sum(piece.seconds for piece in pieces[name])
+        for piece in set().union(*pieces.values()):
+            self.shared_seconds[piece.name] += piece.seconds
+        self.retrieving |= {name for name, used in pieces.items() if any(piece.name == SEARCH for piece in used)}
+
+    def count(self, name: str, needed: Safeguards) -> None:
+        """Add what happened to the queries of a mini-batch."""
+        self.rose[name] += int(needed.rose.sum())
+        self.stabilized[name] += int(needed.stabilized.sum())
+        self.errors[name] += needed.errors.tolist()
+
+    def settle(self) -> None:
+        """Charge every method for the base, and for retrieval if it rests on it, once the text is read."""
+        for name in self.nll:
+            update = self.retrieval_seconds if name in self.retrieving else 0.0
+            self.seconds[name] += self.base_seconds + update
+        self.retrieval_seconds += self.shared_seconds.pop(SEARCH, 0.0)
+
+    def of_all(self, ranks: Ranks, layout: Layout) -> EvaluationScores:
+        """Scores of all ranks: all losses, the sum of what was counted, and their mean time."""
+        if ranks.size == 1:
+            return self
+        nll = {
+            name: ranks.all_gather(torch.from_numpy(losses[layout.text])).numpy() for name, losses in self.nll.items()
+        }
+        together = EvaluationScores(nll, earlier_seconds=self.earlier_seconds)
+        for totals in ranks.all_gather_object(self.totals()):
+            together.add(totals, ranks.size)
+        for errors in ranks.all_gather_object(self.errors):
+            for name, values in errors.items():
+                together.errors[name] += values
+        return together
+
+    def totals(self) -> dict[str, Any]:
+        """All that :meth:`add` adds up, as JSON."""
+        by_name = {name: dict(getattr(self, name)) for name in (*SECONDS, *COUNTS)}
+        whole = {"base": self.base_seconds, "retrieval": self.retrieval_seconds}
+        return {**by_name, **whole, "retrieving": sorted(self.retrieving)}
+
+    def add(self, totals: Mapping[str, Any], ranks: int = 1) -> None:
+        """Add what one of several ranks, or an earlier process, has counted, and its share of the mean time."""
+        for name in SECONDS:
+            for key, seconds in totals[name].items():
+                getattr(self, name)[key] += seconds / ranks
+        for name in COUNTS:
+            getattr(self, name).update(totals[name])
+        self.base_seconds += totals["base"] / ranks
+        self.retrieval_seconds += totals["retrieval"] / ranks
+        self.retrieving.update(totals["retrieving"])

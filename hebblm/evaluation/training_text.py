@@ -1,0 +1,252 @@
+"""What a model makes of its training text, computed once and kept in the cache: memory entries, size of gradients."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from hebblm.adapt.functional import log_normalizers, with_rows
+from hebblm.download import cache_dir
+from hebblm.files import hash_of
+from hebblm.locks import held
+from hebblm.memory import AnyMemory, MemoryConfig, build_memory, load_memory, save_memory
+from hebblm.models.base import Ids, State, TrainedModel, device_of, hash_of_ids
+from hebblm.progress import bar, duration, say, track
+from hebblm.ranks import ALONE, Ranks
+from hebblm.tensors import placed, prefixed, read_tensors, under, write_tensors
+from hebblm.types import OutputHead
+
+KIND = "hebblm-part"
+STATE = "state "
+"""Prefix of the names of a base's state in a segment."""
+GRADIENTS_SCHEMA, GRADIENTS = "hebblm-gradients/1", "hebblm-gradients"
+
+
+@dataclass(frozen=True, slots=True)
+class Segments:
+    """Segments of a long computation in a folder, numbered from 0: tensors by name.
+
+    Each is whole or absent, so that an interrupted computation goes on behind its last one.
+    """
+
+    folder: Path  # made when the first one is saved
+
+    def finished(self) -> int:
+        """How many, from the first on, are there."""
+        index = 0
+        while self._path(index).is_file():
+            index += 1
+        return index
+
+    def save(self, index: int, tensors: Mapping[str, Tensor]) -> None:
+        write_tensors(self._path(index), tensors, KIND)
+
+    def load(self, index: int) -> dict[str, Tensor]:
+        """Tensors as they lie in their file, see :func:`hebblm.tensors.placed`; refused if missing or changed."""
+        return read_tensors(self._path(index), KIND, f"delete {self.folder}, it is computed anew")[0]
+
+    def held(self, what: str) -> AbstractContextManager[bool]:
+        """Keep those of ``what`` to this process, see :func:`hebblm.locks.held`."""
+        return held(self.folder, what)
+
+    def _path(self, index: int) -> Path:
+        return self.folder / f"part-{index:05d}.safetensors"
+
+
+def unpacked_state(tensors: Mapping[str, Tensor], device: torch.device) -> State:
+    return {name: placed(tensor, device) for name, tensor in under(STATE, tensors).items()}
+
+
+def training_states(model: TrainedModel, ids: Ids) -> Iterator[tuple[Tensor, Tensor]]:
+    """Hidden states (M, D) and the labels (M,) that follow them, segment by segment."""
+    for segment in track(model.segments(ids), "training states", model.segment_count(len(ids) - 1), "segments"):
+        yield segment.keys, segment.labels
+
+
+def training_memory(
+    model: TrainedModel,
+    ids: Ids,
+    config: MemoryConfig,
+    *,
+    dictionary_hash: str,
+    head: OutputHead | None = None,
+    ranks: Ranks = ALONE,
+) -> AnyMemory:
+    """Memory that holds the training text (T,), or a rank's share of it, from the cache if it was built before.
+
+    It is built in segments that are kept until it is whole: an interrupted build goes on where it was.
+
+    Args:
+        model: gives the keys.
+        ids: (T,) the training stream.
+        config: how entries are kept and searched.
+        dictionary_hash: identifies the ids.
+        head: the softmax layer whose log-normalisers of the keys are wanted: the model's own and rows of new words
+            behind it. None if it will move, which would make them wrong.
+        ranks: that divide it.
+    """
+    memory = _whole_memory(
+        model, ids, config, dictionary_hash=dictionary_hash, normalized=head is not None, ranks=ranks
+    )
+    if ranks.size > 1:
+        memory = _share(memory, config, device_of(model), ranks)
+    if head is not None:
+        _include_rows(memory, head, len(model.head.weight))
+    return memory
+
+
+def _whole_memory(
+    model: TrainedModel,
+    ids: Ids,
+    config: MemoryConfig,
+    *,
+    dictionary_hash: str,
+    normalized: bool,
+    ranks: Ranks,
+) -> AnyMemory:
+    """Memory of all the training text, with log-normalisers of the model's own rows if that is wanted.
+
+    Ranks read it together, and all of them find it in the cache.
+    """
+    device, model_hash = device_of(model), model.sha256
+    identity = [model_hash, dictionary_hash, config.identity(), hash_of_ids(ids), *model.reading().values()]
+    folders = [cache_dir() / "memory" / hash_of(key) for key in (identity, [*identity, "log-normalizers"])]
+    folder = folders[normalized or folders[1].exists()]
+    segments = Segments(folder.with_name(f"{folder.name}.parts"))
+    if not ranks.all_gather_object(folder.exists())[0]:
+        memory = build_memory(model.key_width, config, device, work=segments.folder if ranks.leads else None)
+        with segments.held("the memory of the training text") if ranks.leads else nullcontext():
+            if not ranks.all_gather_object(folder.exists())[0]:  # another process may have built it meanwhile
+                save = partial(save_memory, memory, folder, model_hash=model_hash, dictionary_hash=dictionary_hash)
+                _build(memory, model, ids, segments, normalized=normalized, save=save, ranks=ranks)
+    else:
+        say(f"the memory of the training text is there from an earlier run ({folder})")
+    if ranks.leads:
+        shutil.rmtree(segments.folder, ignore_errors=True)
+    return load_memory(folder, model_hash=model_hash, dictionary_hash=dictionary_hash, device=device)
+
+
+def _build(
+    memory: AnyMemory,
+    model: TrainedModel,
+    ids: Ids,
+    segments: Segments,
+    *,
+    normalized: bool,
+    save: Callable[[], None],
+    ranks: Ranks,
+) -> None:
+    """Fill a memory with the training text, and save it; segments that are there are not computed again.
+
+    Ranks read their shares of each segment; the first one fills and saves.
+    """
+    total, done = model.segment_count(len(ids) - 1), ranks.all_gather_object(segments.finished())[0]
+    whence = f"goes on from part {done + 1:,} of {total:,}" if done else f"is read once, in {total:,} parts"
+    say(
+        f"the memory of the training text {whence}; if it is interrupted, the same command goes on, and with "
+        "--training-entries N it remembers the last N tokens alone"
+    )
+    with bar() as progress:
+        resumed = f", going on from part {done + 1:,}" if done else ""
+        task = progress.add_task(f"training memory{resumed}", total=total + 1, completed=done, unit="parts")
+        for index, tensors in enumerate(
+            saved_segments(model, ids, segments, memory.dtype, normalized=normalized, ranks=ranks)
+        ):
+            if ranks.leads:
+                memory.fill(tensors["keys"], tensors["labels"], tensors.get("log-normalizers"))
+            progress.advance(task, int(index >= done))
+        if ranks.leads:
+            save()  # with the index, the last step
+        ranks.wait()
+        progress.advance(task)
+
+
+def saved_segments(
+    model: TrainedModel,
+    ids: Ids,
+    segments: Segments,
+    dtype: torch.dtype,
+    *,
+    normalized: bool = False,
+    ranks: Ranks = ALONE,
+) -> Iterator[dict[str, Tensor]]:
+    """Entries of a text (T,), segment by segment; those that are there from before are not computed again.
+
+    Each is saved with the state that the next one begins with. Ranks read their shares of each; the first one saves
+    it, and has all of it.
+
+    Yields:
+        ``keys`` (M, D), ``labels`` (M,) and, if ``normalized``, ``log-normalizers`` (M,), with the state.
+    """
+    done, tensors = ranks.all_gather_object(segments.finished())[0], {}
+    for tensors in map(segments.load, range(done)):
+        yield tensors
+    state = unpacked_state(tensors, device_of(model)) if done else None
+    for index, segment in enumerate(model.segments(ids, done, state, ranks.rank, ranks.size), done):
+        tensors = {"keys": segment.keys.to(dtype), "labels": segment.labels}
+        if normalized:
+            # Those of the keys as they are stored: what is followed has to add up with what is not.
+            tensors["log-normalizers"] = log_normalizers(tensors["keys"], model.head)
+        tensors = {name: ranks.gather(rows) for name, rows in (tensors | prefixed(STATE, segment.state)).items()}
+        yield tensors  # first: what cannot be remembered is not kept
+        if ranks.leads:
+            segments.save(index, tensors)
+
+
+def _share(whole: AnyMemory, config: MemoryConfig, device: torch.device, ranks: Ranks) -> AnyMemory:
+    """Memory of a rank's own, which holds its share of the entries of another: a run of them."""
+    memory, start = build_memory(whole.dim, config, device), 0
+    mine = ranks.partition(len(whole))
+    for part in whole.segments():
+        entries = part.run(max(0, mine.start - start), max(0, mine.stop - start))
+        memory.fill(entries.keys, entries.values, entries.log_normalizers)
+        start += len(part)
+    memory.mark_base()
+    return memory
+
+
+def _include_rows(memory: AnyMemory, head: OutputHead, known: int) -> None:
+    """Make the log-normalisers of a loaded memory those of ``head``, of which the first ``known`` rows are counted."""
+    new = OutputHead(head.weight[known:], None if head.bias is None else head.bias[known:])
+    if not len(new.weight):
+        return
+    for part in memory.segments():
+        if part.log_normalizers is not None:
+            device = part.keys.device
+            rows = OutputHead(new.weight.to(device), None if new.bias is None else new.bias.to(device))
+            part.log_normalizers.copy_(with_rows(part.log_normalizers, part.keys, rows))
+    memory.mark_base()
+
+
+def mean_squares(model: TrainedModel, ids: Ids, segment: int) -> list[Tensor]:
+    """Mean squares of a model's gradients on training ids (T,), ``segment`` tokens a step, from the cache if there."""
+    identity = [
+        *(GRADIENTS_SCHEMA, torch.__version__, torch.get_num_threads(), device_of(model).type),
+        *(model.sha256, model.reading(), segment),
+        hash_of_ids(ids),
+        [[name, str(p.dtype), list(p.shape)] for name, p in model.base().parameters().items()],
+    ]
+    path = cache_dir() / "gradients" / f"{hash_of(identity)}.safetensors"
+    if not path.exists():
+        with held(path, "the gradient statistics"):
+            if not path.exists():  # another process may have computed them meanwhile
+                squares = model.mean_squares(ids, segment, _announce)
+                write_tensors(path, {f"{i:05d}": tensor for i, tensor in enumerate(squares)}, GRADIENTS)
+                return squares
+    say(f"the gradient statistics of dynamic evaluation are there from an earlier run ({path})")
+    tensors, _ = read_tensors(path, GRADIENTS, "delete it, it is computed anew")
+    return [placed(tensors[name], device_of(model)) for name in sorted(tensors)]
+
+
+def _announce(seconds: float) -> None:
+    say(
+        f"dynamic evaluation needs the gradients of the training text: about {duration(seconds)}, once for this model; "
+        "the other methods do without (--methods)"
+    )

@@ -1,0 +1,198 @@
+"""The layers of a model that are read: its softmax layer, and the one whose states a memory keeps.
+
+The softmax layer of a causal language model is found by what it computes, and checked against the model's logits.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from threading import get_ident
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from hebblm.errors import UserError
+from hebblm.models.huggingface.probe import READS, arithmetic, probing
+from hebblm.types import OutputHead
+
+CAPS = ("final_logit_softcapping", "logits_soft_cap", "output_logit_soft_cap")
+"""Names in configurations of the bound of a soft cap on the logits."""
+EXACT = 1e-4  # of the largest logit, in float32
+CLEAR = 0.9  # of a cap; nearer to it, what stood before it cannot be told
+ROUNDING = 4  # units of rounding that half precision may be off by, where it is all that there is
+ROWS = 1024  # of the output layer whose logits are compared at a time
+LAST = "last"
+FFN_INPUT = "ffn-input"
+FFN = re.compile(r"(mlp|ffn|feed_forward|moe|fc1|dense_h_to_4h)$")  # end of a feed-forward layer's name
+
+
+@dataclass(frozen=True, slots=True)
+class FoundHead:
+    """Softmax layer of a model, by the names of its parts, and what is done to its logits."""
+
+    module: nn.Module  # that multiplies the hidden states
+    weight: str  # name of the parameter (V, D)
+    bias: str | None  # name of the parameter (V,)
+    scale: float = 1.0  # that the logits are multiplied by
+    cap: float | None = None  # of the soft cap after that, cap tanh(logits / cap)
+
+    def of(self, parameters: Mapping[str, Tensor]) -> OutputHead:
+        """Head that these parameters make, the scale folded in; float32 where they are of half precision."""
+        weight, bias = parameters[self.weight], None if self.bias is None else parameters[self.bias]
+        return OutputHead(self._scaled(weight), None if bias is None else self._scaled(bias), self.cap)
+
+    def _scaled(self, tensor: Tensor) -> Tensor:
+        if tensor.dtype.itemsize < 4:
+            return tensor.float().mul_(self.scale)  # a copy already
+        return tensor if self.scale == 1 else tensor * self.scale
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """Layer whose states a memory keeps."""
+
+    name: str  # last, ffn-input or a number, as it was asked for
+    module: nn.Module | None = None  # None for the states that enter the output layer
+    entering: bool = False  # those that enter the module, not those that leave it
+
+    def states(self) -> AbstractContextManager[list[Tensor]]:
+        """Note the states (B, T, D_key) of each forward pass; none for those that enter the output layer."""
+        return nullcontext([]) if self.module is None else states_of(self.module, entering=self.entering)
+
+
+def find_key(model: Any, name: str) -> Key:
+    """Layer called ``last``, ``ffn-input`` or by its number from 0 or, below it, from the end."""
+    if name == LAST:
+        return Key(name)
+    if name == FFN_INPUT:
+        layers = [module for path, module in model.named_modules() if FFN.search(path)]
+        if not layers:
+            raise UserError(f"{type(model).__name__} has no feed-forward layer by a known name; name a layer by number")
+        return Key(name, layers[-1], entering=True)
+    layers = max((list(module) for module in model.modules() if isinstance(module, nn.ModuleList)), key=len, default=[])
+    if not layers:
+        raise UserError(f"{type(model).__name__} has no list of layers, so key {name!r} must be last or ffn-input")
+    if not re.fullmatch(r"-?\d+", name) or not -len(layers) <= int(name) < len(layers):
+        raise UserError(f"key {name!r} must be last, ffn-input or a layer from 0 to {len(layers) - 1}")
+    return Key(name, layers[int(name)])
+
+
+@contextmanager
+def states_of(module: nn.Module, *, entering: bool = True, last_only: bool = False) -> Iterator[list[Tensor]]:
+    """Note the hidden states (B, T, D) that enter or leave a layer in this thread; passes of others stay as they are.
+
+    ``last_only`` lets only the last state of a sequence enter an output layer whose logits nobody reads.
+    """
+    noted: list[Tensor] = []
+    thread = get_ident()
+
+    # A pass of another thread gives no options where it comes upon a hook that is just put in or taken out.
+    def before(_: nn.Module, inputs: tuple[Any, ...], options: dict[str, Any] | None = None) -> tuple[Any, Any] | None:
+        if get_ident() != thread:
+            return None
+        states = inputs[0] if inputs else (options or {})["hidden_states"]
+        noted.append(states)
+        return ((states[..., -1:, :], *inputs[1:]), options) if last_only else None
+
+    def after(_: nn.Module, inputs: tuple[Any, ...], out: Any) -> None:
+        if get_ident() == thread:
+            noted.append(out if isinstance(out, Tensor) else out[0])
+
+    if entering:
+        handle = module.register_forward_pre_hook(before, with_kwargs=True)
+    else:
+        handle = module.register_forward_hook(after)
+    try:
+        yield noted
+    finally:
+        handle.remove()
+
+
+@torch.no_grad()
+def find_head(model: Any, ids: Tensor, exact: bool) -> FoundHead:
+    """Softmax layer of a model whose logits are those of the layer, scaled by a constant or softly capped.
+
+    They are compared on a few tokens (1, T), in float32 if ``exact``, whatever the weights are kept in.
+    """
+    kind = type(model).__name__
+    with probing(kind):
+        module = model.get_output_embeddings()
+    if module is None:
+        raise UserError(f"{kind} has no output layer, which gives each token a logit; {READS}")
+    if hasattr(module, "base_layer"):
+        raise UserError(
+            f"an adapter changes the output layer of {kind}; merge it, with model = model.merge_and_unload(), or load "
+            "the folder of the adapter"
+        )
+    names = {id(parameter): name for name, parameter in model.named_parameters()}
+    weight = getattr(module, "weight", None)
+    if weight is None or id(weight) not in names or weight.ndim != 2 or not weight.is_floating_point():
+        raise UserError(
+            f"{kind} has no output layer with a plain weight matrix; load it unquantised, or leave "
+            "its output layer out of the quantisation"
+        )
+    bias = getattr(module, "bias", None)
+    if bias is not None and id(bias) not in names:
+        raise UserError(f"the bias of {kind}'s output layer is no parameter of it")
+    with states_of(module) as states, arithmetic(exact):
+        logits = logits_of(model, ids)[0].double()  # (T, V)
+    if exact and any(parameter.dtype == torch.float16 for parameter in model.parameters()):
+        logits_of(model, ids)  # it will be read in float16, which overflows where float32 does not
+    if len(states) != 1 or states[0].shape != (*ids.shape, weight.shape[1]):
+        raise UserError(f"{kind} does not compute its logits with its output layer")
+    named = (getattr(model.config.get_text_config(), name, None) for name in CAPS)
+    rounding = 0.0 if exact else ROUNDING * torch.finfo(weight.dtype).eps
+    plain = FoundHead(module, names[id(weight)], None if bias is None else names[id(bias)])
+    hidden = states[0][0].double().to(weight.device)  # (T, D)
+    product = torch.cat([hidden @ rows.double().t() for rows in torch.split(weight, ROWS)], -1)  # (T, V)
+    product = product if bias is None else product + bias.double()
+    return _fitted(plain, product, logits.to(product.device), [float(cap) for cap in named if cap], rounding, kind)
+
+
+def logits_of(model: Any, ids: Tensor) -> Tensor:
+    """Logits (1, T, V) of a model behind tokens (1, T); refused unless there is a row a token, finite and not all zero.
+
+    They are all zero behind states that overflow.
+    """
+    kind = type(model).__name__
+    with probing(kind):
+        logits = getattr(model(ids), "logits", None)
+    if not isinstance(logits, Tensor) or logits.ndim != 3 or logits.shape[:2] != ids.shape:
+        given = f"logits of shape {tuple(logits.shape)}" if isinstance(logits, Tensor) else "no logits"
+        raise UserError(f"{kind} gives {given} for a text of {ids.shape[1]} tokens; {READS} that give a row a token")
+    finite = bool(logits.isfinite().all())
+    if finite and bool(logits.any()):
+        return logits
+    weights = [weight for weight in model.parameters() if weight.is_floating_point()]
+    what = "logits" if all(bool(weight.isfinite().all()) for weight in weights) else "weights"
+    dtype = torch.float16 if any(weight.dtype == torch.float16 for weight in weights) else weights[0].dtype
+    remedy = "load it with --dtype float32" if dtype == torch.float16 else "get the model anew"
+    fault = "all zero" if finite else "not finite"
+    raise UserError(f"the {what} of {kind} are {fault} in {str(dtype).removeprefix('torch.')}; {remedy}")
+
+
+def _fitted(
+    plain: FoundHead, product: Tensor, logits: Tensor, caps: list[float], rounding: float, kind: str
+) -> FoundHead:
+    """Head with the scale and the cap under which the layer's product (T, V) is the model's logits (T, V), float64.
+
+    Rounding may change logits by a share of the largest one.
+    """
+    tolerance, size = max(EXACT, rounding), float(logits.abs().max())
+    for cap in (*caps, None):
+        clear = torch.ones_like(logits) if cap is None else (logits.abs() < CLEAR * cap).double()
+        straight = logits if cap is None else cap * (clear * logits / cap).atanh()
+        scale = float((clear * straight * product).sum() / (clear * product.square()).sum())  # least squares
+        scale = 1.0 if abs(scale - 1) < tolerance else scale
+        again = scale * product if cap is None else cap * (scale * product / cap).tanh()
+        if scale > 0 and float((again - logits).abs().max()) <= tolerance * size:
+            return replace(plain, scale=scale, cap=cap)
+    gap = float((product - logits).abs().max())
+    raise UserError(
+        f"the logits of {kind} are not its output layer's, scaled or softly capped (they differ by {gap:.3g}); "
+        "hebblm cannot adapt this model"
+    )

@@ -1,0 +1,155 @@
+"""A causal language model of ``transformers`` as a network: tokens in, hidden states out, and what it carries on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from threading import RLock
+from typing import Any, Literal
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor
+from torch.func import functional_call
+
+from hebblm.errors import UserError
+from hebblm.models.huggingface.layers import FoundHead, Key, states_of
+from hebblm.types import OutputHead
+
+Steps = Literal["many", "one", "none"]
+CARRIED = ("cache", "past_key_values", "cache_params", "state")
+"""Names of what forward passes carry, in and out; ``cache`` since transformers 5.24."""
+_LOCKS: WeakKeyDictionary[Any, AbstractContextManager[Any]] = WeakKeyDictionary()
+"""By module, not by what reads it: of these there may be several, and copies, which could not have a lock in them."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Network:
+    """A causal language model and how it is read; see :func:`hebblm.models.huggingface.open.open_causal`."""
+
+    model: Any  # in evaluation mode while it is read
+    found: FoundHead
+    head: OutputHead  # the same as tensors
+    parameters: Mapping[str, Tensor]  # all weights by name, without their gradients
+    learns: tuple[str, ...]  # names of those that learn where a base moves
+    context: int  # tokens of a window
+    stride: int  # by which it moves on
+    begin: int | None  # token that each window begins with, None if it begins with any
+    carries: str | None  # name of what the forward pass carries from token to token, None if nothing
+    recurrent: bool  # whether that does not grow, so that no window is needed
+    steps: Steps  # how many tokens can be read behind what is carried; none, so that all is read anew
+    differentiable: bool  # whether gradients can be taken where something is carried
+    probe_ids: Tensor  # (T,) a few tokens
+    key: Key  # whose states memories keep
+    key_width: int
+
+    @property
+    def keyed(self) -> bool:
+        return self.key.module is not None
+
+    def head_with(self, own: Mapping[str, Tensor]) -> OutputHead:
+        """Softmax layer with weights in place of the model's, by name; as trained where it has none."""
+        if self.found.weight not in own and self.found.bias not in own:
+            return self.head
+        return self.found.of({**self.parameters, **own})
+
+    def begun(self, window: Tensor) -> Tensor:
+        """Window (B, T) with what the tokenizer puts before every text, if anything, for its first token."""
+        if self.begin is None:
+            return window
+        return torch.cat([window.new_full((len(window), 1), self.begin), window[:, 1:]], 1)
+
+    def states(
+        self, ids: Tensor, carried: object, own: Mapping[str, Tensor], *, carry: bool = True
+    ) -> tuple[Tensor, object]:
+        """Hidden states (B, T, D) that enter the softmax layer, and what is carried behind them.
+
+        Where memories keep another layer's states, these stand behind: (B, T, D + D_key).
+
+        Args:
+            ids: (B, T) tokens.
+            carried: behind the tokens before them, None at the beginning.
+            own: weights in place of the model's, by name; they may be of higher precision.
+            carry: whether anything is to be carried on.
+        """
+        ids = ids.to(self.model.get_input_embeddings().weight.device)
+        options = {} if self.carries is None else {self.carries: carried, "use_cache": carry}
+        with turn(self.model), states_of(self.found.module, last_only=True) as entering, self.key.states() as keys:
+            if own:
+                # Quantised weights are more than their numbers: they stay in their places.
+                weights = {name: weight for name, weight in self.parameters.items() if weight.is_floating_point()}
+                weights |= {name: weight.to(self.parameters[name].dtype) for name, weight in own.items()}
+                out = functional_call(self.model, weights, (ids,), options)
+            else:
+                out = self.model(ids, **options)
+        head = self.head.weight
+        if self.keyed and (not keys or keys[0].shape[:-1].numel() != ids.numel()):
+            raise UserError(
+                f"the layer of key {self.key.name!r} in {type(self.model).__name__} has no state for each token; name "
+                "another"
+            )
+        parts = [
+            states.reshape(*ids.shape, -1).to(head.device, head.dtype)  # some layers flatten them
+            for states in (entering[0], *keys[:1])
+        ]
+        return torch.cat(parts, -1), getattr(out, self.carries or "", None)
+
+
+@contextmanager
+def turn(model: Any) -> Iterator[None]:
+    """Read a model alone among its readers, in evaluation mode; afterwards each module has its own mode again."""
+    with _LOCKS.setdefault(model, RLock()):  # one step, between threads as well
+        training = [module for module in model.modules() if module.training]
+        try:
+            for module in training:
+                module.training = False
+            yield
+        finally:
+            for module in training:
+                module.training = True
+
+
+def tensors_of(carried: Any, path: str = "") -> Iterator[tuple[str, Tensor]]:
+    """Tensors in what a model carries, whatever object holds them, each under a name; always in the same order."""
+    for key, value in _items(carried):
+        name = f"{path} {key}".strip()
+        if isinstance(value, Tensor):
+            yield name, value
+        elif _may_hold(value):
+            yield from tensors_of(value, name)
+
+
+def replace_tensors(carried: Any, change: Callable[[str, Tensor], Tensor], path: str = "") -> Any:
+    """Put other tensors in place of those in what a model carries, and return it.
+
+    Args:
+        carried: lists, dictionaries and objects in it are changed in place, tuples are made anew.
+        change: from a name of :func:`tensors_of` and the tensor there to the other one.
+        path: name of ``carried`` itself.
+    """
+    changed = {}
+    for key, value in _items(carried):
+        name = f"{path} {key}".strip()
+        if isinstance(value, Tensor):
+            changed[key] = change(name, value)
+        elif _may_hold(value):
+            changed[key] = replace_tensors(value, change, name)
+    if isinstance(carried, tuple):
+        return tuple(changed.get(index, value) for index, value in enumerate(carried))
+    for key, value in changed.items():
+        if isinstance(carried, (list, dict)):
+            carried[key] = value
+        else:
+            setattr(carried, key, value)
+    return carried
+
+
+def _items(holder: Any) -> list[tuple[Any, Any]]:
+    if isinstance(holder, (list, tuple)):
+        return list(enumerate(holder))
+    return list((holder if isinstance(holder, dict) else vars(holder)).items())
+
+
+def _may_hold(value: Any) -> bool:
+    return isinstance(value, (list, tuple, dict)) or type(value).__module__.startswith("transformers.")

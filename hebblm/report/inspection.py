@@ -1,0 +1,222 @@
+"""A run token by token: losses, gains over the base, retrieved neighbours, and all of it as one HTML page."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+from numpy.typing import NDArray
+
+from hebblm.errors import UserError
+from hebblm.report import tokens
+from hebblm.report.methods import BASE, name_of, ordered
+from hebblm.report.numbers import display
+from hebblm.report.render import HTML, source
+from hebblm.report.result import Result
+from hebblm.report.sections import policy_lines
+from hebblm.report.tokens import TokenLosses, read_table, recorded
+from hebblm.suggest import unknown
+
+NEIGHBORS_FILE = "neighbors.parquet"
+_KINDS = {
+    **dict.fromkeys(("position", "rank", "place"), "whole numbers"),
+    "from_stream": "true or false",
+    **dict.fromkeys(("label", "context"), "text"),
+    **dict.fromkeys(("distance", "closeness"), "numbers"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbor:
+    """A memory entry that a token retrieved."""
+
+    from_stream: bool  # whether it was read in the stream, or else in the training text
+    place: int  # of its label in that text, tokens from 0
+    label: str  # the word that followed its state
+    distance: float  # squared L2 to the query
+    closeness: float  # c_k of MbPA, 1 / (eps + distance), scaled as the run scaled it
+    context: str  # the words before the label
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """A run that was logged token by token: its numbers, losses and neighbours."""
+
+    result: Result
+    losses: TokenLosses  # of every token under every method
+    # by position in the stream, nearest first; empty where they were not logged
+    neighbors: dict[int, tuple[Neighbor, ...]]
+
+    @classmethod
+    def load(cls, folder: Path) -> Inspection:
+        """Read the folder of a run."""
+        result = Result.load(folder)
+        losses = TokenLosses.load(folder / tokens.FILE_NAME, result)
+        tokens.check_same_run(result, losses)
+        return cls(result, losses, load_neighbors(folder / NEIGHBORS_FILE, losses.words.size, result))
+
+    def methods(self) -> list[str]:
+        """Methods that can be held against the base."""
+        others = [method for method in ordered(self.result.methods) if method != BASE]
+        if BASE not in self.result.methods or not others:
+            evaluated = ",".join(self.result.methods)
+            raise UserError(f"the run has {evaluated}; evaluate {BASE} and a method to hold against it")
+        return others
+
+    def choose(self, method: str | None) -> str:
+        """The method asked for, or the best."""
+        others = self.methods()
+        if method is None:
+            return min(others, key=lambda name: self.result.methods[name].nll)
+        if method not in others:
+            raise unknown("method", method, others, f"choose from those that were evaluated: {', '.join(others)}")
+        return method
+
+    def gain(self, method: str) -> NDArray[np.float64]:
+        """By how many nats (T,) a method lies below the base; 0 where both losses are infinite."""
+        base, other = self.losses.nll[BASE], self.losses.nll[method]
+        both = np.isinf(base) & np.isinf(other)
+        return np.where(both, 0.0, np.where(both, 0.0, base) - np.where(both, 0.0, other))
+
+
+def load_neighbors(path: Path, total: int, result: Result | None = None) -> dict[int, tuple[Neighbor, ...]]:
+    """Read the file that ``hebblm-eval --log-neighbors`` wrote; without the file there are no neighbours."""
+    if not path.exists() and not path.is_symlink() and (result is None or recorded(path, result) is None):
+        return {}
+    table = read_table(path, _KINDS, result)
+    neighbors: dict[int, list[Neighbor]] = {}
+    order = table.sort_by([("position", "ascending"), ("rank", "ascending")])
+    for row in order.select([name for name in _KINDS if name != "rank"]).to_pylist():
+        neighbors.setdefault(row.pop("position"), []).append(Neighbor(**row))
+    if neighbors and not 0 <= min(neighbors) <= max(neighbors) < total:
+        raise UserError(f"{path} has position {max(neighbors)}, the stream {total} tokens; they must be of one run")
+    return {position: tuple(near) for position, near in neighbors.items()}
+
+
+LEVELS = (0.05, 0.25, 1.0, 2.5)  # nats; a token's shade is the number of bounds that its gain or loss reaches
+_KEY = [
+    (f"{kind}{LEVELS.index(bound) + 1}", f"{sign}{bound:g}")
+    for kind, sign, bounds in (("l", "\u2212", LEVELS[::-1]), ("g", "+", LEVELS))
+    for bound in bounds
+]
+BLOCK = 200  # tokens a paragraph; those out of sight are not laid out
+
+
+def inspect_page(run: Inspection, *, method: str | None = None, count: int = 20_000) -> str:
+    """The page of a run, which needs nothing beside it and loads nothing.
+
+    Shading, training counts and out-of-vocabulary marks of the chosen method stand in the HTML itself; what the script
+    adds is the choice of another method and the details of a token.
+    """
+    chosen = run.choose(method)
+    if count < 1:
+        raise UserError(f"tokens = {count} must be at least 1")
+    count = min(count, run.losses.words.size)
+    title = f"Token by token: {run.result.scenario.label}"
+    style, script = source("inspect.css"), source("inspect.js")
+    data = json.dumps(_data(run, chosen, count), separators=(",", ":"), ensure_ascii=False)
+    return HTML.get_template("inspect.html.j2").render(
+        title=title,
+        policy=(
+            f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; base-uri 'none'; "
+            "form-action 'none'"
+        ),
+        style=Markup(style),
+        script=Markup(script),
+        lines=_lines(run, count),
+        options=_options(run),
+        key=_KEY,
+        count=count,
+        paragraphs=_paragraphs(run, chosen, count),
+        data=Markup(data.replace("<", "\\u003c")),
+    )
+
+
+def shades(gain: NDArray[np.float64]) -> list[str]:
+    """Class of each gain (T,) in nats: ``g1`` to ``g4``, ``l1`` to ``l4``, or none."""
+    sizes = np.searchsorted(np.asarray(LEVELS), np.abs(gain), side="right")  # (T,)
+    return [
+        "" if size == 0 else f"{'g' if value > 0 else 'l'}{size}"
+        for size, value in zip(sizes.tolist(), gain.tolist(), strict=True)
+    ]
+
+
+def _hash(content: str) -> str:
+    """Source expression by which a content security policy knows an inline element."""
+    return f"sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}"
+
+
+def _lines(run: Inspection, count: int) -> list[str]:
+    by = run.result.provenance
+    total = run.losses.words.size
+    part = "" if count == total else f" The first {count:,} of {total:,} tokens are shown."
+    return [
+        *policy_lines(run.result),
+        f"{by.get('command', 'unknown command')} (commit {str(by.get('commit'))[:12]})",
+        f"Gain: loss of the {name_of(BASE)} minus loss of the method, nats. Losses are underlined, words outside the "
+        f"vocabulary dotted.{part}",
+    ]
+
+
+def _options(run: Inspection) -> list[tuple[str, str]]:
+    """Methods to choose from, each with how it is called and what it gains."""
+    base, methods = run.result.methods[BASE].nll, run.result.methods
+    return [(name, f"{name_of(name)} ({display(base - methods[name].nll, 'signed', 3)})") for name in run.methods()]
+
+
+def _paragraphs(run: Inspection, method: str, count: int) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Tokens with the classes of each, some hundred a paragraph, behind the place of the first of them."""
+    words, oov = run.losses.words[:count].tolist(), run.losses.oov[:count].tolist()
+    classes = [
+        f"{shade} o".strip() if new else shade for shade, new in zip(shades(run.gain(method)[:count]), oov, strict=True)
+    ]
+    tokens = list(zip(words, classes, strict=True))
+    return [(f"{start:,}", tokens[start : start + BLOCK]) for start in range(0, count, BLOCK)]
+
+
+def _data(run: Inspection, method: str, count: int) -> dict[str, Any]:
+    """What the script needs beside the words, as plain JSON; losses in thousandths of a nat."""
+    texts: dict[str, int] = {}
+    counts = run.losses.train_counts
+    return {
+        "base": BASE,
+        "chosen": method,
+        "levels": LEVELS,
+        "methods": [[name, name_of(name)] for name in ordered(run.result.methods)],
+        "nll": {name: _thousandths(run.losses.nll[name][:count]) for name in ordered(run.result.methods)},
+        "counts": None if counts is None else counts[:count].tolist(),
+        "oov": np.flatnonzero(run.losses.oov[:count]).tolist(),
+        "logged": bool(run.neighbors),
+        "neighbors": {
+            at: _neighbors(run.neighbors.get(at, ()), texts)
+            for at in range(min(count, max(run.neighbors, default=-1) + 1))
+        },
+        "texts": list(texts),
+    }
+
+
+def _thousandths(nll: NDArray[np.float64]) -> list[int | None]:
+    """Losses (T,) as whole thousandths; None for an infinite one."""
+    return [None if np.isinf(loss) else round(loss * 1000) for loss in nll.tolist()]
+
+
+def _neighbors(near: Sequence[Neighbor], texts: dict[str, int]) -> list[list[Any]]:
+    """Neighbours as lists; contexts are collected once in ``texts``."""
+    return [
+        [
+            int(item.from_stream),
+            item.place,
+            item.label,
+            f"{item.distance:.4g}",
+            f"{item.closeness:.3g}",
+            texts.setdefault(item.context, len(texts)),
+        ]
+        for item in near
+    ]

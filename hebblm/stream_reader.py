@@ -1,0 +1,211 @@
+"""Texts read side by side by one method: all predicted, all scored, and only then learned from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from itertools import accumulate
+
+import torch
+from torch import Tensor
+
+from hebblm.adapt.batch import EvalBatch
+from hebblm.adapt.context import Context
+from hebblm.adapt.methods.rule import Rule
+from hebblm.adapt.step import Labelled, step
+from hebblm.errors import UserError
+from hebblm.evaluation.training_text import mean_squares
+from hebblm.layout import Layout
+from hebblm.models.base import GradientBase, Ids, State, StreamBase, TrainedModel
+from hebblm.models.dynamic import DynamicBase, DynamicConfig
+from hebblm.scores import Scores
+from hebblm.tensors import prefixed, under
+from hebblm.text.vocabulary import Encoded
+from hebblm.text.words import spelled_bytes
+from hebblm.types import OutputHead
+
+_TRAINED = "trained "
+"""Prefix of the names of the trained base's place where another one moves."""
+
+
+class ReaderBase:
+    """A base, and the same as trained beside it where it moves: both read every text.
+
+    Args:
+        base: reads the text.
+        trained: reads along where ``base`` learns, None where it does not.
+    """
+
+    def __init__(self, base: GradientBase | DynamicBase, trained: StreamBase | None = None) -> None:
+        self._base = base
+        self._trained = trained
+        self._logits = base.head.weight.new_zeros(0, 0)  # (N, V) of the trained base, of the tokens read last
+
+    @property
+    def head(self) -> OutputHead:
+        return self._base.head
+
+    @property
+    def _both(self) -> list[GradientBase | DynamicBase | StreamBase]:
+        return [self._base] if self._trained is None else [self._base, self._trained]
+
+    def read(self, inputs: Tensor) -> Tensor:
+        """Hidden states (N, D) after each of the tokens (N,), going on from the last call.
+
+        Of a base of several streams, which stays as trained, (B, N, D) after (B, N).
+        """
+        if self._trained is not None:
+            head = self._trained.head
+            with torch.no_grad():
+                self._logits = head.logits(self._trained.read(inputs)[:, : head.weight.shape[1]])
+        return self._base.read(inputs)
+
+    def trained_losses(self, batch: EvalBatch, targets: Tensor) -> Tensor:
+        """Loss (N,) in nats of targets (N,) under the base as trained, of the tokens read last."""
+        if self._trained is None:
+            return batch.base_losses(targets)
+        return -self._logits.log_softmax(1).gather(1, targets[:, None]).squeeze(1)
+
+    def trained_log_probs(self, batch: EvalBatch) -> Tensor:
+        """Log-probabilities (N, V) in nats of the base as trained, behind the last N of the tokens read last."""
+        if self._trained is None:
+            return batch.log_probs
+        return self._logits[-len(batch.hidden) :].log_softmax(1)
+
+    def learn(self, targets: Tensor) -> None:
+        """Let the base learn from the labels (N,) of the tokens read last, if it moves."""
+        with torch.enable_grad():
+            self._base.learn(targets)
+
+    def grow(self, rows: int) -> None:
+        """Append rows for words that were observed for the first time."""
+        for base in self._both if rows else ():
+            base.grow(rows)
+
+    def stream_state(self) -> State:
+        """Where it stands in the stream, weights apart."""
+        beside = {} if self._trained is None else self._trained.stream_state()
+        return {**self._base.stream_state(), **prefixed(_TRAINED, beside)}
+
+    def load_stream_state(self, state: State) -> None:
+        """Go on from such a state, of a base that moves or not; the weights stay as they are."""
+        moving = {name: value for name, value in state.items() if not name.startswith(_TRAINED)}
+        trained = under(_TRAINED, state)
+        for base in self._both:
+            base.load_stream_state(moving if base is self._base and self._trained is not None else trained or moving)
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Forget what is read inside: the stream goes on from where it stood."""
+        with ExitStack() as stack:
+            for base in self._both:
+                stack.enter_context(base.aside())
+            yield
+
+    def weights(self) -> dict[str, Tensor]:
+        """Weights that learn, by name; none where the base stays as trained."""
+        return {} if self._trained is None else dict(self._base.parameters())
+
+    @torch.no_grad()
+    def load_weights(self, weights: Mapping[str, Tensor]) -> None:
+        """Go on with weights that :meth:`weights` gave; a base that stays as trained has no use for them."""
+        learning = self.weights()
+        if weights and learning and weights.keys() != learning.keys():
+            raise UserError(f"other weights learned there ({', '.join(weights)}); load the model as it was then")
+        for name, weight in learning.items() if weights else ():
+            weight.copy_(weights[name])
+
+
+def dynamic_base(model: TrainedModel, config: DynamicConfig, training: Callable[[], Ids] | None) -> ReaderBase:
+    """Base of dynamic evaluation; ``training`` returns the ids (T,) that the model was trained on, None if unknown."""
+    squares = None
+    if config.needs_statistics:
+        if training is None:
+            raise UserError(
+                "dynamic.rule=rms and dynamic.lr=measured need the training text; use dynamic.rule=sgd and a "
+                "number for dynamic.lr"
+            )
+        squares = mean_squares(model, training()[: config.statistics], config.segment)
+    return ReaderBase(DynamicBase(model.base(), config, squares), model.base())
+
+
+@dataclass(frozen=True, slots=True)
+class StreamReader:
+    """What texts are read with."""
+
+    base: ReaderBase  # reads as many streams as there are texts
+    context: Context  # head, memory and counts, and what is kept of each stream
+    rule: Rule  # is scored
+    every: int  # tokens of a text between two updates
+    unknown: int | None  # id that a word without a row reads as; None where there are none
+    learn: bool  # whether what was scored is learned from
+
+    def scores(
+        self, texts: Sequence[Encoded], sizes: Sequence[int], last: Tensor, progress: Callable[[int, int], None]
+    ) -> list[Scores]:
+        """Losses of each text's tokens, adapted and not: predicted, scored, then learned, interval by interval."""
+        lengths = [len(text.ids) for text in texts]
+        total = sum(lengths)
+        layout = Layout(tuple(accumulate([0, *lengths[:-1]])), tuple(lengths))
+        ids = last.new_tensor([index for text in texts for index in text.ids])  # (T,)
+        inputs = torch.cat([torch.cat([last, own])[:-1] for own in torch.split(ids, lengths)])  # (T,)
+        adapted, base = (torch.zeros(total, dtype=torch.float32, device="cpu") for _ in range(2))
+        new = torch.zeros(total, dtype=torch.bool, device="cpu")  # (T,)
+        for begin, text in zip(layout.begins, texts, strict=True):
+            new[[begin + place for place in text.unknown]] = True
+
+        def score(item: Labelled) -> None:
+            rows = len(item.batch.head.weight)
+            targets, places = self.known(item.labels, rows), torch.from_numpy(item.places)
+            adapted[places] = self.rule.score(item.batch, targets).float().cpu()
+            base[places] = self.base.trained_losses(item.batch, targets).float().cpu()
+            new[places] |= (item.labels >= rows).cpu()
+
+        for start in range(0, layout.longest, self.every):
+            stop = min(start + self.every, layout.longest)
+            with self._whole():
+                step(self._predict(layout, ids, inputs, start, stop), score, self._learn if self.learn else None)
+            progress(sum(min(stop, length) for length in lengths), total)
+        parts = (torch.split(rows, lengths) for rows in (adapted, base, new))
+        return [
+            _scores(text, size, nll, flags, unadapted=_scores(text, size, plain, flags))
+            for text, size, nll, plain, flags in zip(texts, sizes, *parts, strict=True)
+        ]
+
+    def _predict(self, layout: Layout, ids: Tensor, inputs: Tensor, start: int, stop: int) -> Iterator[Labelled]:
+        """Mini-batches of an interval of all texts, one by one."""
+        states = self.base.read(self.known(layout.cut(inputs, start, stop), len(self.base.head.weight)))
+        states = states if layout.streams > 1 else states[None]  # (B, n, D)
+        for group in layout.groups(start, stop, self.every):
+            labels = layout.labels(group, ids)  # (N,)
+            block = layout.block(group, labels, self.every, written=self.learn) if layout.streams > 1 else None
+            batch = EvalBatch(layout.states(group, states, start), self.context, block)
+            yield Labelled(batch, labels, layout.places(group))
+
+    def known(self, ids: Tensor, rows: int) -> Tensor:
+        """Ids with ``<unk>`` in place of words that have no row yet."""
+        return ids if self.unknown is None else torch.where(ids < rows, ids, self.unknown)
+
+    @contextmanager
+    def _whole(self) -> Iterator[None]:
+        """Let the base stand where it stood before an interval that is broken off."""
+        before = self.base.stream_state()
+        try:
+            yield
+        except BaseException:
+            self.base.load_stream_state(before)
+            self.context.set_head(self.base.head)
+            raise
+
+    def _learn(self, labels: Sequence[Tensor]) -> None:
+        """Let the base learn from what came; words met for the first time get rows behind those of the head."""
+        came, rows = torch.cat(list(labels)), len(self.base.head.weight)
+        self.base.learn(self.known(came, rows))
+        self.base.grow(max(0, int(came.max()) + 1 - rows))
+        self.context.set_head(self.base.head)
+
+
+def _scores(text: Encoded, size: int, nll: Tensor, new: Tensor, *, unadapted: Scores | None = None) -> Scores:
+    spelled = sum(spelled_bytes(token) for token, flag in zip(text.tokens, new.tolist(), strict=True) if flag)
+    return Scores(text.tokens, nll, new, size, text.words, spelled, text.lost, unadapted)

@@ -1,0 +1,105 @@
+"""Points of a grid, and the best of them by their losses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from hebblm.adapt.functional.shares import LearnedShares
+from hebblm.adapt.grid import near
+from hebblm.progress import say
+from hebblm.ranks import current
+
+Losses = npt.NDArray[np.float64]
+Point = dict[str, float | str]  # hyper-parameters by dotted name
+
+
+def points(section: str, **axes: Iterable[float | str]) -> list[Point]:
+    """Every combination of some values of a section, the last axis fastest."""
+    names = [f"{section}.{name}" for name in axes]
+    return [dict(zip(names, values, strict=True)) for values in product(*axes.values())]
+
+
+def next_to(tried: Sequence[Point], point: Point) -> list[Point]:
+    """Those of some points, all combinations of some values, that are next to a point along every axis."""
+    axes = {name: near([other[name] for other in tried], [value]) for name, value in point.items()}
+    return [other for other in tried if all(other[name] in kept for name, kept in axes.items())]
+
+
+def divided(count: int, compute: Callable[[Sequence[int]], Mapping[int, Losses]]) -> list[Losses]:
+    """Losses (T,) of some points, each computed by one of the ranks; every rank gets all."""
+    ranks = current()
+    indices = ranks.tasks(count)
+    losses = compute(indices)
+    if ranks.size == 1 or not count:
+        return [losses[index] for index in indices]
+    if len(indices) < count:  # the bar is the first process's own, and a reading of the others may cost more
+        say(f"{len(indices)} of {count} points are done here; the other processes finish theirs")
+    tokens = max(ranks.all_gather_object(max((len(values) for values in losses.values()), default=0)))
+    rows = np.stack([losses[index] for index in indices]) if len(indices) else np.zeros((0, tokens))
+    by_rank = [part.numpy() for part in ranks.all_gather_rows(torch.from_numpy(rows))]  # by rank (n, T)
+    return [by_rank[index % ranks.size][index // ranks.size] for index in range(count)]
+
+
+@dataclass(slots=True)
+class BestPoint:
+    """The best point of a grid so far."""
+
+    loss: float = float("inf")  # mean loss, nats
+    values: Point = field(default_factory=dict)  # by dotted name
+    losses: Losses = field(default_factory=lambda: np.zeros(0))  # (T,) of that point
+    tried: list[Point] = field(default_factory=list)  # every point's values and mean loss
+    # values by dotted name that a point must have where it has that name
+    fixed: Mapping[str, float | str] = field(default_factory=dict)
+
+    def offer(self, values: Point, losses: Losses) -> None:
+        """Take over a point if it is better; a loss that is not finite never is."""
+        if self._improves(values, float(losses.mean())):
+            self.losses = losses
+
+    def offer_means(self, points: Sequence[Point], means: Losses) -> None:
+        """Take over the best of some points by their mean losses (P,); its losses token by token are not known yet."""
+        for values, mean in zip(points, means.tolist(), strict=True):
+            self._improves(values, mean)
+
+    def _improves(self, values: Point, mean: float) -> bool:
+        """Note a point, and whether it is the best one so far of those that have the fixed values."""
+        self.tried.append({**values, "nll": mean if np.isfinite(mean) else float("inf")})
+        allowed = all(values.get(name, value) == value for name, value in self.fixed.items())
+        if not allowed or not mean < self.loss:
+            return False
+        self.loss, self.values = mean, values
+        return True
+
+
+def mixed(memory: Losses, base: Losses, weight: float | str, every: int) -> Losses:
+    """Loss (T,) of memories of share ``weight`` and a base that has the rest, from their losses, nats.
+
+    Of the memories' losses (C, T) the shares among each other are learned; ``weight`` is a number, or learned online as
+    a context learns it, every so many tokens.
+    """
+    parts = np.stack([*np.atleast_2d(memory), base], 1)  # (T, C + 1)
+    learned = LearnedShares((0.0,) * (parts.shape[1] - 1), total=None if isinstance(weight, str) else weight)
+    shares = np.empty_like(parts)
+    for start in range(0, len(base), every):
+        now = slice(start, start + every)
+        shares[now] = learned.value
+        if isinstance(weight, str) or len(learned.owned) > 1:
+            learned = learned.after(parts[now].tolist())
+    with np.errstate(divide="ignore"):  # a share of 0
+        losses: Losses = -np.logaddexp.reduce(np.log(shares) - parts, axis=1)
+    return losses
+
+
+def with_shares(
+    tried: Iterable[tuple[Point, Losses]], base: Losses, name: str, shares: Iterable[float | str], every: int
+) -> Iterator[tuple[Point, Losses]]:
+    """Yield each point once a share ``name`` of its memories, with the losses (T,) where the base has the rest."""
+    for point, losses in tried:
+        for share in shares:
+            yield {**point, name: share}, mixed(losses, base, share, every)
