@@ -8,6 +8,7 @@ from inspect import isfunction
 from pathlib import Path
 from typing import Any, cast, overload
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -18,6 +19,7 @@ from hebblm.errors import UserError
 from hebblm.evaluation.scenario_config import ScenarioConfig, several, whole
 from hebblm.expected import Suggestion, draw, most_probable
 from hebblm.memory import build_memory
+from hebblm.memory.ngrams import contexts_of
 from hebblm.memory.persistence import Owner
 from hebblm.models.base import Ids, TrainedModel, device_of
 from hebblm.progress import say
@@ -129,10 +131,12 @@ class Reader:
             window=self._rule.needs.window,
         )
         self._context.learn_shares([self._rule])
+        self._context.begin([vocabulary.start])
         if opened.state is not None:
             self._base.load_stream_state(opened.state)
             self._last = opened.last
             self._context.recall(opened.observed, *opened.recent)
+            self._context.recall_ngrams(opened.ngrams)
         elif opened.memory is not None:  # a memory by itself: what it holds was read once
             self._context.observed = self._memory.counts(len(vocabulary))
         if unused := self._context.recall_shares(opened.shares):
@@ -262,6 +266,7 @@ class Reader:
         """Stand at the beginning of a text; what was learned stays."""
         self._base.load_stream_state(self._beginning)
         self._last = self._last.new_tensor([self.vocabulary.start])
+        self._context.begin([self.vocabulary.start])
 
     @torch.no_grad()
     def predict(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
@@ -295,9 +300,21 @@ class Reader:
         with self._base.aside():
             self._base.load_stream_state(self._beginning)
             hidden = self._base.read(self._known(self._last.new_tensor(found)))
-        return torch.cat(
-            [self.predict(part)[0] for part in torch.split(hidden[len(hidden) - last :], self.update_every)]
-        )
+        first = len(hidden) - last
+        with torch.no_grad():
+            return torch.cat(
+                [
+                    self._rule.log_probs(self._batch(part, [self.vocabulary.start, *found[: first + end]]))
+                    for part, end in self._parts(hidden[first:])
+                ]
+            )
+
+    def _parts(self, hidden: Tensor) -> Iterator[tuple[Tensor, int]]:
+        """Parts of states (N, D) that are predicted at once, and how many rows there are up to the end of each."""
+        end = 0
+        for part in torch.split(hidden, self.update_every):
+            end += len(part)
+            yield part, end
 
     @torch.no_grad()
     def suggest(self, context: str = "", n: int = 5) -> list[Suggestion]:
@@ -314,8 +331,9 @@ class Reader:
             UserError: n below 1, or a context that is no string.
         """
         with self._base.aside():
-            hidden = self._base.read(self._ids(context))
-        batch = self._batch(hidden[-1:])
+            ids = self._ids(context)
+            hidden = self._base.read(ids)
+        batch = self._batch(hidden[-1:], self._after(ids))
         adapted, base = self._rule.log_probs(batch)[0].exp(), self._base.trained_log_probs(batch)[0].exp()
         return most_probable(adapted, base, self.vocabulary, n)
 
@@ -341,9 +359,16 @@ class Reader:
             UserError: a temperature that is negative or infinite, a number of words or a seed that is negative or no
                 whole number, or a prompt that is no string.
         """
-        with self._base.aside():
+        read: list[Tensor] = []
+
+        def following(ids: Tensor) -> Tensor:
+            read.append(ids)
+            batch = self._batch(self._base.read(ids)[-1:], self._after(torch.cat(read)))
+            return self._rule.log_probs(batch)[0]
+
+        with self._base.aside(), torch.no_grad():
             return draw(
-                lambda ids: self.predict(self._base.read(ids)[-1:])[0][0],
+                following,
                 self._ids(prompt),
                 self.vocabulary,
                 most=whole("max_new_tokens", max_new_tokens, 0),
@@ -373,6 +398,7 @@ class Reader:
                 observed,
                 recent,
                 self._context.known_shares,
+                self._context.known_ngrams,
                 self._base.weights(),
                 self.vocabulary.splitting,
                 replace(self._setup, texts=self._texts),
@@ -386,8 +412,18 @@ class Reader:
     def __repr__(self) -> str:
         return f"Reader({self.method!r}, {len(self):,} entries, {len(self.vocabulary.words):,} new words)"
 
-    def _batch(self, hidden: Tensor) -> EvalBatch:
-        return EvalBatch(hidden.to(self._last.device, self._base.head.weight.dtype), self._context)
+    def _batch(self, hidden: Tensor, text: Sequence[int] | None = None) -> EvalBatch:
+        """A mini-batch of states (N, D); ``text`` ends with the token that the last one follows."""
+        contexts, ngrams = None, self._context.ngrams
+        if ngrams is not None and text is not None:
+            contexts = contexts_of(np.array([*text, 0]), len(text) + 1 - len(hidden), ngrams.order)
+        states = hidden.to(self._last.device, self._base.head.weight.dtype)
+        return EvalBatch(states, self._context, contexts=contexts)
+
+    def _after(self, ids: Tensor) -> list[int]:
+        """Tokens that were read, as far as n-grams look back, and those of ``ids`` behind the last of them."""
+        past = self._context.stream_states[0].history[::-1]
+        return [*past.tolist(), *ids[1:].tolist()]
 
     def _ids(self, text: str) -> Tensor:
         """The last token read and those of a text behind it (N,); new words read ``<unk>``."""

@@ -32,6 +32,7 @@ PLACE = "place.safetensors"
 MEMORY = "memory"
 WEIGHT = "weight."
 """Prefix of the names of weights in the file of the place."""
+NGRAMS = "ngrams."
 METHOD = "mixture+hebb"
 """Method of a reader where neither its caller nor a saved reader names one."""
 
@@ -75,6 +76,7 @@ class ReaderState:
     observed: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))  # (V,) how often each was read
     recent: tuple[Tensor, Tensor] = field(default_factory=lambda: (torch.zeros(0, 0), torch.zeros(0)))  # (W, D), (W,)
     shares: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # what was learned of each, by name
+    ngrams: Mapping[str, Tensor] = field(default_factory=dict)  # counts of the words before; none where no method asks
     weights: Mapping[str, Tensor] = field(default_factory=dict)  # that learned; none where the base stays as trained
     splitting: Chosen | None = None  # of the texts; None before the first one
     setup: ReaderSetup = field(default_factory=ReaderSetup)
@@ -123,6 +125,7 @@ def save_reader(folder: Path, owner: Owner, known: ReaderState, classes: int) ->
         "recent.keys": known.recent[0],
         "recent.labels": known.recent[1],
         **{f"state.{name.replace(' ', '.')}": tensor for name, tensor in known.state.items()},
+        **{f"{NGRAMS}{name.replace(' ', '.')}": tensor for name, tensor in known.ngrams.items()},
         **prefixed(WEIGHT, known.weights),
     }
     with held(folder, "this memory", wait=False), atomic_path(folder, directory=True) as temporary:
@@ -177,6 +180,7 @@ def open_reader(folder: Path, owner: Owner, device: torch.device) -> ReaderState
         place["observed"],
         (place["recent.keys"], place["recent.labels"]),
         {present_name(name): numbers for name, numbers in document.shares.items()},
+        {name.replace(".", " "): tensor for name, tensor in under(NGRAMS, place).items()},
         under(WEIGHT, place),
         document.tokenizer,
         ReaderSetup(

@@ -162,10 +162,13 @@ class StreamReader:
             base[places] = self.base.trained_losses(item.batch, targets).float().cpu()
             new[places] |= (item.labels >= rows).cpu()
 
+        before = [state.history[::-1].tolist() for state in self.context.stream_states]
         for start in range(0, layout.longest, self.every):
             stop = min(start + self.every, layout.longest)
             with self._whole():
                 step(self._predict(layout, ids, inputs, start, stop), score, self._learn if self.learn else None)
+            if not self.learn:  # otherwise what is learned says it
+                self.context.begin(*(past + list(text.ids[:stop]) for past, text in zip(before, texts, strict=True)))
             progress(sum(min(stop, length) for length in lengths), total)
         parts = (torch.split(rows, lengths) for rows in (adapted, base, new))
         return [
@@ -179,7 +182,8 @@ class StreamReader:
         states = states if layout.streams > 1 else states[None]  # (B, n, D)
         for group in layout.groups(start, stop, self.every):
             labels = layout.labels(group, ids)  # (N,)
-            block = layout.block(group, labels, self.every, written=self.learn) if layout.streams > 1 else None
+            blocked = layout.streams > 1 or self.context.ngrams is not None  # n-grams see the rows before
+            block = layout.block(group, labels, self.every, written=self.learn) if blocked else None
             batch = EvalBatch(layout.states(group, states, start), self.context, block)
             yield Labelled(batch, labels, layout.places(group))
 

@@ -141,7 +141,7 @@ class EvalBatch:
         return self.shared("groups", lambda: group_ids(self.neighbors.values))
 
     def ngram_contexts(self, labels: Tensor | None) -> Ints:
-        """Contexts (N, order) of the rows, the nearest token first: the rows before, and what was observed before these.
+        """Contexts (N, order) of the rows, the nearest token first: rows before it, then what was observed.
 
         Without ``labels`` (N,), which say what came after each row, all come after what was observed.
         """

@@ -192,6 +192,20 @@ class Context:
                 del unused[learner.learned_as]
         return list(unused)
 
+    @property
+    def known_ngrams(self) -> dict[str, Tensor]:
+        """Counts of n-grams and what the first stream goes on after, as :meth:`recall_ngrams` takes them over."""
+        if self.ngrams is None:
+            return {}
+        counts = {name: torch.from_numpy(np.array(array)) for name, array in self.ngrams.state_dict().items()}
+        return {**counts, "history": torch.from_numpy(self.stream_states[0].history.copy())}
+
+    def recall_ngrams(self, known: Mapping[str, Tensor]) -> None:
+        """Take over what an earlier context had counted; nothing where it or this one counts none."""
+        if self.ngrams is not None and known:
+            self.ngrams.load_state_dict({name: tensor.cpu().numpy() for name, tensor in known.items()})
+            self.stream_states[0].history = known["history"].cpu().numpy()
+
     def state_dict(self) -> dict[str, Tensor]:
         """Everything that was observed, the memory apart."""
         state = {"observed": self.observed}

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import torch
 
 from hebblm.adapt.batch import EvalBatch
@@ -13,6 +14,7 @@ from hebblm.adapt.context import Context
 from hebblm.adapt.methods.rule import Needs, Rule
 from hebblm.errors import UserError
 from hebblm.evaluation.scenario import Scenario
+from hebblm.memory.ngrams import contexts_of
 from hebblm.models.base import StreamBase
 from hebblm.progress import bar
 from hebblm.report.result import Forgetting
@@ -68,7 +70,11 @@ class Probe:
             for begin in range(0, len(stream), SEGMENT):
                 labels = targets[begin : begin + SEGMENT]  # (N,)
                 hidden = reader.read(vocabulary.readable(inputs[begin : begin + SEGMENT], rows))  # (N, D)
-                batch = EvalBatch(hidden, context)
+                contexts = None
+                if context.ngrams is not None:
+                    text = np.r_[stream.inputs[: begin + len(labels)], 0]
+                    contexts = contexts_of(text, begin + 1, context.ngrams.order)
+                batch = EvalBatch(hidden, context, contexts=contexts)
                 for name, rule in rules.items():
                     sums[name] += float(vocabulary.losses(rule, batch, labels).double().sum())
                 progress.advance(task, len(labels))

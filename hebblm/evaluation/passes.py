@@ -143,7 +143,11 @@ def _run(
     if len(layout.begins) > layout.together:
         memories = scenario.memories(memory, settings, layout.streams)
     contexts = [scenario.context(base, memory, window, streams=layout.beside) for memory in memories]
-    contexts[0].learn_shares(rules.values())
+    for context in contexts:
+        context.learn_shares(rules.values())
+    if contexts[0].ngrams is not None and config.memory_content != "test":
+        with watch.time("memory of the training text"):
+            scenario.count_training(contexts)
     found = Pass(EvaluationScores({}), preparation=[opening])
     observers = [] if watching.log is None else [watching.log]
     schedule = Schedule(

@@ -150,6 +150,14 @@ class Scenario(ModelAndText):
             ranks=ranks,
         )
 
+    def count_training(self, contexts: Sequence[Context]) -> None:
+        """Let the n-grams of contexts begin with the training text."""
+        ids = self.training_ids("use --memory-content test")[-self.config.training_entries - 1 :]
+        for context in contexts:
+            assert context.ngrams is not None
+            context.ngrams.add_text(ids)
+            context.ngrams.mark_base()
+
     def fixed_head(self, settings: Hyperparameters) -> bool:
         """Say whether the base's softmax layer stays as it is while the stream is read."""
         return settings.base.lr == 0 and self.config.vocabulary == "union" and not self.model.keyed

@@ -188,8 +188,10 @@ class NGrams:
 
     def context_after(self, tokens: Sequence[int]) -> Ints:
         """Context (order,) of what comes after some tokens of a text, which may be more or fewer than it holds."""
-        nearest = np.array(tokens[: -self.order - 1 : -1], dtype=np.int64)
-        return np.r_[nearest, np.full(self.order - len(nearest), PAD)]
+        context = np.full(self.order, PAD)
+        nearest = tokens[: -self.order - 1 : -1]
+        context[: len(nearest)] = nearest
+        return context
 
     def add(self, contexts: Ints, tokens: Ints) -> None:
         """Count tokens (N,) behind their contexts (N, order), the nearest token first, PAD where a text begins.

@@ -9,6 +9,7 @@ import runpy
 from collections.abc import Collection, Iterable
 from importlib.metadata import entry_points
 from pathlib import Path
+from typing import cast
 
 from hebblm.adapt.former import GONE
 from hebblm.adapt.methods.base import DYNAMIC as DYNAMIC
@@ -20,7 +21,7 @@ from hebblm.adapt.methods.hebb import HEBB, VARIANTS
 from hebblm.adapt.methods.knn import KNN
 from hebblm.adapt.methods.mbpa import MBPA, MBPA_ABSOLUTE
 from hebblm.adapt.methods.mixture import MIXTURE
-from hebblm.adapt.methods.ngram import NGRAM
+from hebblm.adapt.methods.ngram import NGRAM, SUFFIX, beside_ngram
 from hebblm.adapt.methods.rule import Ensemble
 from hebblm.adapt.methods.rule import Method as Method
 from hebblm.adapt.settings import Section
@@ -28,16 +29,36 @@ from hebblm.errors import UserError
 from hebblm.suggest import unknown
 
 EVERY = "all"
+WITH_NGRAM = ("lstm", "ngram", "best", "dynamic+best", "best-of-both")
+"""Those to which no ``+ngram`` is added: they have one, or become the n-gram itself."""
 _RECORDS: tuple[Method, ...] = (
     *(LSTM, DYNAMIC_EVALUATION, CACHE, KNN, MIXTURE, MBPA, HEBB, MIXTURE_MBPA, MIXTURE_HEBB),
     *(MBPA_ABSOLUTE, NGRAM, BEST, DYNAMIC_BEST, *VARIANTS),
 )
-METHODS = {method.name: method for method in _RECORDS}
+
+
+class _ByName(dict[str, Method | Ensemble]):
+    """Methods by name; ``X+ngram`` is any method X with the n-gram beside it, made when it is asked for."""
+
+    def __missing__(self, name: str) -> Method:
+        method = self.get(name.removesuffix(SUFFIX)) if name in self else None
+        if not isinstance(method, Method):
+            raise KeyError(name)
+        return beside_ngram(method)
+
+    def __contains__(self, name: object) -> bool:
+        if super().__contains__(name):
+            return True
+        stem = name.removesuffix(SUFFIX) if isinstance(name, str) and name.endswith(SUFFIX) else None
+        return stem not in WITH_NGRAM and super().__contains__(stem)
+
+
+METHODS = cast(dict[str, Method], _ByName({method.name: method for method in _RECORDS}))
 """All methods by name, in the order of the tables."""
 ENSEMBLES = {BEST_OF_BOTH.name: BEST_OF_BOTH}
 """Mixtures of methods over different bases, by name: what an evaluation knows besides."""
-EVALUATED: dict[str, Method | Ensemble] = METHODS | ENSEMBLES
-ALIASES = {"base": "lstm"}
+EVALUATED: dict[str, Method | Ensemble] = _ByName({**METHODS, **ENSEMBLES})
+ALIASES = {"base": "lstm", "base+ngram": "ngram", "lstm+ngram": "ngram"}
 """Other names: the unadapted base need not be an LSTM."""
 STATIC_METHODS = tuple(method.name for method in _RECORDS if not method.moving)
 """Those that read the hidden states of the base as trained, or as it learns for all of them alike."""
