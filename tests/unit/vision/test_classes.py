@@ -150,15 +150,16 @@ def test_keys_are_rebuilt_each_epoch_and_every_picture_counts_once(
 
 
 def test_rates_are_scored_along_the_held_out_stream(tmp_path: Path) -> None:
-    own = setup(tmp_path)
+    own = setup(tmp_path, TINY_CLASSES.changed({"online.lr": "1e-3,3e-2"}))
     start = start_of(own, 1, 3)
     parts, pictures = start.pretraining.parts, start.pictures("train")
+    labels = own.dataset.train.labels[parts.held_out]
     for point in run_online(own).tuning["3"]["parametric"]:
         blocks = stream(start.copy(), pictures, parts.held_out, interval=8, lr=point["lr"])
-        predicted = torch.cat([block.head.logits(block.hidden).argmax(1) for block in blocks])
-        labels = own.dataset.train.labels[parts.held_out]
+        logits = torch.cat([block.head.logits(block.hidden) for block in blocks])
+        assert point["loss"] == pytest.approx(float(torch.nn.functional.cross_entropy(logits, labels)), rel=1e-5)
         for side, among in {"old": ~parts.new[labels], "new": parts.new[labels]}.items():
-            assert point[side] == pytest.approx(float((predicted == labels)[among].double().mean()))
+            assert point[side] == pytest.approx(float((logits.argmax(1) == labels)[among].double().mean()))
 
 
 def test_finished_seeds_are_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
