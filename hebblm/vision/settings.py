@@ -44,10 +44,17 @@ class Settings:
     A tuple is a grid of a hyper-parameter to choose from; the best on held-out pictures is taken.
     """
 
+    _repeats = False  # whether a tuple may have a value twice
+
     def __post_init__(self) -> None:
-        for name, values in vars(self).items():
-            if isinstance(values, tuple) and len(set(values)) < len(values):
-                raise UserError(f"{name} = {values} must have each value once")
+        for name, kind in get_type_hints(type(self), include_extras=True).items():
+            value = getattr(self, name)
+            try:
+                msgspec.convert(value, kind)
+            except msgspec.ValidationError as error:
+                raise UserError(f"{name} = {value!r} is out of range ({error}); choose another") from error
+            if value == () or (isinstance(value, tuple) and not self._repeats and len(set(value)) < len(value)):
+                raise UserError(f"{name} = {value} must have at least one value, each value once")
 
     def changed(self, values: Mapping[str, str]) -> Self:
         """A copy with some values replaced.
@@ -164,7 +171,10 @@ class PretrainingSettings(Settings):
     )
     flip: bool = True  # half of the pictures are mirrored
 
-    def __post_init__(self) -> None:  # a value of one phase may be that of another
+    _repeats = True  # a value of one phase may be that of another
+
+    def __post_init__(self) -> None:
+        Settings.__post_init__(self)
         if len(self.epochs) != len(self.lr):
             raise UserError(f"pretraining.epochs = {self.epochs} and pretraining.lr = {self.lr} must be as many values")
         if self.schedule == "onecycle" and len(self.epochs) > 1:

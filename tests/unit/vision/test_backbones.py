@@ -24,10 +24,18 @@ def test_published_numbers_of_parameters(name: str) -> None:
     assert f"{parameters / 1e6:.2f}" == millions[name]
 
 
-def test_narrow_mobilenet_has_the_published_number() -> None:
-    # Published for ImageNet with 1000 outputs: 1,968,680 (Keras) without the running statistics.
-    counted = sum(p.numel() for p in build_classifier("mobilenetv2-x0.5", 1000, 1).parameters())
-    assert counted == 1_968_680
+@pytest.mark.parametrize(
+    ("name", "classes", "parameters"),
+    [
+        # Published for ImageNet with 1000 outputs (Keras), without the running statistics.
+        ("mobilenetv2-x0.5", 1000, 1_968_680),
+        # Counted by hand, convolution by convolution, each norm with two for a map, and the head.
+        ("resnet50-w16", 100, 1_530_356),
+        ("densenet40-k12", 100, 188_092),
+    ],
+)
+def test_narrow_networks_have_so_many_parameters(name: str, classes: int, parameters: int) -> None:
+    assert sum(parameter.numel() for parameter in build_classifier(name, classes, 1).parameters()) == parameters
 
 
 @pytest.mark.parametrize("name", [name for name in MADE if name not in EXPECTED])
@@ -57,6 +65,7 @@ def test_reduced_precision_leaves_head_and_features_in_float32() -> None:
         exact, rounded = plain.features(pictures), reduced.features(pictures)
         logits = reduced(pictures)
     assert rounded.dtype == logits.dtype == torch.float32
+    assert not torch.equal(rounded, rounded.bfloat16().float()), "the mean over the maps is not rounded"
     assert not torch.equal(exact, rounded)
     torch.testing.assert_close(rounded, exact, rtol=0.05, atol=0.02)
     torch.testing.assert_close(reduced.head().logits(rounded), logits)

@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from hebblm.errors import UserError
 from hebblm.files import sha256
 from hebblm.vision import classes, pretraining, tuning
-from hebblm.vision.classes import run_incremental, run_online, run_timing
+from hebblm.vision.classes import run_incremental, run_online, run_timing, stream
 from hebblm.vision.experiments import along, run_experiment
 from hebblm.vision.learning import Training
 from hebblm.vision.reading import top1
@@ -149,6 +149,19 @@ def test_keys_are_rebuilt_each_epoch_and_every_picture_counts_once(
         assert torch.equal(first.new, run.drawn["new"])
 
 
+def test_rates_are_scored_along_the_held_out_stream(tmp_path: Path) -> None:
+    own = setup(tmp_path, TINY_CLASSES.changed({"online.lr": "1e-3,3e-2"}))
+    start = start_of(own, 1, 3)
+    parts, pictures = start.pretraining.parts, start.pictures("train")
+    labels = own.dataset.train.labels[parts.held_out]
+    for point in run_online(own).tuning["3"]["parametric"]:
+        blocks = stream(start.copy(), pictures, parts.held_out, interval=8, lr=point["lr"])
+        logits = torch.cat([block.head.logits(block.hidden) for block in blocks])
+        assert point["loss"] == pytest.approx(float(torch.nn.functional.cross_entropy(logits, labels)), rel=1e-5)
+        for side, among in {"old": ~parts.new[labels], "new": parts.new[labels]}.items():
+            assert point[side] == pytest.approx(float((logits.argmax(1) == labels)[among].double().mean()))
+
+
 def test_finished_seeds_are_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, run in RUNS.items():
         first = run(setup(tmp_path, FIXED))
@@ -238,6 +251,13 @@ def test_runs_on_a_gpu(name: str, tmp_path: Path) -> None:
     document = run_experiment(name, "smoke", own, {"command": "c"})
     assert all(entry["pretraining"]["precision"] == "bfloat16" for entry in document["seeds"])
     assert all(entry["pretraining"]["held_out_top1"] > 0.6 for entry in document["seeds"])
+
+
+def test_seeds_draw_other_pictures(tmp_path: Path) -> None:
+    one, other = run_online(setup(tmp_path, replace(FIXED, pretrainings="shared"), seeds=(1, 2))).runs
+    assert one.about == other.about
+    assert torch.equal(one.drawn["new"], other.drawn["new"])
+    assert not torch.equal(one.drawn["test"], other.drawn["test"])
 
 
 def test_result_of_an_imbalanced_increment(tmp_path: Path) -> None:

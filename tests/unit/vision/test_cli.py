@@ -174,6 +174,12 @@ def damaged() -> None:
     path.write_bytes(path.read_bytes()[:20])
 
 
+def few() -> None:
+    """Put MNIST into data/ with too few pictures."""
+    Path("data").mkdir()
+    mnist_files(Path("data"))
+
+
 def damaged_cifar() -> None:
     """Put CIFAR-100 into data/, truncated."""
     path = tiny_cifar(Path("data"))
@@ -191,6 +197,7 @@ def damaged_cifar() -> None:
         (["permuted-mnist", "--device", "tpu"], None, "unknown device 'tpu'"),
         (["permuted-mnist", "--scale", "small"], None, "cannot download train-images-idx3-ubyte.gz"),
         (["permuted-mnist", "--scale", "small"], damaged, "truncated or damaged"),
+        (["permuted-mnist", "--scale", "small"], few, "more than the 6 samples of MNIST"),
         (
             ["permuted-mnist", "--scale", "smoke", "--output-path", "/proc/here"],
             None,

@@ -355,6 +355,13 @@ def test_pickled_refuses_in_one_line(data: bytes, told: str, tmp_path: Path) -> 
     assert "\n" not in str(caught.value)
 
 
+def test_refuses_an_archive_without_a_part(tmp_path: Path) -> None:
+    path = write(tmp_path, pickle.dumps(content()), name="training")
+    with pytest.raises(UserError) as caught:
+        load_cifar100([tmp_path])
+    assert str(caught.value) == f"{path} has no cifar-100-python/train; get CIFAR-100's own"
+
+
 def test_says_where_to_put_a_file_that_cannot_be_had(tmp_path: Path) -> None:
     with server(tmp_path) as address:
         urls = (f"{address}/missing.bin", "not an address")

@@ -80,10 +80,11 @@ def test_reading_features_changes_nothing() -> None:
 
 def test_learns_where_gradients_are_switched_off() -> None:
     classifier = network()
-    before = classifier.head().weight.clone()
+    frozen, before = classifier.frozen_head(), classifier.head().weight.clone()
     with torch.no_grad():
         learn(classifier, rmsprop(classifier, 1e-2), PICTURES.batch(torch.arange(8)), TRAIN.labels[:8])
     assert not torch.equal(classifier.head().weight, before)
+    assert torch.equal(frozen.weight, before)
 
 
 def test_says_that_training_diverged() -> None:
@@ -105,6 +106,15 @@ def test_planes_have_mean_nothing_and_deviation_one() -> None:
     planes = made.transpose(0, 1).flatten(1)
     torch.testing.assert_close(planes.mean(1), torch.zeros(3), atol=1e-5, rtol=0)
     torch.testing.assert_close(planes.std(1), torch.ones(3), atol=1e-5, rtol=0)
+
+
+def test_a_single_plane_stands_for_three() -> None:
+    train = classes().train
+    made = pictures(Images(train.pixels[:5, :1], train.labels[:5])).batch(torch.tensor([3, 1]))
+    assert made.shape == (2, 3, 8, 8)
+    assert torch.equal(made[:, 0], made[:, 1])
+    assert torch.equal(made[:, 0], made[:, 2])
+    assert not torch.equal(made[0], made[1])
 
 
 @pytest.mark.parametrize("flip", [False, True])
@@ -192,6 +202,7 @@ def test_every_training_picture_is_in_one_part() -> None:
 def test_held_out_pictures_do_not_depend_on_how_many_classes_are_old() -> None:
     few, many = split(DATA, 2, 4, seed=1), split(DATA, 4, 4, seed=1)
     assert torch.equal(few.held_out, many.held_out)
+    assert not torch.equal(few.held_out, split(DATA, 2, 4, seed=2).held_out)
     assert set(few.old_classes) < set(many.old_classes)
 
 

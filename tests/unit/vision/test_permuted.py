@@ -234,6 +234,13 @@ def test_refuses_the_state_of_other_settings(tmp_path: Path) -> None:
         run_tiny(tmp_path, replace(TINY, epochs=4))
 
 
+def test_refuses_the_state_of_another_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_tiny(tmp_path)
+    monkeypatch.setattr(permuted, "program", lambda *_: "other")
+    with pytest.raises(UserError, match="belongs to a run with other settings, data, seeds or program"):
+        run_tiny(tmp_path)
+
+
 def test_a_strength_that_diverges_is_tried_like_any_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     penalty = Penalty.add_gradient
 

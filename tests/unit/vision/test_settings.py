@@ -8,7 +8,10 @@ from hebblm.vision.settings import (
     CLASS_SCALES,
     PERMUTED_PAPER,
     PERMUTED_SCALES,
+    AdaptationSettings,
+    ClassSettings,
     PermutedSettings,
+    PretrainingSettings,
     family_of,
     paper_values,
 )
@@ -59,6 +62,21 @@ def test_refuses(values: dict[str, str], told: str) -> None:
     with pytest.raises(UserError) as caught:
         PermutedSettings().changed(values)
     assert told in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "told"),
+    [
+        (PermutedSettings, {"epochs": 0}, r"epochs = 0 is out of range \(Expected `int` >= 1\); choose another"),
+        (PermutedSettings, {"ewc_lambda": ()}, "must have at least one value"),
+        (PretrainingSettings, {"momentum": 1.0}, "momentum = 1.0 is out of range"),
+        (AdaptationSettings, {"hebb_beta": (0.5, 1.0)}, r"hebb_beta = \(0.5, 1.0\) is out of range"),
+        (ClassSettings, {"backbone": "vgg"}, "backbone = 'vgg' is out of range"),
+    ],
+)
+def test_refuses_in_python_too(kind: type, values: dict[str, object], told: str) -> None:
+    with pytest.raises(UserError, match=told):
+        kind(**values)
 
 
 def test_of_classes_paper_scale_is_the_papers() -> None:
