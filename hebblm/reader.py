@@ -131,7 +131,7 @@ class Reader:
             window=self._rule.needs.window,
         )
         self._context.learn_shares([self._rule])
-        self._context.begin([vocabulary.start])
+        self._context.begin([])
         if opened.state is not None:
             self._base.load_stream_state(opened.state)
             self._last = opened.last
@@ -266,7 +266,7 @@ class Reader:
         """Stand at the beginning of a text; what was learned stays."""
         self._base.load_stream_state(self._beginning)
         self._last = self._last.new_tensor([self.vocabulary.start])
-        self._context.begin([self.vocabulary.start])
+        self._context.begin([])
 
     @torch.no_grad()
     def predict(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
@@ -304,7 +304,7 @@ class Reader:
         with torch.no_grad():
             return torch.cat(
                 [
-                    self._rule.log_probs(self._batch(part, [self.vocabulary.start, *found[: first + end]]))
+                    self._rule.log_probs(self._batch(part, found[: first + end]))
                     for part, end in self._parts(hidden[first:])
                 ]
             )

@@ -21,7 +21,7 @@ from hebblm.adapt.work import Stopwatch, Work, clock_of, name_of
 from hebblm.errors import UserError
 from hebblm.memory.causal import WrittenBlock
 from hebblm.memory.nearest import Ranked
-from hebblm.memory.ngrams import Ints, NGramRows, contexts_of
+from hebblm.memory.ngrams import Ints, NGramRows
 from hebblm.types import Neighbors
 
 T = TypeVar("T")
@@ -140,40 +140,17 @@ class EvalBatch:
         """(N, K) int64 numbers of the neighbours' labels, equal where these are."""
         return self.shared("groups", lambda: group_ids(self.neighbors.values))
 
-    def ngram_contexts(self, labels: Tensor | None) -> Ints:
-        """Contexts (N, order) of the rows, the nearest token first: rows before it, then what was observed.
-
-        Without ``labels`` (N,), which say what came after each row, all come after what was observed.
-        """
-        ngrams = self.context.ngrams
-        if ngrams is None:
-            raise ValueError("n-grams need a context that counts them; tell it so with learn_shares first")
-        contexts = np.empty((len(self.hidden), ngrams.order), dtype=np.int64)
-        for stream, rows in self._rows_by_stream():
-            past = self.context.stream_states[stream].history
-            if labels is None:
-                contexts[rows] = past
-            else:
-                text = np.r_[past[::-1], labels.cpu().numpy()[rows]]
-                contexts[rows] = contexts_of(text, len(past), ngrams.order)
-        return contexts
-
     def ngram_rows(self) -> NGramRows:
         """Rows as an n-gram scores them: each sees those of its stream before it, if their labels are known."""
-        count, streams = len(self.hidden), np.zeros(len(self.hidden), dtype=np.int64)
-        for stream, rows in self._rows_by_stream():
-            streams[rows] = stream
-        if self.block is None:
-            nothing = np.zeros(count, dtype=np.int64)
-            contexts = self.ngram_contexts(None) if self.contexts is None else self.contexts
-            return NGramRows(contexts, nothing, streams, nothing)
-        labels = self.block.labels
-        return NGramRows(self.ngram_contexts(labels), labels.cpu().numpy(), streams, np.arange(count))
-
-    def _rows_by_stream(self) -> list[tuple[int, slice | Ints]]:
-        if self.block is None or self.block.streams is None:
-            return [(0, slice(None))]
-        return [(stream, np.asarray(rows)) for stream, rows, _ in self.block.by_stream()]
+        count, block = len(self.hidden), self.block
+        nothing = np.zeros(count, dtype=np.int64)
+        if block is None:
+            contexts = self.context.ngram_contexts(nothing, None)[:1].repeat(count, 0)
+            return NGramRows(contexts if self.contexts is None else self.contexts, nothing, nothing, nothing)
+        labels, streams = block.labels.cpu().numpy(), nothing
+        if block.streams is not None:
+            streams = block.streams.cpu().numpy()
+        return NGramRows(self.context.ngram_contexts(labels, block), labels, streams, np.arange(count))
 
     def learned_share(self, learner: Learner[Any]) -> Tensor:
         """A learner's share (N,), or shares (N, C), float64: for each query what was learned before it."""
@@ -215,8 +192,7 @@ class EvalBatch:
             }
             for stream, rows, part in streams
         }
-        contexts = None if self.context.ngrams is None else self.ngram_contexts(targets)
-        return Observation(self.hidden, self.queries, targets, block, self.key_normalizers, shares, contexts)
+        return Observation(self.hidden, self.queries, targets, block, self.key_normalizers, shares)
 
     def _learned(self, learner: Learner[L], stream: int, block: Block | None, evidence: list[Any]) -> list[L]:
         """A stream's share before the batch and after each interval of its first rows, with their evidence."""

@@ -17,7 +17,7 @@ from hebblm.adapt.block import Block, Window
 from hebblm.adapt.needs import Learned, Learner, Needing
 from hebblm.errors import UserError
 from hebblm.memory.base import AnyMemory
-from hebblm.memory.ngrams import PAD, Ints, NGrams
+from hebblm.memory.ngrams import PAD, Ints, NGrams, contexts_of
 from hebblm.types import OutputHead
 
 
@@ -31,7 +31,6 @@ class Observation:
     block: Block | None  # says of which stream each row is
     key_normalizers: Tensor | None  # (N,) nats, of the keys as the memory stores them; None if the head moves
     shares: dict[int, dict[Learner[Any], Learned]]  # by stream, as they are after the batch
-    contexts: Ints | None = None  # (N, order) the tokens before each label, the nearest first; None without n-grams
 
 
 @dataclass(slots=True)
@@ -122,8 +121,6 @@ class Context:
         labels = observation.labels
         if write:
             self.memory.add(observation.queries, labels, observation.key_normalizers)
-        if self.ngrams is not None and observation.contexts is not None:
-            self.ngrams.add(observation.contexts, labels.cpu().numpy())
         self.observed += torch.bincount(labels, minlength=len(self.observed))
         streams: list[tuple[int, Tensor | slice]] = [(0, slice(None))]
         if observation.block is not None:
@@ -131,10 +128,28 @@ class Context:
         for stream, rows in streams:
             self.stream_states[stream].shares = observation.shares[stream]
             self.stream_states[stream].recent.append(observation.hidden[rows], labels[rows])
-            if observation.contexts is not None:
-                last = int(labels[rows][-1])
-                own = observation.contexts[rows if isinstance(rows, slice) else rows.cpu().numpy()]
-                self.stream_states[stream].history = np.r_[last, own[-1]][:-1]
+
+    def count(self, observation: Observation) -> tuple[Ints, Ints]:
+        """Count the n-grams of an observation; its contexts (N, order) and labels (N,), none without n-grams."""
+        if self.ngrams is None:
+            return np.zeros((0, 1), dtype=np.int64), np.zeros(0, dtype=np.int64)
+        labels = observation.labels.cpu().numpy()
+        contexts = self.ngram_contexts(labels, observation.block)
+        self.ngrams.add(contexts, labels)
+        for stream, rows in _rows_by_stream(observation.block):
+            if len(read := labels[rows]):
+                self.stream_states[stream].history = np.r_[read[-1], contexts[rows][-1]][:-1]
+        return contexts, labels
+
+    def ngram_contexts(self, labels: Ints, block: Block | None) -> Ints:
+        """Contexts (N, order) of rows with labels (N,), nearest token first: rows before, then the past."""
+        if self.ngrams is None:
+            raise ValueError("n-grams need a context that counts them; tell it so with learn_shares first")
+        contexts = np.empty((len(labels), self.ngrams.order), dtype=np.int64)
+        for stream, rows in _rows_by_stream(block):
+            past = self.stream_states[stream].history
+            contexts[rows] = contexts_of(np.r_[past[::-1], labels[rows]], len(past), self.ngrams.order)
+        return contexts
 
     @contextmanager
     def side_by_side(self, streams: int) -> Iterator[None]:
@@ -149,23 +164,16 @@ class Context:
             self.stream_states = self.stream_states[-1:]
 
     def begin(self, *firsts: Sequence[int]) -> None:
-        """Let each stream go on after tokens of its own, the last of which is read next; without n-grams, nothing."""
+        """Let n-grams of the first streams go on after some tokens, or after none at the beginning of a text."""
         if self.ngrams is not None:
-            for state, tokens in zip(self.stream_states, firsts, strict=True):
+            for state, tokens in zip(self.stream_states, firsts, strict=False):
                 state.history = self.ngrams.context_after(tokens)
 
-    def note(
-        self, labels: Sequence[Tensor], rank: int, *, write: bool = True, contexts: Sequence[Tensor] | None = None
-    ) -> None:
-        """Take account of the labels (M,) of each of several processes, once ``rank``, this one, has taken its own.
-
-        ``contexts`` are the tokens (M, order) before each, for n-grams.
-        """
+    def note(self, labels: Sequence[Tensor], rank: int, *, write: bool = True) -> None:
+        """Take account of the labels (M,) of each of several processes, once ``rank``, this one, has taken its own."""
         for process, observed in enumerate(labels):
             if process != rank:
                 self.observed += torch.bincount(observed, minlength=len(self.observed))
-                if self.ngrams is not None and contexts is not None:
-                    self.ngrams.add(contexts[process].cpu().numpy(), observed.cpu().numpy())
         if write:
             self.memory.note(labels)
 
@@ -248,3 +256,10 @@ class Context:
         if self.ngrams is not None:
             self.ngrams.reset()
         self._start()
+
+
+def _rows_by_stream(block: Block | None) -> list[tuple[int, slice | Ints]]:
+    """Streams of a block, each with its rows."""
+    if block is None or block.streams is None:
+        return [(0, slice(None))]
+    return [(stream, np.asarray(rows)) for stream, rows, _ in block.by_stream()]

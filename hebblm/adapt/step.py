@@ -29,6 +29,7 @@ def take(observed: Observed, *, write: bool = True) -> None:
     """Take observations into counts, windows, shares and, with ``write``, memories."""
     for context, observation in observed:
         context.take(observation, write=write)
+        context.count(observation)
 
 
 def step(

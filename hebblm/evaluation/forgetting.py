@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import numpy as np
 import torch
 
 from hebblm.adapt.batch import EvalBatch
@@ -72,8 +71,7 @@ class Probe:
                 hidden = reader.read(vocabulary.readable(inputs[begin : begin + SEGMENT], rows))  # (N, D)
                 contexts = None
                 if context.ngrams is not None:
-                    text = np.r_[stream.inputs[: begin + len(labels)], 0]
-                    contexts = contexts_of(text, begin + 1, context.ngrams.order)
+                    contexts = contexts_of(stream.targets[: begin + len(labels)], begin, context.ngrams.order)
                 batch = EvalBatch(hidden, context, contexts=contexts)
                 for name, rule in rules.items():
                     sums[name] += float(vocabulary.losses(rule, batch, labels).double().sum())

@@ -15,7 +15,7 @@ from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.context import Context
 from hebblm.adapt.methods.mbpa import Safeguards
 from hebblm.adapt.methods.rule import Rule
-from hebblm.adapt.step import Labelled, Observed, step, take
+from hebblm.adapt.step import Labelled, Observed, step
 from hebblm.adapt.work import Work, clock_of
 from hebblm.evaluation.checkpoint import PassCheckpoint
 from hebblm.evaluation.observers import Observer
@@ -23,7 +23,6 @@ from hebblm.evaluation.scores import EvaluationScores
 from hebblm.evaluation.vocabulary import VocabularyPolicy
 from hebblm.layout import Layout, Pace
 from hebblm.memory.nearest import Ranked
-from hebblm.memory.ngrams import contexts_of
 from hebblm.models.base import Base
 from hebblm.ranks import ALONE, Ranks
 from hebblm.text import EvaluationStream
@@ -124,15 +123,18 @@ def evaluate(
     """
     hooks, ranks = hooks or Hooks(), schedule.ranks
     layout = (schedule.layout or Layout.of(len(stream))).part(ranks.rank, ranks.size)
-    pace = Pace.of(schedule.update_every, ahead=schedule.read_ahead, streams=layout.together, spread=layout.spread)
+    counting = [name for name, rule in rules.items() if rule.needs.ngrams is not None]
+    # n-grams see the rows of their own stream in a block; those of others that count for them too come before it.
+    one_by_one = layout.spread or (bool(counting) and layout.together > 1)
+    pace = Pace.of(schedule.update_every, ahead=schedule.read_ahead, streams=layout.together, spread=one_by_one)
     memories = [context.memory for context in contexts] if schedule.write else []
     for context in contexts:
         context.learn_shares(rules.values())
     scores = EvaluationScores({name: np.empty(len(stream), dtype=np.float32) for name in rules})
     run = _Pass(base, contexts, rules, stream, vocabulary, layout, schedule, hooks, scores)
     first = 0 if hooks.checkpoint is None else hooks.checkpoint.begin(contexts, scores, layout, ranks)
-    run.count_ngrams(first)
     if first:
+        run.count_ngrams(first)
         hooks.progress(layout.tokens(0, first))
     for begin in range(first, layout.longest, pace.ahead):
         end = min(begin + pace.ahead, layout.longest)
@@ -145,7 +147,7 @@ def evaluate(
             hooks.progress(layout.tokens(start, stop))
         if hooks.checkpoint is not None:
             hooks.checkpoint.reach(end)
-    scores.settle()
+    scores.settle(counting)
     return scores.of_all(ranks, layout)
 
 
@@ -176,7 +178,8 @@ class _Pass:
         self.normalize = charged("base_seconds", lambda batch: batch.log_normalizers)
         self.observe = charged("retrieval_seconds", EvalBatch.observation)
         self.learn = charged("base_seconds", self._learn)
-        self.take = charged("retrieval_seconds", self._take)
+        self.remember = charged("retrieval_seconds", self._remember)
+        self.count = charged("ngram_seconds", self._count)
 
     def _read(self, begin: int, end: int) -> Tensor:
         """Hidden states (B, n, D) of a run of tokens of all streams."""
@@ -188,20 +191,14 @@ class _Pass:
         return states if self.layout.streams > 1 else states[None]
 
     def count_ngrams(self, first: int) -> None:
-        """Let n-grams stand at a place of all streams: the tokens before it are counted anew."""
+        """Count anew the n-grams of the tokens before a place of all streams."""
         layout = self.layout
         for number, context in enumerate(self.contexts):
             if (ngrams := context.ngrams) is None:
                 continue
-            shared = layout.scope == "shared"
-            own = list(layout.own) if shared else [layout.own[number]]
-            if not first:
-                context.begin(*([int(self.inputs[layout.begins[stream]])] for stream in own))
-            for stream in range(len(layout.begins)) if shared and first else own if first else ():
+            for stream in range(len(layout.begins)) if layout.scope == "shared" else [layout.own[number]]:
                 begin, length = layout.begins[stream], layout.lengths[stream]
-                read = self.targets[begin : begin + min(first, length)]
-                text = torch.cat([self.inputs[begin : begin + 1], read]).cpu().numpy()
-                ngrams.add(contexts_of(text, 1, ngrams.order), text[1:])
+                ngrams.add_text(self.targets[begin : begin + min(first, length)].cpu().numpy())
 
     def predict(self, states: Tensor, begin: int, start: int, stop: int) -> Iterator[Labelled]:
         """Mini-batches of a block, one by one; ``states`` (B, n, D) are those from place ``begin`` on."""
@@ -246,12 +243,23 @@ class _Pass:
         for context in self.contexts:
             context.set_head(self.base.head)
 
-    def _take(self, observed: Observed) -> None:
-        take(observed, write=self.schedule.write)
+    def take(self, observed: Observed) -> None:
+        """Give contexts what they learn."""
+        self.remember(observed)
+        if self.contexts[0].ngrams is not None:
+            self.count(observed)
+
+    def _remember(self, observed: Observed) -> None:
+        for context, observation in observed:
+            context.take(observation, write=self.schedule.write)
         if self.layout.spread:
-            context, contexts = self.contexts[0], None
-            if (ngrams := context.ngrams) is not None:
-                own = [observation.contexts for _, observation in observed if observation.contexts is not None]
-                rows = torch.from_numpy(np.concatenate([np.zeros((0, ngrams.order), dtype=np.int64), *own]))
-                contexts = self.schedule.ranks.all_gather_rows(rows.to(self.targets.device))
-            context.note(self.labels_by_rank, self.schedule.ranks.rank, write=self.schedule.write, contexts=contexts)
+            self.contexts[0].note(self.labels_by_rank, self.schedule.ranks.rank, write=self.schedule.write)
+
+    def _count(self, observed: Observed) -> None:
+        counted = [context.count(observation) for context, observation in observed]
+        if self.layout.spread and (ngrams := self.contexts[0].ngrams) is not None:
+            ranks, nothing = self.schedule.ranks, np.zeros((0, ngrams.order + 1), dtype=np.int64)
+            own = np.concatenate([nothing, *(np.c_[contexts, labels] for contexts, labels in counted)])
+            for rank, rows in enumerate(ranks.all_gather_rows(torch.tensor(own, device=self.targets.device))):
+                if rank != ranks.rank:
+                    ngrams.add(rows[:, :-1].cpu().numpy(), rows[:, -1].cpu().numpy())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, ParamSpec, TypeVar
 
@@ -35,6 +35,7 @@ class EvaluationScores:
         stabilized: by method, those of them that were run again at a stable rate; likewise.
         errors: by method, what the fast form cost where it was measured, nats a token; likewise.
         base_seconds: reading and learning of the base.
+        ngram_seconds: counting of n-grams, which methods that ask for them pay.
         retrieval_seconds: search and update of the memory.
         own_seconds: by method, what it did for itself alone.
         shared_seconds: by the name of a piece of work that several methods may share, as it was done once.
@@ -49,15 +50,19 @@ class EvaluationScores:
     errors: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     base_seconds: float = 0.0
     retrieval_seconds: float = 0.0
+    ngram_seconds: float = 0.0
     own_seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     shared_seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     retrieving: set[str] = field(default_factory=set)
     earlier_seconds: float = 0.0
 
     def charged(
-        self, clock: Clock, cost: Literal["base_seconds", "retrieval_seconds"], function: Callable[P, T]
+        self,
+        clock: Clock,
+        cost: Literal["base_seconds", "retrieval_seconds", "ngram_seconds"],
+        function: Callable[P, T],
     ) -> Callable[P, T]:
-        """The same function, whose time counts as reading and learning of the base, or as search and update."""
+        """The same function, whose time counts as reading and learning of the base, search and update, or counting."""
 
         def call(*args: P.args, **kwargs: P.kwargs) -> T:
             started = clock()
@@ -83,11 +88,15 @@ class EvaluationScores:
         self.stabilized[name] += int(needed.stabilized.sum())
         self.errors[name] += needed.errors.tolist()
 
-    def settle(self) -> None:
-        """Charge every method for the base, and for retrieval if it rests on it, once the text is read."""
+    def settle(self, counting: Collection[str] = ()) -> None:
+        """Charge every method for the base, and for retrieval if it rests on it, once the text is read.
+
+        ``counting`` names the methods that rest on n-grams.
+        """
         for name in self.nll:
             update = self.retrieval_seconds if name in self.retrieving else 0.0
-            self.seconds[name] += self.base_seconds + update
+            self.seconds[name] += self.base_seconds + update + (self.ngram_seconds if name in counting else 0.0)
+        self.retrieval_seconds += self.ngram_seconds
         self.retrieval_seconds += self.shared_seconds.pop(SEARCH, 0.0)
 
     def of_all(self, ranks: Ranks, layout: Layout) -> EvaluationScores:
@@ -108,7 +117,7 @@ class EvaluationScores:
     def totals(self) -> dict[str, Any]:
         """All that :meth:`add` adds up, as JSON."""
         by_name = {name: dict(getattr(self, name)) for name in (*SECONDS, *COUNTS)}
-        whole = {"base": self.base_seconds, "retrieval": self.retrieval_seconds}
+        whole = {"base": self.base_seconds, "retrieval": self.retrieval_seconds, "ngram": self.ngram_seconds}
         return {**by_name, **whole, "retrieving": sorted(self.retrieving)}
 
     def add(self, totals: Mapping[str, Any], ranks: int = 1) -> None:
@@ -120,4 +129,5 @@ class EvaluationScores:
             getattr(self, name).update(totals[name])
         self.base_seconds += totals["base"] / ranks
         self.retrieval_seconds += totals["retrieval"] / ranks
+        self.ngram_seconds += totals["ngram"] / ranks
         self.retrieving.update(totals["retrieving"])

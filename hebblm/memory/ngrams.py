@@ -149,7 +149,7 @@ class NGrams:
         p_n(w | c) = max(C(c w) - D(C(c w)), 0) / C(c) + (D1 N1 + D2 N2 + D3 N3+)(c) / C(c) p_(n-1)(w | c')
 
     where c' lacks the first token of c and N1, N2, N3+ count the followers of c seen once, twice and more often. Below
-    order 0 every token of the vocabulary is equally likely. Contexts end at the longest one that was seen.
+    order 0 stands another distribution, that of the base. Contexts end at the longest one that was seen.
 
     Args:
         order: tokens of the longest context.
@@ -179,8 +179,8 @@ class NGrams:
 
     def _clear(self) -> None:
         self.tokens = 0
-        self._contexts = _Table("total", "kinds", "once", "twice", "peak", "last")
-        self._pairs = _Table("count", "token", "before")
+        self._contexts = _Table("total", "kinds", "once", "twice", "peak")
+        self._pairs = _Table("count")
 
     @property
     def nbytes(self) -> int:
@@ -221,9 +221,7 @@ class NGrams:
         owners = rows[number[first]]
         found = self._pairs.find(pairs)
         new = found == PAD
-        found[new] = made = self._pairs.insert(pairs[new])
-        self._pairs["token"][made] = tokens[first[new]]
-        self._link(made, owners[new])
+        found[new] = self._pairs.insert(pairs[new])
         before = self._pairs["count"][found]
         after = before + added.astype(np.int32)
         self._pairs["count"][found] = after
@@ -234,32 +232,24 @@ class NGrams:
             np.add.at(table[name], owners, (after == times).astype(np.int32) - (before == times))
         np.maximum.at(table["peak"], owners, after)
 
-    def _link(self, pairs: Ints, owners: Ints) -> None:
-        """Append new pairs to the chains of followers of their contexts; 0 ends a chain, so rows count from 1."""
-        order = np.argsort(owners, kind="stable")
-        pairs, owners = pairs[order], owners[order]
-        if not len(pairs):
-            return
-        begins = np.r_[True, owners[1:] != owners[:-1]]
-        before = np.r_[0, pairs[:-1] + 1]
-        before[begins] = self._contexts["last"][owners[begins]]
-        self._pairs["before"][pairs] = before
-        ends = np.r_[begins[1:], True]
-        self._contexts["last"][owners[ends]] = pairs[ends] + 1
-
-    def score(self, rows: NGramRows, vocabulary: int, targets: Ints | None = None) -> Seen:
+    def score(
+        self, rows: NGramRows, vocabulary: int, targets: Ints | None = None, lowest: Floats | None = None
+    ) -> Seen:
         """Probability of each token, had the rows that it sees been added already; nothing is added.
 
         Args:
             rows: N contexts, and the tokens after them.
-            vocabulary: tokens that share what is below order 0; later ones among the rows are not counted yet.
+            vocabulary: tokens there are; later ones among the rows are not counted yet.
             targets: (N,) the tokens asked for; None for those of the rows.
+            lowest: (N,) their probabilities below order 0; None for equal ones.
         """
         asked = rows if targets is None else replace(rows, tokens=targets)
-        return self._interpolated(self._seen(asked, rows.within(vocabulary)), rows.contexts, vocabulary)
+        lowest = np.full(len(rows.tokens), 1 / vocabulary) if lowest is None else lowest
+        return self._interpolated(self._seen(asked, rows.within(vocabulary)), rows.contexts, lowest)
 
-    def distributions(self, rows: NGramRows, vocabulary: int) -> Floats:
+    def distributions(self, rows: NGramRows, vocabulary: int, lowest: Floats | None = None) -> Floats:
         """Log-probabilities (N, V) of every token after each row; see :meth:`score`."""
+        lowest = np.full((len(rows.tokens), vocabulary), 1 / vocabulary) if lowest is None else lowest
         every, added = np.arange(vocabulary), rows.within(vocabulary)
         found = np.empty((len(rows.tokens), vocabulary))
         for index, context in enumerate(rows.contexts):
@@ -269,13 +259,12 @@ class NGrams:
                 np.full(vocabulary, rows.streams[index]),
                 np.full(vocabulary, rows.visible[index]),
             )
-            found[index] = self._interpolated(self._seen(asked, added), asked.contexts, vocabulary).log_prob
+            found[index] = self._interpolated(self._seen(asked, added), asked.contexts, lowest[index]).log_prob
         return found
 
-    def _interpolated(self, every: _Counts, contexts: Ints, vocabulary: int) -> Seen:
+    def _interpolated(self, every: _Counts, contexts: Ints, probability: Floats) -> Seen:
         """Probabilities by the counts (L N,) of contexts of every length, the shortest first."""
         count = len(contexts)
-        probability = np.full(count, 1 / vocabulary)
         length, peak, total_at = np.zeros(count, np.int64), np.zeros(count), np.zeros(count, np.int64)
         reached = np.ones(count, dtype=bool)
         for n in range(self.order + 1):
@@ -294,7 +283,8 @@ class NGrams:
             length[reached] = n
             peak[reached] = (seen.peak / total)[reached]
             total_at[reached] = seen.total[reached]
-        return Seen(np.log(probability), length, peak, total_at)
+        with np.errstate(divide="ignore"):  # of a token that the lowest order gives nothing
+            return Seen(np.log(probability), length, peak, total_at)
 
     def _seen(self, asked: NGramRows, added: NGramRows) -> _Counts:
         """Counts (L N,) as of each row: those of the tables, and of the visible rows among those that are added."""
@@ -351,30 +341,6 @@ class NGrams:
         largest = np.maximum(stored["peak"], highest[np.maximum(high, 1) - 1])
         stored["peak"] = np.where(high > low, largest, stored["peak"])
         return _Counts(**stored, wanted=count)
-
-    def distribution(self, context: Ints, vocabulary: int) -> Floats:
-        """Probabilities (V,) of every token behind one context (order,), as of what was added."""
-        keys = _context_keys(context[None])[0]
-        probability = np.full(vocabulary, 1 / vocabulary)
-        for n in range(self.order + 1):
-            row = int(self._contexts.find(keys[n : n + 1])[0])
-            if (n and context[n - 1] == PAD) or row == PAD:
-                break
-            d = LONG if n >= LONG_FROM else SHORT
-            total, kinds, once, twice = (int(self._contexts[name][row]) for name in ("total", "kinds", "once", "twice"))
-            probability *= (d.once * once + d.twice * twice + d.more * (kinds - once - twice)) / total
-            tokens, counts = self._followers(row)
-            discount = np.select([counts == 1, counts == 2], [d.once, d.twice], d.more)
-            probability[tokens] += (counts - discount) / total
-        return probability
-
-    def _followers(self, row: int) -> tuple[Ints, Ints]:
-        """Tokens and counts of the followers of a context."""
-        before, pair, chain = self._pairs["before"], int(self._contexts["last"][row]), []
-        while pair:
-            chain.append(pair - 1)
-            pair = int(before[pair - 1])
-        return self._pairs["token"][chain].astype(np.int64), self._pairs["count"][chain].astype(np.int64)
 
     def state_dict(self) -> dict[str, npt.NDArray[np.generic]]:
         """All counts as arrays, to be kept."""

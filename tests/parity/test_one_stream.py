@@ -10,6 +10,7 @@ import torch
 
 from hebblm import layout as layouts
 from hebblm.adapt.batch import EvalBatch
+from hebblm.adapt.block import Block
 from hebblm.adapt.context import Context
 from hebblm.adapt.methods import DYNAMIC_METHODS, METHODS, STATIC_METHODS
 from hebblm.adapt.methods.rule import Rule
@@ -48,7 +49,9 @@ def context_of(base: StreamBase, memory: AnyMemory) -> Context:
     """Return a context whose window is shorter than the text."""
     counts = torch.from_numpy(text().train_counts)
     new = torch.arange(toy.WORDS) >= toy.SOURCE
-    return Context(base.head, memory, k=9, train_counts=counts, new_classes=new, window=17, fixed=not base.moving)
+    return toy.counting(
+        Context(base.head, memory, k=9, train_counts=counts, new_classes=new, window=17, fixed=not base.moving)
+    )
 
 
 def trained(dtype: torch.dtype = torch.float32, *, lr: float = 0.0, streams: int = 1) -> AwdBase:
@@ -76,7 +79,7 @@ def plainly(
     for begin in range(0, len(stream), ahead):
         states = base.read(inputs[begin : begin + ahead])
         for hidden, labels in zip(states.split(every), targets[begin : begin + ahead].split(every), strict=True):
-            batch = EvalBatch(hidden, context)
+            batch = EvalBatch(hidden, context, Block.of(labels, every, written=True))
             for name, rule in rules.items():
                 nll[name].append(rule.score(batch, labels))
             observation = batch.observation(labels)
@@ -84,6 +87,7 @@ def plainly(
                 base.learn(labels)
             context.set_head(base.head)
             context.take(observation)
+            context.count(observation)
     return {name: torch.cat(losses).numpy() for name, losses in nll.items()}
 
 

@@ -8,6 +8,7 @@ import torch
 
 from hebblm import layout as layouts
 from hebblm.adapt.batch import EvalBatch
+from hebblm.adapt.block import Block
 from hebblm.adapt.context import Context
 from hebblm.adapt.methods import METHODS, STATIC_METHODS
 from hebblm.adapt.methods.rule import Rule
@@ -52,7 +53,9 @@ def context_of(memory: AnyMemory, *, count: int = 1) -> Context:
     counts = torch.from_numpy(stream.train_counts)
     new = torch.arange(toy.WORDS) >= toy.SOURCE
     head = base_of().head
-    return Context(head, memory, k=9, train_counts=counts, new_classes=new, window=17, fixed=True, streams=count)
+    return toy.counting(
+        Context(head, memory, k=9, train_counts=counts, new_classes=new, window=17, fixed=True, streams=count)
+    )
 
 
 def one_by_one(layout: Layout, rules: dict[str, Rule], make: toy.MemoryMaker, every: int) -> dict[str, np.ndarray]:
@@ -65,6 +68,7 @@ def one_by_one(layout: Layout, rules: dict[str, Rule], make: toy.MemoryMaker, ev
         context.learn_shares(rules.values())
         if layout.scope == "shared":
             context.memory, context.observed = contexts[0].memory, contexts[0].observed
+            context.ngrams = contexts[0].ngrams
     nll = {name: np.full(len(stream), np.nan) for name in rules}
     for start in range(0, max(layout.lengths), every):
         scored = []
@@ -73,12 +77,13 @@ def one_by_one(layout: Layout, rules: dict[str, Rule], make: toy.MemoryMaker, ev
             labels = targets[place]
             if not len(labels) or start >= length:
                 continue
-            batch = EvalBatch(base.read(inputs[place]), context)
+            batch = EvalBatch(base.read(inputs[place]), context, Block.of(labels, every, written=True))
             for name, rule in rules.items():
                 nll[name][place] = rule.score(batch, labels).numpy()
             scored.append((context, batch.observation(labels)))
         for context, observation in scored:
             context.take(observation)
+            context.count(observation)
     return nll
 
 

@@ -58,7 +58,8 @@ def filled(
     )
     counts = torch.arange(WIDE).flip(0)
     new = torch.arange(WIDE) >= WIDE - 20
-    context = Context(head, make(dtype), k=7, train_counts=counts.masked_fill(new, 0), new_classes=new, window=13)
+    counts = counts.masked_fill(new, 0)
+    context = toy.counting(Context(head, make(dtype), k=7, train_counts=counts, new_classes=new, window=13))
     if entries:
         hidden = toy.randn(seed + 2, entries, toy.DIM, dtype=dtype)
         hidden[1:2] = hidden[:1]

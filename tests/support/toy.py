@@ -22,6 +22,7 @@ from hebblm.adapt.methods.hebb import HebbConfig
 from hebblm.adapt.methods.knn import KnnConfig
 from hebblm.adapt.methods.mbpa import MbpaConfig
 from hebblm.adapt.methods.mixture import MixtureConfig
+from hebblm.adapt.methods.ngram import Ngram, NgramConfig
 from hebblm.adapt.methods.rule import Rule
 from hebblm.adapt.settings import MethodSettings
 from hebblm.evaluation.loop import Hooks, Schedule, evaluate
@@ -51,6 +52,7 @@ SETTINGS = MethodSettings(
     MixtureMbpaConfig(0.35),
     MixtureHebbConfig(0.45),
     BestConfig(short=5, medium=15, long=30, lr=0.0),
+    NgramConfig(fresh="interval", lr=0.0),
 )
 LEARNED = SETTINGS.replaced(
     CacheConfig(window=30),
@@ -59,6 +61,7 @@ LEARNED = SETTINGS.replaced(
     MixtureMbpaConfig(),
     MixtureHebbConfig(),
     BestConfig(short=5, medium=15, long=30, lr=0.1),
+    NgramConfig(fresh="interval"),
 )
 """The same with every share learned online."""
 
@@ -125,7 +128,13 @@ def context_of(
     rows = base.head.weight.shape[0]
     new = torch.arange(rows) >= stream.source_size if novel else None
     counts = torch.from_numpy(stream.train_counts[:rows].copy())
-    return Context(base.head, memory, k=k, train_counts=counts, new_classes=new, window=window)
+    return counting(Context(base.head, memory, k=k, train_counts=counts, new_classes=new, window=window))
+
+
+def counting(context: Context) -> Context:
+    """The same context, which counts n-grams."""
+    context.learn_shares([Ngram(SETTINGS[NgramConfig])])
+    return context
 
 
 def exact(settings: MethodSettings) -> MethodSettings:
@@ -189,7 +198,9 @@ def alone(base: Base, stream: EvaluationStream, vocabulary: VocabularyPolicy, *,
 
 def observe(context: Context, hidden: Tensor, targets: Tensor, *, write: bool = True) -> None:
     """Let a context take scored pairs (N, D), (N,) that were predicted alone."""
-    context.take(EvalBatch(hidden, context).observation(targets), write=write)
+    observation = EvalBatch(hidden, context).observation(targets)
+    context.take(observation, write=write)
+    context.count(observation)
 
 
 def losses_of(rules: Mapping[str, Rule], stream: EvaluationStream, *observers: Observer) -> dict[str, np.ndarray]:

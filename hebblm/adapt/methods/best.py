@@ -15,7 +15,7 @@ from hebblm.adapt.methods.ngram import FEATURES as NGRAM_FEATURES
 from hebblm.adapt.methods.ngram import Ngram, NgramConfig
 from hebblm.adapt.methods.rule import Ensemble, Method, Rule
 from hebblm.adapt.needs import Needs
-from hebblm.adapt.settings import ONLINE, Count, MethodSettings, NonNegative, Section
+from hebblm.adapt.settings import Count, MethodSettings, NonNegative, Section
 from hebblm.errors import UserError
 from hebblm.suggest import unknown
 
@@ -215,7 +215,7 @@ WEIGHTS: dict[str, tuple[float, ...]] = {
         -0.021,
         -0.015,
     ),
-    "mbpa online": (
+    "mbpa as set": (
         2.153,
         -1.615,
         0.087,
@@ -359,7 +359,7 @@ def best_rule(settings: MethodSettings) -> Rule:
         "knn": (("knn", KnnLM(KnnConfig(min(PAIR), 1.0))),),
         "mbpa": (
             ("mbpa", Mbpa(replace(settings[MbpaConfig], weight=1.0))),
-            ("mbpa online", Mbpa(replace(settings[MbpaConfig], weight=ONLINE))),
+            ("mbpa as set", Mbpa(settings[MbpaConfig])),
         ),
         "ngram": (("ngram", ngram),),
     }

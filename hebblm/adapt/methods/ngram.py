@@ -63,7 +63,8 @@ class Ngram:
         def compute() -> Tensor:
             ngrams, vocabulary = batch.context.ngrams, batch.logits.shape[1]
             assert ngrams is not None
-            found = ngrams.distributions(self._rows(batch), vocabulary)
+            base = batch.log_probs.exp().double().cpu().numpy()  # (N, V), below order 0
+            found = ngrams.distributions(self._rows(batch), vocabulary, base)
             return torch.from_numpy(found).to(batch.logits)
 
         return batch.shared(self, compute)
@@ -82,7 +83,8 @@ class Ngram:
         def compute() -> Seen:
             ngrams = batch.context.ngrams
             assert ngrams is not None
-            return ngrams.score(self._rows(batch), batch.logits.shape[1], targets.cpu().numpy())
+            lowest = (-batch.base_losses(targets)).exp().double().cpu().numpy()  # (N,)
+            return ngrams.score(self._rows(batch), batch.logits.shape[1], targets.cpu().numpy(), lowest)
 
         return batch.scored(("seen", self), targets, compute)
 
@@ -123,7 +125,7 @@ def with_ngram(rule: Rule, settings: MethodSettings) -> Rule:
 
 
 NGRAM = Method(
-    "ngram", "n-gram", "baseline", lambda s: with_ngram(LSTM.rule(s), s), (NgramConfig,), tuned=False,
+    "ngram", "n-gram", "ours", lambda s: with_ngram(LSTM.rule(s), s), (NgramConfig,), tuned=False,
     plot_style=("#aa4499",),
 )  # fmt: skip
 

@@ -66,7 +66,8 @@ class Method:
         """Learning rates by which it diverges where they are too large, by dotted name."""
         names = ["dynamic.lr"] if self.moving else []
         for values in map(settings.__getitem__, self.settings):
-            if values.section != "best" and hasattr(values, "lr") and getattr(values, "optimizer", "sgd") != "newton":
+            own_rate = hasattr(values, "lr") and values.section not in ("best", "ngram")  # gates do not diverge
+            if own_rate and getattr(values, "optimizer", "sgd") != "newton":
                 names.append(f"{values.section}.lr")
         return ", ".join(names) or "base.lr"
 

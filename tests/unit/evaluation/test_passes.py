@@ -107,7 +107,7 @@ def test_each_base_scores_its_own_methods_in_the_order_asked_for(tmp_path: Path)
     assert moving.rose_queries is not None, "both passes are checked"
     values = moving.hyperparameters
     assert values["dynamic"]["lr"] == settings.dynamic.lr
-    assert set(values["adaptation"]) == {"best", "mbpa"}
+    assert set(values["adaptation"]) == {"best", "mbpa", "ngram"}
     assert outcome.result.memory["content"] == "test"
 
 

@@ -113,20 +113,6 @@ def test_rows_that_are_not_observed_yet_count_nothing() -> None:
     assert np.allclose(seen.log_prob, [row[0] for row in expected], atol=1e-12)
 
 
-def test_distribution_sums_to_one_and_is_what_is_scored() -> None:
-    text = np.random.default_rng(1).integers(0, 20, 500)
-    ngrams = NGrams(3)
-    ngrams.add_text(text)
-    for context in ([4, 2, 7], [4, 2, -1], [-1, -1, -1], [*text[-1:-4:-1]]):
-        context = np.array(context)
-        whole = ngrams.distribution(context, 25)
-        scored = ngrams.score(
-            NGramRows(np.tile(context, (25, 1)), np.arange(25), np.arange(25), np.zeros(25, int)), 25
-        ).log_prob
-        assert whole.sum() == pytest.approx(1, abs=1e-12)
-        assert np.allclose(np.log(whole), scored, atol=1e-12)
-
-
 def test_a_long_text_is_added_at_once_as_in_parts() -> None:
     text = np.random.default_rng(2).integers(0, 50, 100_000)  # longer than a block
     whole, parts = NGrams(2), NGrams(2)
