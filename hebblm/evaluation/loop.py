@@ -258,8 +258,8 @@ class _Pass:
     def _count(self, observed: Observed) -> None:
         counted = [context.count(observation) for context, observation in observed]
         if self.layout.spread and (ngrams := self.contexts[0].ngrams) is not None:
-            ranks, nothing = self.schedule.ranks, np.zeros((0, ngrams.order + 1), dtype=np.int64)
-            own = np.concatenate([nothing, *(np.c_[contexts, labels] for contexts, labels in counted)])
-            for rank, rows in enumerate(ranks.all_gather_rows(torch.tensor(own, device=self.targets.device))):
+            ranks, nothing = self.schedule.ranks, self.targets.new_zeros(0, ngrams.order + 1)
+            own = (torch.from_numpy(np.c_[contexts, labels]).to(nothing.device) for contexts, labels in counted)
+            for rank, rows in enumerate(ranks.all_gather_rows(torch.cat([nothing, *own]))):
                 if rank != ranks.rank:
                     ngrams.add(rows[:, :-1].cpu().numpy(), rows[:, -1].cpu().numpy())
