@@ -43,7 +43,8 @@ FEATURES = (
 )
 """The features: a constant, entropies and logarithms of probabilities in nats, of distances, and of 1 + a count."""
 # What the gate starts from, a column a feature, those of the n-gram last; written by recipes/best/fit.py.
-# Fitted on the first 10,000 tokens each of ptb; wt2-to-ptb; ptb by the shipped Llama; documentation and code of Python by SmolLM2-135M-Instruct.
+# Fitted on the first 10,000 tokens each of ptb; wt2-to-ptb; ptb by the shipped Llama; and documentation and code of
+# Python by SmolLM2-135M-Instruct.
 # fmt: off
 WEIGHTS: dict[str, tuple[float, ...]] = {
     "base": (
