@@ -56,8 +56,8 @@ def connection_mask(like: Tensor, p: float) -> Tensor:
     """Inverted-dropout mask like a tensor, of entries 0 or 1 / (1 - p), with one coin a weight, from 16 random bits
     each.
 
-    A Bernoulli draw of its own for every one of H x 4H weights is slow on a CPU; random words are not. ``p`` is taken
-    to the nearest multiple of 2^-16.
+    Drawing a Bernoulli number for each of H x 4H weights is slow on a CPU; drawing random 64-bit words is not. ``p`` is
+    taken to the nearest multiple of 2^-16.
     """
     dropped = min(round(p * LEVELS), LEVELS - 1)
     words = torch.empty(-(-like.numel() // 4), dtype=torch.int64, device=like.device)

@@ -131,7 +131,6 @@ class Reader:
             window=self._rule.needs.window,
         )
         self._context.learn_shares([self._rule])
-        self._context.begin([])
         if opened.state is not None:
             self._base.load_stream_state(opened.state)
             self._last = opened.last
@@ -266,7 +265,7 @@ class Reader:
         """Stand at the beginning of a text; what was learned stays."""
         self._base.load_stream_state(self._beginning)
         self._last = self._last.new_tensor([self.vocabulary.start])
-        self._context.begin([])
+        self._context.begin()
 
     @torch.no_grad()
     def predict(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
@@ -300,21 +299,12 @@ class Reader:
         with self._base.aside():
             self._base.load_stream_state(self._beginning)
             hidden = self._base.read(self._known(self._last.new_tensor(found)))
-        first = len(hidden) - last
+        first, rows = len(hidden) - last, []
         with torch.no_grad():
-            return torch.cat(
-                [
-                    self._rule.log_probs(self._batch(part, found[: first + end]))
-                    for part, end in self._parts(hidden[first:])
-                ]
-            )
-
-    def _parts(self, hidden: Tensor) -> Iterator[tuple[Tensor, int]]:
-        """Parts of states (N, D) that are predicted at once, and how many rows there are up to the end of each."""
-        end = 0
-        for part in torch.split(hidden, self.update_every):
-            end += len(part)
-            yield part, end
+            for begin in range(first, len(hidden), self.update_every):
+                part = hidden[begin : begin + self.update_every]
+                rows.append(self._rule.log_probs(self._batch(part, found[: begin + len(part)])))
+        return torch.cat(rows) if rows else hidden.new_zeros(0, len(self._base.head.weight))
 
     @torch.no_grad()
     def suggest(self, context: str = "", n: int = 5) -> list[Suggestion]:
@@ -421,7 +411,7 @@ class Reader:
         return EvalBatch(states, self._context, contexts=contexts)
 
     def _after(self, ids: Tensor) -> list[int]:
-        """Tokens that were read, as far as n-grams look back, and those of ``ids`` behind the last of them."""
+        """The last tokens that were read, as many as n-grams look at, then ``ids`` without its first, which is one."""
         past = self._context.stream_states[0].history[::-1]
         return [*past.tolist(), *ids[1:].tolist()]
 

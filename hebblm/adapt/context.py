@@ -35,7 +35,7 @@ class Observation:
 
 @dataclass(slots=True)
 class StreamState:
-    """State kept of one stream: its latest pairs, the shares learned from its tokens, and what it was read behind."""
+    """State kept of one stream: its latest pairs, its last tokens, and the shares learned from it."""
 
     recent: Window
     history: Ints  # (order,) tokens that were observed last, the nearest first
@@ -164,9 +164,9 @@ class Context:
             self.stream_states = self.stream_states[-1:]
 
     def begin(self, *firsts: Sequence[int]) -> None:
-        """Let n-grams of the first streams go on after some tokens, or after none at the beginning of a text."""
+        """Let n-grams of each stream go on after tokens of its own; with none named, from the beginning of a text."""
         if self.ngrams is not None:
-            for state, tokens in zip(self.stream_states, firsts, strict=False):
+            for state, tokens in zip(self.stream_states, firsts or [()] * len(self.stream_states), strict=True):
                 state.history = self.ngrams.context_after(tokens)
 
     def note(self, labels: Sequence[Tensor], rank: int, *, write: bool = True) -> None:
@@ -211,6 +211,11 @@ class Context:
     def recall_ngrams(self, known: Mapping[str, Tensor]) -> None:
         """Take over what an earlier context had counted; nothing where it or this one counts none."""
         if self.ngrams is not None and known:
+            order = int(known["tokens"][1])
+            if order != self.ngrams.order:
+                raise UserError(
+                    f"ngram.order = {self.ngrams.order}, and what was saved counts contexts of {order}; leave it out"
+                )
             self.ngrams.load_state_dict({name: tensor.cpu().numpy() for name, tensor in known.items()})
             self.stream_states[0].history = known["history"].cpu().numpy()
 

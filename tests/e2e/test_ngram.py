@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import hebblm
+from hebblm.errors import UserError
 
 from .conftest import World, refused, result, run
 
@@ -42,12 +43,28 @@ def test_a_reader_counts_and_goes_on_where_it_was_saved(world: World, tmp_path: 
     assert scored.shape == again.read(text[3000:6000]).nll.shape
 
 
-def test_a_reader_reads_what_an_evaluation_scores(world: World) -> None:
-    """Documents and evaluations stand at the beginning of a text alike."""
+def test_a_text_in_pieces_reads_as_the_whole(world: World) -> None:
     lm, text = hebblm.load(world.model), world.text.read_text()[-4000:]
-    one, other = (lm.reader(method="ngram", update_every=every) for every in (50, 7))
-    first, second = one.read(text).nll, other.read(text).nll
-    assert (first[:7] == second[:7]).all()
-    pieces = lm.reader(method="ngram")
-    joined = [score for part in pieces.read_pieces(text.splitlines(keepends=True)) for score in part.nll.tolist()]
-    assert joined == pytest.approx(first.tolist(), abs=1e-5)
+    pieces = lm.reader(method="ngram").read_pieces(text.splitlines(keepends=True))
+    expected = lm.reader(method="ngram").read(text).nll.tolist()
+    assert [loss for part in pieces for loss in part.nll.tolist()] == pytest.approx(expected, abs=1e-5)
+
+
+def test_after_documents_a_reader_stands_at_the_beginning_of_a_text(world: World) -> None:
+    lm, lines = hebblm.load(world.model), world.text.read_text().splitlines()
+    reader = lm.reader(method="ngram")
+    reader.read([lines[0], lines[1], lines[2]])
+    before = reader.suggest("", 5)
+    reader.begin()
+    assert reader.suggest("", 5) == before
+    assert reader.suggest(lines[2], 5) != before
+
+
+def test_what_was_counted_by_another_order_is_refused(world: World, tmp_path: Path) -> None:
+    lm = hebblm.load(world.model)
+    reader = lm.reader(method="ngram")
+    reader.read(world.text.read_text()[:500])
+    reader.save(tmp_path / "known")
+    with pytest.raises(UserError, match=r"ngram.order = 5, and what was saved counts contexts of 3; leave it out"):
+        lm.reader(memory=tmp_path / "known", settings={"ngram.order": 5})
+    assert lm.reader(memory=tmp_path / "known").method == "ngram"

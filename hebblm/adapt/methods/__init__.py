@@ -96,7 +96,8 @@ def register(method: Method) -> Method:
             raise UserError(f"a section {kind.section!r} of settings is there already; give yours another name")
     SECTIONS.update({kind.section: kind for kind in method.settings})
     METHODS[method.name] = EVALUATED[method.name] = method
-    SOURCES[method.name] = Path(method.rule.__code__.co_filename)
+    if (code := getattr(method.rule, "__code__", None)) is not None:  # a class or a partial has none
+        SOURCES[method.name] = Path(code.co_filename)
     return method
 
 
