@@ -85,7 +85,7 @@ def build(
             return there()
         if ranks.leads and (folder / MANIFEST).is_file():
             say(f"{folder} holds a memory of other texts or settings; it is replaced when this one is built")
-        count = _read(model, vocabulary, files, parts, memory.dtype, ranks)
+        count = _read(model, vocabulary, files, parts, memory, ranks)
         if not ranks.leads:
             ranks.wait()
             return there()
@@ -122,7 +122,7 @@ def _read(
     vocabulary: Vocabulary,
     files: Sequence[TextFile],
     parts: Segments,
-    dtype: torch.dtype,
+    memory: AnyMemory,
     ranks: Ranks,
 ) -> int:
     """Save the entries of all pieces that are not there yet; return how many pieces there are."""
@@ -138,7 +138,7 @@ def _read(
                 ids = np.array([vocabulary.start, *vocabulary.encode(text, include=True).ids], dtype=np.int64)
                 if index >= done and index % ranks.size == ranks.rank:
                     begun = Segments(parts.folder / f"piece-{index:05d}")
-                    keys, labels = _entries(model, vocabulary, ids, dtype, begun)
+                    keys, labels = _entries(model, vocabulary, ids, memory, begun)
                     parts.save(index, {"keys": keys, "labels": labels})
                     shutil.rmtree(begun.folder, ignore_errors=True)
                 progress.advance(task, len(text.encode()))
@@ -148,7 +148,7 @@ def _read(
 
 
 def _entries(
-    model: TrainedModel, vocabulary: Vocabulary, ids: np.ndarray[Any, Any], dtype: torch.dtype, begun: Segments
+    model: TrainedModel, vocabulary: Vocabulary, ids: np.ndarray[Any, Any], memory: AnyMemory, begun: Segments
 ) -> tuple[Tensor, Tensor]:
     """Hidden states (T, D) and labels (T,) of a piece (T + 1,), what it begins with first.
 
@@ -156,10 +156,10 @@ def _entries(
     """
     total = len(ids) - 1
     if not total:
-        return torch.zeros(0, model.key_width, dtype=dtype), torch.zeros(0, dtype=torch.int64)
+        return torch.zeros(0, model.key_width, dtype=memory.dtype), torch.zeros(0, dtype=torch.int64)
     unknown = vocabulary.unknown
     readable = ids if unknown is None else np.where(ids < vocabulary.known, ids, unknown)
-    keys = torch.cat([segment["keys"] for segment in saved_segments(model, readable, begun, dtype)])
+    keys = torch.cat([segment["keys"] for segment in saved_segments(model, readable, begun, memory)])
     return keys, torch.from_numpy(ids[model.label_places(total)])
 
 
@@ -188,7 +188,7 @@ class SavedMemory:
         """How its entries are kept and searched."""
         manifest, index = self.manifest, self.manifest.index
         if index is None:
-            return MemoryConfig("exact", manifest.capacity, manifest.dtype)
+            return MemoryConfig("exact", manifest.capacity, manifest.dtype, keys=manifest.keys)
         return MemoryConfig(
             index.factory,
             manifest.capacity,
@@ -196,6 +196,7 @@ class SavedMemory:
             nprobe=index.nprobe,
             rescore=index.rescore,
             store=manifest.store,
+            keys=manifest.keys,
         )
 
 
@@ -212,9 +213,13 @@ def merge(first: Path, second: Path, folder: Path) -> AnyMemory:
 def _merge(first: Path, second: Path, folder: Path) -> AnyMemory:
     both = [SavedMemory.of(first), SavedMemory.of(second)]
     owner = (both[0].manifest.model_hash, both[0].manifest.dictionary_hash)
-    if both[0].manifest.dtype != both[1].manifest.dtype:
-        kinds = [f"{one.folder} keeps its keys as {one.manifest.dtype}" for one in both]
-        raise UserError(f"{' and '.join(kinds)}; build one of them anew with --set memory.dtype of the other")
+    for setting in ("dtype", "keys"):
+        first, second = (getattr(one.manifest, setting) for one in both)
+        if first != second:
+            raise UserError(
+                f"{both[0].folder} has memory.{setting}={first} and {both[1].folder} memory.{setting}={second}; "
+                f"build one of them anew with --set memory.{setting} of the other"
+            )
     words = list(dict.fromkeys(word for one in both for word in one.words))
     place = {word: index for index, word in enumerate(words)}
     memory = build_memory(both[0].manifest.dim, both[0].config())

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from hebblm.adapt.methods import DEFAULT_METHODS
+from hebblm.adapt.methods import PUBLISHED
 from hebblm.files import read_json
 from hebblm.report import Result
 from hebblm.report.methods import BASE, name_of
@@ -49,7 +49,7 @@ def transformer() -> str:
                 )
             ),
         )
-        for name in DEFAULT_METHODS
+        for name in PUBLISHED
     )
     lines = "\n".join(
         f"- {scenario_line(result.scenario)}: {origin_of(path.stem, path, result, '../')}"
@@ -89,7 +89,7 @@ def transformer_tuned() -> str:
                 )
             ),
         )
-        for name in DEFAULT_METHODS
+        for name in PUBLISHED
     )
     lines = "\n".join(f"- {origin_of(path.stem, path, result, '../')}" for path, result, _ in results.values())
     return f"{body(Table('transformer-tuned', '', columns, rows))}\n{lines}\n"
@@ -149,7 +149,7 @@ def beside_words() -> str:
             yield low
             yield None if low is None else low + 8 * text["spelling"] / text["bytes"]
 
-    rows = tuple((name_of(name), *row(name)) for name in DEFAULT_METHODS)
+    rows = tuple((name_of(name), *row(name)) for name in PUBLISHED)
     lines = []
     for name, (_, words) in results.items():
         text, path = words.scenario.extra["text"], found[name]

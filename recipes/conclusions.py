@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from hebblm.adapt.former import GONE
-from hebblm.adapt.methods import DEFAULT_METHODS
+from hebblm.adapt.methods import PUBLISHED
 from hebblm.files import read_json, write_json
 from hebblm.report import Result
 from hebblm.report.gains import Bootstrap, Gain, Losses, bootstrap_gains
@@ -136,7 +136,7 @@ def _by_newness(tokens: TokenLosses) -> dict[str, Any]:
 def _freshness(nll: Mapping[str, Mapping[str, Losses]]) -> dict[str, dict[str, Any]]:
     """Return by method what learning sooner than every 100 tokens gains, where all of its runs are there."""
     found = {}
-    for name in DEFAULT_METHODS:
+    for name in PUBLISHED:
         seldom, *sooner = _runs_of(name)
         if name != BASE and {seldom, *sooner} <= set(nll):
             found[name] = {run.rpartition("-")[2]: asdict(paired(nll[seldom][name], nll[run][name])) for run in sooner}
@@ -245,7 +245,7 @@ def freshness() -> str:
         *(Column(f"every {every}", "signed") for every in INTERVALS[1:]),
     )
     rows: list[tuple[Cell, ...]] = []
-    for name in DEFAULT_METHODS:
+    for name in PUBLISHED:
         if name in document["freshness"]:
             run = _runs_of(name)[0]
             gains = document["freshness"][name]
@@ -293,7 +293,7 @@ def _beside(
 ) -> tuple[tuple[Cell, ...], ...]:
     """Return by method its losses in several runs, and a gain in each."""
     found: list[tuple[Cell, ...]] = []
-    for name in DEFAULT_METHODS:
+    for name in PUBLISHED:
         if name in document["runs"][runs[0]]["nll"]:
             row: list[Cell] = [name_of(name)]
             for run in runs:
@@ -328,7 +328,7 @@ def new_words() -> str:
             *found["methods"][name]["nll"],
             *(None if name == "cache" else _said(gain) for gain in found["methods"][name]["over_cache"]),
         )
-        for name in DEFAULT_METHODS
+        for name in PUBLISHED
     )
     return _page(Table("new-words", "", columns, rows), ["new-words"])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from dataclasses import replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -26,6 +27,7 @@ from hebblm.types import Neighbors
 
 T = TypeVar("T")
 L = TypeVar("L", bound=Learned)
+STEP = 10  # tokens of an interval after which shares learn: they are scored already, and a step costs next to nothing
 SEARCH = "neighbors"
 """Name of the piece of work that finds the neighbours."""
 
@@ -56,7 +58,7 @@ class EvalBatch:
         width = context.head.weight.shape[1]
         self.keyed = hidden.shape[1] > width
         self.hidden = hidden[:, :width] if self.keyed else hidden
-        self.queries = hidden[:, width:] if self.keyed else hidden
+        self.queries = context.memory.keys_of(hidden[:, width:] if self.keyed else hidden)
         self.context = context
         self.block = block
         self.ranked = ranked
@@ -93,7 +95,8 @@ class EvalBatch:
         dtype = self.context.memory.dtype
         if torch.finfo(dtype).bits >= torch.finfo(self.hidden.dtype).bits:
             return self.log_normalizers
-        return log_normalizers(self.hidden.to(dtype), self.head)
+        memory = self.context.memory
+        return log_normalizers(memory.states_of(self.queries.to(dtype).to(self.hidden.dtype)), self.head)
 
     def base_losses(self, targets: Tensor) -> Tensor:
         """The base's loss (N,) in nats of ``targets`` (N,)."""
@@ -101,8 +104,14 @@ class EvalBatch:
 
     @property
     def neighbors(self) -> Neighbors:
-        """The K nearest entries of each query, among those written before it."""
+        """The K nearest entries of each query, among those written before it, with keys as the memory stores them."""
         return self.shared(SEARCH, self._search)
+
+    @property
+    def near_states(self) -> Neighbors:
+        """The same neighbours, whose keys are states: what enters the head."""
+        near, memory = self.neighbors, self.context.memory
+        return self.shared("states", lambda: replace(near, keys=memory.states_of(near.keys))) if memory.rooted else near
 
     def _search(self) -> Neighbors:
         written = self.written
@@ -128,12 +137,20 @@ class EvalBatch:
     def window(self, size: int) -> WindowView:
         """What the queries see of the ``size`` latest pairs of the stream."""
         windows = [state.recent for state in self.context.stream_states]
-        return self.shared(("window", size), lambda: view_of(windows, self.hidden, size, self.block))
+        keys = self.context.memory.keys_of(self.hidden) if self.keyed else self.queries
+        return self.shared(("window", size), lambda: view_of(windows, keys, size, self.block))
 
     @property
     def products(self) -> Tensor:
-        """(N, K) ``h_k . h``."""
+        """(N, K) ``k_k . k``, of keys as the memory stores them."""
         return self.shared("products", lambda: key_products(self.queries, self.neighbors.keys))
+
+    @property
+    def state_products(self) -> Tensor:
+        """(N, K) ``h_k . h``."""
+        if not self.context.memory.rooted:
+            return self.products
+        return self.shared("state products", lambda: key_products(self.hidden, self.near_states.keys))
 
     @property
     def groups(self) -> Tensor:
@@ -169,40 +186,40 @@ class EvalBatch:
             block = self.block
             index = torch.zeros(len(self.hidden), dtype=torch.int64, device=self.hidden.device)
             if block is None:
-                return self._learned(learner, 0, None, []), index
-            evidence = self._evidence(learner, block.labels[: block.used])
+                return self._learned(learner, 0, [0], []), index
+            evidence = self._evidence(learner, block.labels)
             shares: list[L] = []
             for stream, rows, part in block.by_stream():
-                of_stream = self._learned(learner, stream, part, evidence[rows][: part.used].tolist())
-                index[rows] = len(shares) + torch.unique_consecutive(part.visible, return_inverse=True)[1]
-                shares += of_stream
+                places = _places(part)
+                steps = torch.tensor(places, device=index.device)
+                own = torch.arange(len(part.labels), device=index.device)
+                index[rows] = len(shares) + torch.searchsorted(steps, own, right=True) - 1
+                shares += self._learned(learner, stream, places, evidence[rows][: places[-1]].tolist())
             return shares, index
 
         return self.shared(("learned", learner), compute)
 
     def observation(self, targets: Tensor) -> Observation:
         """What is to be learned of the batch once its labels (N,) are scored."""
-        block = self.block
-        streams = [(0, slice(None), None)] if block is None else list(block.by_stream())
-        evidence = {learner: self._evidence(learner, targets) for learner in self.context.learners}
+        block, count = self.block, len(targets)
+        alone = Block(targets, torch.zeros_like(targets), 0, written=False)
+        streams = [(0, slice(None), alone)] if block is None else list(block.by_stream())
+        evidence = {learner: self._evidence(learner, targets) for learner in self.context.learners} if count else {}
         shares: dict[int, dict[Learner[Any], Learned]] = {
             stream: {
-                learner: self._learned(learner, stream, part, said[rows].tolist())[-1]
+                learner: self._learned(learner, stream, [*_places(part), len(part.labels)], said[rows].tolist())[-1]
                 for learner, said in evidence.items()
             }
             for stream, rows, part in streams
         }
         return Observation(self.hidden, self.queries, targets, block, self.key_normalizers, shares)
 
-    def _learned(self, learner: Learner[L], stream: int, block: Block | None, evidence: list[Any]) -> list[L]:
-        """A stream's share before the batch and after each interval of its first rows, with their evidence."""
+    def _learned(self, learner: Learner[L], stream: int, places: list[int], evidence: list[Any]) -> list[L]:
+        """A stream's share before the batch, and after its rows before each further place, with their evidence."""
         if learner not in self.context.learners:
             raise ValueError(f"the share of {learner} is learned; tell its context so with learn_shares first")
-        known = cast(L, self.context.stream_states[stream].shares[learner])
-        shares, ends = [known], [len(evidence)] if evidence else []
-        if block is not None:
-            ends = [end for end in sorted(set(block.visible.tolist())) if 0 < end < len(evidence)] + ends
-        for start, end in zip([0, *ends], ends, strict=False):
+        shares = [cast(L, self.context.stream_states[stream].shares[learner])]
+        for start, end in pairwise(places):
             shares.append(shares[-1].after(evidence[start:end]))
         return shares
 
@@ -237,3 +254,9 @@ class EvalBatch:
         work, known = self._shared[key]
         self.stopwatch.use(work)
         return cast(T, known)
+
+
+def _places(block: Block) -> list[int]:
+    """Rows of one stream's block before which its shares learn: from 0 on, every ten rows of each interval."""
+    starts = [*sorted(set(block.visible.tolist())), len(block.labels)]
+    return [place for start, end in pairwise(starts) for place in range(start, end, STEP)] or [0]

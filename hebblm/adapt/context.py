@@ -125,9 +125,10 @@ class Context:
         streams: list[tuple[int, Tensor | slice]] = [(0, slice(None))]
         if observation.block is not None:
             streams = [(stream, rows) for stream, rows, _ in observation.block.by_stream()]
+        states = self.memory.keys_of(observation.hidden)
         for stream, rows in streams:
             self.stream_states[stream].shares = observation.shares[stream]
-            self.stream_states[stream].recent.append(observation.hidden[rows], labels[rows])
+            self.stream_states[stream].recent.append(states[rows], labels[rows])
 
     def count(self, observation: Observation) -> tuple[Ints, Ints]:
         """Count the n-grams of an observation; its contexts (N, order) and labels (N,), none without n-grams."""

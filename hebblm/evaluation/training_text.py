@@ -17,6 +17,7 @@ from hebblm.download import cache_dir
 from hebblm.files import hash_of
 from hebblm.locks import held
 from hebblm.memory import AnyMemory, MemoryConfig, build_memory, load_memory, save_memory
+from hebblm.memory.store import CHUNK
 from hebblm.models.base import Ids, State, TrainedModel, device_of, hash_of_ids
 from hebblm.progress import bar, duration, say, track
 from hebblm.ranks import ALONE, Ranks
@@ -157,7 +158,7 @@ def _build(
         resumed = f", going on from part {done + 1:,}" if done else ""
         task = progress.add_task(f"training memory{resumed}", total=total + 1, completed=done, unit="parts")
         for index, tensors in enumerate(
-            saved_segments(model, ids, segments, memory.dtype, normalized=normalized, ranks=ranks)
+            saved_segments(model, ids, segments, memory, normalized=normalized, ranks=ranks)
         ):
             if ranks.leads:
                 memory.fill(tensors["keys"], tensors["labels"], tensors.get("log-normalizers"))
@@ -172,12 +173,12 @@ def saved_segments(
     model: TrainedModel,
     ids: Ids,
     segments: Segments,
-    dtype: torch.dtype,
+    memory: AnyMemory,
     *,
     normalized: bool = False,
     ranks: Ranks = ALONE,
 ) -> Iterator[dict[str, Tensor]]:
-    """Entries of a text (T,), segment by segment; those that are there from before are not computed again.
+    """Entries of a text (T,) as a memory keeps them, segment by segment; those that are there are not computed again.
 
     Each is saved with the state that the next one begins with. Ranks read their shares of each; the first one saves
     it, and has all of it.
@@ -190,10 +191,12 @@ def saved_segments(
         yield tensors
     state = unpacked_state(tensors, device_of(model)) if done else None
     for index, segment in enumerate(model.segments(ids, done, state, ranks.rank, ranks.size), done):
-        tensors = {"keys": segment.keys.to(dtype), "labels": segment.labels}
+        tensors = {"keys": memory.keys_of(segment.keys).to(memory.dtype), "labels": segment.labels}
         if normalized:
             # Those of the keys as they are stored: what is followed has to add up with what is not.
-            tensors["log-normalizers"] = log_normalizers(tensors["keys"], model.head)
+            tensors["log-normalizers"] = log_normalizers(
+                memory.states_of(tensors["keys"].to(segment.keys.dtype)), model.head
+            )
         tensors = {name: ranks.gather(rows) for name, rows in (tensors | prefixed(STATE, segment.state)).items()}
         yield tensors  # first: what cannot be remembered is not kept
         if ranks.leads:
@@ -217,11 +220,14 @@ def _include_rows(memory: AnyMemory, head: OutputHead, known: int) -> None:
     new = OutputHead(head.weight[known:], None if head.bias is None else head.bias[known:])
     if not len(new.weight):
         return
+    device = memory.segments()[0].keys.device
+    rows = OutputHead(new.weight.to(device), None if new.bias is None else new.bias.to(device))
     for part in memory.segments():
-        if part.log_normalizers is not None:
-            device = part.keys.device
-            rows = OutputHead(new.weight.to(device), None if new.bias is None else new.bias.to(device))
-            part.log_normalizers.copy_(with_rows(part.log_normalizers, part.keys, rows))
+        for begin in range(0, len(part), CHUNK):
+            some = part.run(begin, begin + CHUNK)
+            if some.log_normalizers is not None:
+                states = memory.states_of(some.keys.to(rows.weight.dtype))
+                some.log_normalizers.copy_(with_rows(some.log_normalizers, states, rows))
     memory.mark_base()
 
 

@@ -16,6 +16,20 @@ from hebblm.memory.store import Entries
 from hebblm.types import Neighbors
 
 
+def rooted(states: Tensor) -> Tensor:
+    """``sign(h) sqrt(|h|)`` of every number of states: the signed square root (Perronnin, Sanchez and Mensink 2010).
+
+    In the states of a pretrained transformer a few dimensions are many times as large as the others, and decide
+    distances and products alone. Their roots are not, whatever the model, and nothing has to be known of it.
+    """
+    return states.abs().sqrt_().copysign_(states)
+
+
+def squared(keys: Tensor) -> Tensor:
+    """``sign(k) k^2``: the states of which keys are the signed square roots."""
+    return keys * keys.abs()
+
+
 class AnyMemory(ABC):
     """Entries that are searched by squared L2 distance; they stand, and are counted, in the order of writing."""
 
@@ -28,6 +42,9 @@ class AnyMemory(ABC):
 
     forgets: ClassVar[bool] = False
     """Whether entries make room for new ones; such a memory is neither kept in pieces nor shared below others."""
+
+    rooted: bool = False
+    """Whether keys are square roots of states, see :func:`rooted`."""
 
     @property
     @abstractmethod
@@ -82,6 +99,14 @@ class AnyMemory(ABC):
         """Say how much it holds."""
         return f"{type(self).__name__}({len(self):,} entries of width {self.dim})"
 
+    def keys_of(self, states: Tensor) -> Tensor:
+        """What is stored of states (..., D), and searched for."""
+        return rooted(states) if self.rooted else states
+
+    def states_of(self, keys: Tensor) -> Tensor:
+        """States of stored keys (..., D)."""
+        return squared(keys) if self.rooted else keys
+
     def search(self, queries: Tensor, k: int) -> Neighbors:
         """The ``k`` nearest entries of each query (N, D); fewer are masked out.
 
@@ -117,7 +142,13 @@ class AnyMemory(ABC):
     def describe(self) -> dict[str, object]:
         """What a result records about this memory."""
         dtype = str(self.dtype).removeprefix("torch.")
-        return {"kind": self.kind, "dtype": dtype, "entries": len(self), **self.settings()}
+        return {
+            "kind": self.kind,
+            "dtype": dtype,
+            "keys": "root" if self.rooted else "state",
+            "entries": len(self),
+            **self.settings(),
+        }
 
     def settings(self) -> dict[str, Any]:
         """How entries are kept and searched, beside what every memory has, for results and manifests."""

@@ -8,6 +8,7 @@ from hebblm.suggest import unknown
 
 DTYPES = ("float32", "float16", "bfloat16")
 STORES = ("ram", "disk")
+KEYS = ("root", "state")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,8 @@ class MemoryConfig:
             "bfloat16" (2 digits, the range of float32).
         nprobe: inverted lists visited by a search; None for one in 32, at least 32.
         rescore: candidates for each neighbour that a trained index proposes.
+        keys: "root", the signed square root of every number of a hidden state, so that no dimension outweighs the
+            others; or "state", as published.
         store: "ram", or "disk" for more entries than fit there: arrays and inverted lists in files, which several
             processes may read.
     """
@@ -32,12 +35,18 @@ class MemoryConfig:
     nprobe: int | None = None
     rescore: int = 5
     store: str = "ram"
+    keys: str = "root"
 
     def __post_init__(self) -> None:
-        for name, value, known in (("dtype", self.dtype, DTYPES), ("store", self.store, STORES)):
+        for name, value, known in (
+            ("dtype", self.dtype, DTYPES),
+            ("store", self.store, STORES),
+            ("keys", self.keys, KEYS),
+        ):
             if value not in known:
                 raise unknown(f"memory.{name}", value, known, f"use one of {', '.join(known)}")
 
     def identity(self) -> dict[str, object]:
-        """What tells memories of the same entries apart; those in RAM have no store, as before there was one."""
-        return {name: value for name, value in asdict(self).items() if (name, value) != ("store", "ram")}
+        """What tells memories of the same entries apart, without what memories of an earlier version all had."""
+        earlier = {"store": "ram", "keys": "state"}
+        return {name: value for name, value in asdict(self).items() if earlier.get(name) != value}

@@ -13,7 +13,7 @@ from hebblm.memory.config import MemoryConfig
 from hebblm.memory.disk import DiskMemory
 from hebblm.memory.exact import FlatMemory, RingMemory
 from hebblm.memory.hybrid import HybridMemory
-from hebblm.memory.persistence import check_files, check_owner, read_entries, read_index, read_manifest
+from hebblm.memory.persistence import Manifest, check_files, check_owner, read_entries, read_index, read_manifest
 from hebblm.memory.pq import FaissMemory, check_search
 from hebblm.memory.store import KEY_DTYPES
 
@@ -34,6 +34,12 @@ def build_memory(
     Raises:
         UserError: a value out of range, a combination without meaning, or FAISS asked for and missing.
     """
+    memory = _build(dim, config, device, work)
+    memory.rooted = config.keys == "root"
+    return memory
+
+
+def _build(dim: int, config: MemoryConfig, device: torch.device | str, work: Path | None) -> AnyMemory:
     dtype = KEY_DTYPES[config.dtype]
     check_search(config.rescore, config.nprobe)
     if config.store == "disk":
@@ -90,6 +96,12 @@ def load_memory(
     manifest = read_manifest(folder)
     check_owner(manifest, folder, model_hash=model_hash, dictionary_hash=dictionary_hash)
     check_files(manifest, folder, quick=manifest.store == "disk")
+    memory = _load(manifest, folder, mmap, device)
+    memory.rooted = manifest.keys == "root"
+    return memory
+
+
+def _load(manifest: Manifest, folder: Path, mmap: bool, device: torch.device | str) -> AnyMemory:
     index, where = manifest.index, torch.device("cpu" if manifest.store == "disk" else device)
     if index is not None and index.factory == "auto" and not (manifest.store == "disk" or _index_pays(where)):
         index = None

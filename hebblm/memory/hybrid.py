@@ -116,7 +116,9 @@ class HybridMemory(AnyMemory):
             )
         bulk = shared.bulk if isinstance(shared, HybridMemory) else shared
         own = FlatMemory(bulk.dim, dtype=bulk.dtype, device=bulk.segments()[0].keys.device)
-        return cls(bulk, own, flush_at=sys.maxsize)
+        memory = cls(bulk, own, flush_at=sys.maxsize)
+        memory.rooted = shared.rooted
+        return memory
 
     def _flush(self) -> None:
         for part in self.recent.segments():

@@ -51,6 +51,7 @@ class Owner(TypedDict):
 Kind = Literal["exact", "ring", "faiss", "hybrid", "disk"]
 Dtype = Literal["float16", "bfloat16", "float32", "float64"]
 Store = Literal["ram", "disk"]
+Keys = Literal["root", "state"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +69,7 @@ class Manifest:
     flush_at: Some | None = None
     index: IndexManifest | None = None
     store: Store = "ram"
+    keys: Keys = "state"
     files: dict[str, tuple[Count, str]]
 
 
@@ -195,6 +197,7 @@ def save_memory(
             dtype=cast(Dtype, str(segments[0].keys.dtype).removeprefix("torch.")),
             count=len(memory),
             dim=memory.dim,
+            keys="root" if memory.rooted else "state",
             capacity=settings.get("capacity"),
             flush_at=settings.get("flush_at"),
             index=IndexManifest.of(settings, trained) if "factory" in settings else None,

@@ -41,6 +41,7 @@ class ShardedMemory(AnyMemory):
         if own.forgets:
             raise TypeError("a memory that forgets cannot be kept in pieces")
         self._own = own
+        self.rooted = own.rooted
         self._ranks = ranks
         self._counts = torch.zeros(0, dtype=torch.int64, device=own.segments()[0].values.device)
         self._base: tuple[Tensor, _Places] | None = None

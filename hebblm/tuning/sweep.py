@@ -176,10 +176,10 @@ def _fill(
         for begin in range(index * plan.part, stop, pace.ahead):
             states.append(base.read(inputs[begin : min(begin + pace.ahead, stop)]))
             for rows, block in _blocks(states[-1], begin, memory, stream, plan):
-                beside = WrittenBlock(memory, rows, block.labels, block.in_memory)
-                neighbors.append(beside.nearest(plan.k))
+                keys = memory.keys_of(rows)
+                neighbors.append(WrittenBlock(memory, keys, block.labels, block.in_memory).nearest(plan.k))
                 if plan.write:
-                    memory.add(rows, block.labels)
+                    memory.add(keys, block.labels)
                 progress(len(rows))
         tensors = {
             "states": torch.cat(states),
@@ -211,7 +211,7 @@ def _resume(
             run = states[offset : offset + plan.pace.ahead]
             for rows, block in _blocks(run, index * plan.part + offset, memory, stream, plan):
                 memory.refresh()  # trained when it would have been searched
-                memory.add(rows, block.labels)
+                memory.add(memory.keys_of(rows), block.labels)
         base.load_stream_state(unpacked_state(tensors, device))
 
 

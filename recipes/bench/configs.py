@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from awd_lstm import ARCHITECTURES
-from hebblm.adapt.methods import DEFAULT_METHODS, DYNAMIC
+from hebblm.adapt.methods import DYNAMIC, PUBLISHED
 from hebblm.adapt.methods.mbpa import MbpaConfig
 from hebblm.errors import UserError
 from hebblm.models.presets import check_preset
@@ -22,7 +22,7 @@ WINDOWS = {10_000: 500, 33_278: 3785}
 """Windows of the cache that were published for the vocabularies of Penn Treebank and WikiText-2."""
 FEW, SOME, MANY = 2, 10, 100
 """Queries in a round of the plain form, in one of the exact form, and those on which the fast form's error is taken."""
-METHODS = tuple(name for name in DEFAULT_METHODS if name != DYNAMIC)
+METHODS = tuple(name for name in PUBLISHED if name != DYNAMIC)
 
 
 def _several(*values: int) -> Any:

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from hebblm.adapt import functional as F
-from hebblm.adapt.batch import EvalBatch
+from hebblm.adapt.batch import STEP, EvalBatch
 from hebblm.adapt.methods.base import Unadapted
 from hebblm.adapt.methods.best import FEATURES, WEIGHTS, best_rule
 from hebblm.adapt.methods.gate import Gated
@@ -35,7 +35,7 @@ TEXTS = {
     "wt2-to-ptb": {"cross_domain": "wt2-to-ptb", "split": "valid"},
     "ptb by the shipped Llama": {"model": "llama-wt2-small", "target": "ptb", "split": "valid"},
 }
-PULL = 1e-3  # times half the square of the weights
+PULL = 3e-4  # times half the square of the weights
 MODULE = Path(__file__).parents[2] / "hebblm" / "adapt" / "methods" / "best.py"
 
 
@@ -87,7 +87,7 @@ def fitted(texts: list[Tensor], parts: int) -> Tensor:
 def learned(rows: Tensor, weights: Tensor, rule: Gated) -> float:
     """Return the mean loss of a gate that starts from W (C, F) and goes on learning, nats."""
     gate, losses, parts = F.LearnedGate(weights, rule.lr, rule.anchor), [], len(weights)
-    for part in torch.split(rows, ScenarioConfig().update_every):
+    for part in torch.split(rows, STEP):
         losses.append(F.gated_losses(part[:, :parts], gate.log_shares(part[:, parts:])))
         gate = gate.after(part.tolist())
     return float(torch.cat(losses).mean())

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from hebblm.adapt.methods import DEFAULT_METHODS, named
+from hebblm.adapt.methods import PUBLISHED, named
 from hebblm.cli.common import choosing, options, tell
 from hebblm.evaluation.hyperparameters import parse_settings
 from hebblm.evaluation.scenario_config import ScenarioConfig
@@ -100,7 +100,7 @@ class ReadingsConfig(ScenarioConfig):
         output_path: folder for readings.json.
     """
 
-    methods: str = ",".join(DEFAULT_METHODS)
+    methods: str = ",".join(PUBLISHED)
     hyperparameters: str = "default"
     set: list[str] = field(default_factory=list, metadata={"nargs": "+"})
     output_path: Path | None = None

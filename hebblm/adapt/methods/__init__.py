@@ -64,7 +64,9 @@ STATIC_METHODS = tuple(method.name for method in _RECORDS if not method.moving)
 """Those that read the hidden states of the base as trained, or as it learns for all of them alike."""
 DYNAMIC_METHODS = tuple(method.name for method in _RECORDS if method.moving)
 PAPER_METHODS = tuple(method.name for method in _RECORDS if method.origin == "paper")
-DEFAULT_METHODS = tuple(method.name for method in _RECORDS if method.origin in ("paper", "baseline"))
+PUBLISHED = tuple(method.name for method in _RECORDS if method.origin in ("paper", "baseline"))
+"""The paper's methods and the rivals that it leaves out."""
+DEFAULT_METHODS = (*PUBLISHED, BEST.name)
 TUNABLE = tuple(method.name for method in _RECORDS if method.origin != "variant" and method.tuned)
 """Those with values of their own to tune."""
 OUR_METHODS = tuple(method.name for method in _RECORDS if method.origin == "ours")

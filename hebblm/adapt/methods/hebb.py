@@ -138,13 +138,13 @@ def hebbian_term(batch: EvalBatch, mbpa: MbpaConfig, hebb: HebbConfig, classes: 
 
     def compute() -> F.HebbianTerm:
         return F.hebbian_term(
-            batch.neighbors,
+            batch.near_states,
             batch.hidden,
             eps=mbpa.eps,
             hebbian_classes=classes,
             closeness_normalization=hebb.closeness,
             bias=batch.head.bias is not None,
-            products=batch.products,
+            products=batch.state_products,
             groups=batch.groups,
             scale=hebb.scale,
         )

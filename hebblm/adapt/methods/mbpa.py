@@ -189,7 +189,7 @@ def _mbpa(batch: EvalBatch, config: MbpaConfig, rows: slice | list[int]) -> F.Mb
     """Change of the logits by MbPA for some queries of a mini-batch."""
     return F.mbpa_delta(
         batch.hidden[rows],
-        batch.neighbors.rows(rows),
+        batch.near_states.rows(rows),
         batch.head,
         batch.logits[rows],
         lr=config.lr,
@@ -201,7 +201,7 @@ def _mbpa(batch: EvalBatch, config: MbpaConfig, rows: slice | list[int]) -> F.Mb
         pull=config.pull,
         closeness_normalization=config.closeness,
         scale=config.scale,
-        products=batch.products[rows],
+        products=batch.state_products[rows],
         groups=batch.groups[rows],
     )
 
