@@ -127,7 +127,7 @@ def load(
             are; it is read in evaluation mode, and loaded anew where its weights changed.
         device: auto, cpu, cuda, or one of several as cuda:1.
         dtype: of the weights of a model of ``transformers``: auto, float32, bfloat16 or float16.
-        context: tokens of the window that such a model reads in; None for what it was trained with, at most 1,024.
+        context: tokens of the window that such a model reads in; None for what it was trained with, at most 4,096.
         stride: tokens by which the window moves on; None for half of it.
         learns: parts of the names of those weights that learn in dynamic evaluation; None for all, or of a model above
             100 million parameters for lm_head, norm and bias.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 import torch
@@ -182,8 +182,7 @@ class StreamReader:
         states = states if layout.streams > 1 else states[None]  # (B, n, D)
         for group in layout.groups(start, stop, self.every):
             labels = layout.labels(group, ids)  # (N,)
-            blocked = layout.streams > 1 or self.context.ngrams is not None  # n-grams see the rows before
-            block = layout.block(group, labels, self.every, written=self.learn) if blocked else None
+            block = replace(layout.block(group, labels, self.every, written=self.learn), learned=self.learn)
             batch = EvalBatch(layout.states(group, states, start), self.context, block)
             yield Labelled(batch, labels, layout.places(group))
 

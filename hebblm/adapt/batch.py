@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hebblm.adapt.block import Block, WindowView, view_of
+from hebblm.adapt.block import Block, WindowView, learning_places, view_of
 from hebblm.adapt.context import Context, Observation
 from hebblm.adapt.functional.grouping import group_ids
 from hebblm.adapt.functional.normalizers import log_normalizers
@@ -27,7 +27,6 @@ from hebblm.types import Neighbors
 
 T = TypeVar("T")
 L = TypeVar("L", bound=Learned)
-STEP = 10  # tokens of an interval after which shares learn: they are scored already, and a step costs next to nothing
 SEARCH = "neighbors"
 """Name of the piece of work that finds the neighbours."""
 
@@ -257,6 +256,5 @@ class EvalBatch:
 
 
 def _places(block: Block) -> list[int]:
-    """Rows of one stream's block before which its shares learn: from 0 on, every ten rows of each interval."""
-    starts = [*sorted(set(block.visible.tolist())), len(block.labels)]
-    return [place for start, end in pairwise(starts) for place in range(start, end, STEP)] or [0]
+    """Rows of one stream's block before which its shares learn, from 0 on."""
+    return learning_places(sorted(set(block.visible.tolist())), len(block.labels)) if block.learned else [0]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from torch import Tensor
+
+STEP = 10  # tokens after which shares learn within an interval: these are scored already, and a step costs little
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -21,6 +24,7 @@ class Block:
     used: int  # rows that the last row sees, and with it any
     written: bool  # whether observed rows are in the memory
     streams: Tensor | None = None  # (N,) int64, which stream of its context each row is of; None for all of the first
+    learned: bool = True  # whether shares learn from rows as these are scored
 
     @classmethod
     def of(cls, labels: Tensor, every: int, written: bool) -> Block:
@@ -50,7 +54,7 @@ class Block:
         for stream in torch.unique(self.streams).tolist():
             rows = (self.streams == stream).nonzero().squeeze(1)
             visible = torch.searchsorted(rows, self.visible[rows].contiguous())
-            yield stream, rows, Block(self.labels[rows], visible, int(visible[-1]), self.written)
+            yield stream, rows, Block(self.labels[rows], visible, int(visible[-1]), self.written, learned=self.learned)
 
     @property
     def causal(self) -> bool:
@@ -61,6 +65,11 @@ class Block:
     def in_memory(self) -> Tensor:
         """(N,) how many of the block's rows the memory holds when each row is predicted."""
         return self.visible if self.written else torch.zeros_like(self.visible)
+
+
+def learning_places(starts: Iterable[int], total: int) -> list[int]:
+    """Places before which shares learn: from 0 on, every ten of the tokens between two ``starts`` of intervals."""
+    return [at for start, end in pairwise([*starts, total]) for at in range(start, end, STEP)] or [0]
 
 
 @dataclass(frozen=True, slots=True)

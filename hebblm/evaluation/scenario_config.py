@@ -76,7 +76,7 @@ class ModelOptions:
             that one came tokenised and the first text that is read did not; a saved memory or reader keeps its own
             way), whitespace or moses.
         context: tokens of the window that a model of transformers reads in; by default what it was trained with, at
-            most 1,024.
+            most 4,096.
         stride: tokens by which that window moves on; by default half of it.
         dtype: number type of a transformers model's weights: auto (as they are stored, but float32 for float16 on a
             CPU), float32, bfloat16 or float16.

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import pairwise, product, starmap
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
+from hebblm.adapt.block import learning_places
 from hebblm.adapt.functional.shares import LearnedShares
 from hebblm.adapt.grid import near
 from hebblm.progress import say
@@ -81,13 +82,12 @@ def mixed(memory: Losses, base: Losses, weight: float | str, every: int) -> Loss
     """Loss (T,) of memories of share ``weight`` and a base that has the rest, from their losses, nats.
 
     Of the memories' losses (C, T) the shares among each other are learned; ``weight`` is a number, or learned online as
-    a context learns it, every so many tokens.
+    a context learns it, whose intervals have so many tokens.
     """
     parts = np.stack([*np.atleast_2d(memory), base], 1)  # (T, C + 1)
     learned = LearnedShares((0.0,) * (parts.shape[1] - 1), total=None if isinstance(weight, str) else weight)
     shares = np.empty_like(parts)
-    for start in range(0, len(base), every):
-        now = slice(start, start + every)
+    for now in starmap(slice, pairwise([*learning_places(range(0, len(base), every), len(base)), len(base)])):
         shares[now] = learned.value
         if isinstance(weight, str) or len(learned.owned) > 1:
             learned = learned.after(parts[now].tolist())

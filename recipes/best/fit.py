@@ -18,7 +18,8 @@ import torch
 from torch import Tensor
 
 from hebblm.adapt import functional as F
-from hebblm.adapt.batch import STEP, EvalBatch
+from hebblm.adapt.batch import EvalBatch
+from hebblm.adapt.block import STEP
 from hebblm.adapt.methods.base import Unadapted
 from hebblm.adapt.methods.best import FEATURES, WEIGHTS, best_rule
 from hebblm.adapt.methods.gate import Gated

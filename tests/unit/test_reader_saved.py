@@ -137,7 +137,8 @@ def with_changes(folder: Path, **changes: object) -> None:
 def test_a_reader_that_an_earlier_version_saved_keeps_its_shares(
     lm: hebblm.LanguageModel, former: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    reader = lm.reader(former["method"], settings=former["settings"], update_every=10)
+    earlier = {"memory.keys": "state", **former["settings"]}
+    reader = lm.reader(former["method"], settings=earlier, update_every=10)
     reader.read(TEXT)
     reader.save(tmp_path / "known")
     learned, names = shares_of(tmp_path / "known"), {present_name(name): name for name in former["shares"]}

@@ -21,7 +21,7 @@ from hebblm.models.huggingface.probe import READS, agree, arithmetic, check_kind
 from hebblm.progress import say
 from hebblm.text.subwords import token_before
 
-CONTEXT = 1024  # tokens of a window where none are asked for; less where the model was trained with less
+CONTEXT = 4096  # tokens of a window where none are asked for; less where the model was trained with less
 LARGE = 100_000_000  # parameters above which only some learn in dynamic evaluation
 LEARNS = ("lm_head", "norm", "bias")  # those; the output layer, whatever its name, counts as lm_head
 PROBE = 12  # tokens that show how a model is read
@@ -42,7 +42,7 @@ def open_causal(
 
     Args:
         model: of ``transformers``, compiled or not; it is read in evaluation mode, and stays in its own.
-        context: tokens of a window, at most what the model was trained with; None for that, but at most 1,024.
+        context: tokens of a window, at most what the model was trained with; None for that, but at most 4,096.
         stride: tokens by which the window moves on; None for half of it.
         learns: parts of the names of those weights that learn in dynamic evaluation; None for all, or of a model above
             100 million parameters for lm_head, norm and bias.

@@ -13,7 +13,7 @@ from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.context import Context
 from hebblm.adapt.former import GONE
 from hebblm.adapt.grid import Grid
-from hebblm.adapt.methods import DEFAULT_METHODS, METHODS, OUR_METHODS, PAPER_METHODS, check_methods, named
+from hebblm.adapt.methods import DEFAULT_METHODS, METHODS, OUR_METHODS, PAPER_METHODS, PUBLISHED, check_methods, named
 from hebblm.adapt.methods.cache import CacheConfig
 from hebblm.adapt.methods.hebb import Hebb, HebbConfig
 from hebblm.adapt.methods.mbpa import MbpaAbsoluteConfig, MbpaConfig
@@ -47,7 +47,8 @@ def equation(context: Context, hidden: Tensor, hebb: HebbConfig, mbpa: MbpaConfi
 
 def test_the_named_sets_are_the_papers_methods_and_with_them_the_baselines() -> None:
     assert PAPER_METHODS == ("lstm", "mixture", "mbpa", "hebb", "mixture+mbpa", "mixture+hebb")
-    assert {*DEFAULT_METHODS} == {*PAPER_METHODS, "dynamic", "cache", "knn"}
+    assert {*PUBLISHED} == {*PAPER_METHODS, "dynamic", "cache", "knn"}
+    assert DEFAULT_METHODS == (*PUBLISHED, "best")
 
 
 @pytest.mark.parametrize(
@@ -64,7 +65,7 @@ def test_unknown_repeated_or_missing_methods_are_refused(names: list[str], messa
 
 
 def test_all_stands_for_the_default_methods_and_those_beyond_the_paper() -> None:
-    assert named("all") == [*DEFAULT_METHODS, *OUR_METHODS]
+    assert named("all") == [*PUBLISHED, *OUR_METHODS]
     assert named(" lstm , mixture+hebb") == ["lstm", "mixture+hebb"]
     with pytest.raises(UserError, match=r"'all'.*or all alone"):
         named("lstm,all")

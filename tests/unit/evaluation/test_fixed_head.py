@@ -44,7 +44,7 @@ def test_normalizers_are_kept_where_neither_weights_nor_rows_of_the_head_change(
     context = scenario.context(base, scenario.memory(settings), 0)
     hidden = base.read(torch.tensor([1, 2, 3]))
     toy.observe(context, hidden, torch.tensor([2, 3, 4]))
-    near = EvalBatch(hidden, context).neighbors
+    near = EvalBatch(hidden, context).near_states
     assert (near.log_normalizers is not None) == kept
     if near.log_normalizers is not None:
         expected = base.head.logits(near.keys).logsumexp(2)  # the new words' rows among them

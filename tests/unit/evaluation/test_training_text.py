@@ -85,7 +85,7 @@ def test_normalizers_are_those_of_the_stored_keys_under_the_whole_head(
     memory.reset()
     near = memory.search(toy.randn(3, 4, toy.DIM), 9)
     assert near.log_normalizers is not None
-    expected = head.logits(near.keys).double().logsumexp(2).float()
+    expected = head.logits(memory.states_of(near.keys)).double().logsumexp(2).float()
     torch.testing.assert_close(near.log_normalizers, expected, rtol=1e-6, atol=2e-6)
 
 

@@ -27,6 +27,7 @@ def test_defaults_suit_a_stream() -> None:
     assert memory.describe() == {
         "kind": "hybrid",
         "dtype": "float32",
+        "keys": "root",
         "entries": 0,
         "factory": "auto",
         "index": None,

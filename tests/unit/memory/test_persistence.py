@@ -44,6 +44,7 @@ def test_a_trained_index_is_not_trained_again(tmp_path: Path, monkeypatch: pytes
     assert loaded.describe() == {
         "kind": "faiss",
         "dtype": "float16",
+        "keys": "state",
         "entries": 200,
         "factory": "IVF4,PQ4x4fs",
         "index": "IVF4,PQ4x4fs",
