@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from hebblm.errors import UserError
+from hebblm.memory.hash_table import ABSENT, HALF, MULTIPLIER, Ints, Keys, Table, grown, mixed
 
-Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
-Keys = npt.NDArray[np.uint64]
-Number = TypeVar("Number", bound=np.generic)
 
 PAD = -1
 """Token of a context before the beginning of its text."""
-MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio: neighbouring numbers end far apart
-SECOND = np.uint64(0xBF58476D1CE4E5B9)  # of the finaliser of SplitMix64 (Steele, Lea and Flood 2014)
-FULLEST = 0.6  # of an index, above which it doubles: probes stay short
+TOKEN = np.uint64(0xFFFFFFFF)  # the lower half of the key of a pair, above which stands the row of its context
 BLOCK = 1 << 16  # tokens counted at once when a long text is added
 
 
@@ -30,6 +26,10 @@ class Discounts(NamedTuple):
     once: float
     twice: float
     more: float
+
+    def left(self, counts: npt.NDArray[np.integer]) -> Floats:
+        """What counts keep of themselves."""
+        return counts - np.array([0.0, *self])[np.minimum(counts, 3)]
 
 
 SHORT, LONG = Discounts(0.7, 1.1, 1.5), Discounts(0.5, 0.8, 1.0)
@@ -76,70 +76,6 @@ class NGramRows:
         return _context_keys(self.contexts).T.ravel()
 
 
-class _Table:
-    """Rows of integers that grow, found by 64-bit keys: open addressing with linear probing, many keys at a time."""
-
-    def __init__(self, *columns: str) -> None:
-        self.size = 0
-        self.keys: Keys = np.zeros(16, dtype=np.uint64)
-        self.columns = {name: np.zeros(16, dtype=np.int32) for name in columns}
-        self._index = np.full(64, PAD, dtype=np.int32)  # slot -> row
-
-    def __getitem__(self, name: str) -> npt.NDArray[np.int32]:
-        return self.columns[name]
-
-    @property
-    def nbytes(self) -> int:
-        return self._index.nbytes + self.keys.nbytes + sum(column.nbytes for column in self.columns.values())
-
-    def find(self, keys: Keys) -> Ints:
-        """Rows (N,) of keys (N,), PAD for one that is not there."""
-        mask = np.uint64(len(self._index) - 1)
-        slots = (keys & mask).astype(np.int64)
-        rows = self._index[slots].astype(np.int64)
-        open_ = np.flatnonzero((rows != PAD) & (self.keys[rows] != keys))  # another key sits there
-        while len(open_):
-            slots[open_] = (slots[open_] + 1) & int(mask)
-            rows[open_] = self._index[slots[open_]]
-            taken = rows[open_]
-            open_ = open_[(taken != PAD) & (self.keys[taken] != keys[open_])]
-        return rows
-
-    def insert(self, keys: Keys) -> Ints:
-        """New rows (N,), zero in every column, for keys (N,) that are distinct and not there."""
-        first, self.size = self.size, self.size + len(keys)
-        rows = np.arange(first, self.size)
-        if self.size > len(self.keys):
-            room = max(self.size, len(self.keys) * 3 // 2)
-            self.keys = _grown(self.keys, room)
-            self.columns = {name: _grown(column, room) for name, column in self.columns.items()}
-        self.keys[rows] = keys
-        if self.size > FULLEST * len(self._index):
-            size = len(self._index)
-            while self.size > FULLEST * size:
-                size *= 2
-            self._index = np.full(size, PAD, dtype=np.int32)
-            self._place(np.arange(self.size))
-        else:
-            self._place(rows)
-        return rows
-
-    def _place(self, rows: Ints) -> None:
-        mask = len(self._index) - 1
-        slots = (self.keys[rows] & np.uint64(mask)).astype(np.int64)
-        while len(rows):
-            free = self._index[slots] == PAD
-            self._index[slots[free]] = rows[free]  # of several that claim a slot, the last one gets it
-            left = self._index[slots] != rows
-            rows, slots = rows[left], (slots[left] + 1) & mask
-
-
-def _grown(array: npt.NDArray[Number], room: int) -> npt.NDArray[Number]:
-    larger = np.zeros(room, dtype=array.dtype)
-    larger[: len(array)] = array
-    return larger
-
-
 class NGrams:
     """Counts of the followers of contexts of 0 to ``order`` tokens, and the probabilities they give.
 
@@ -164,27 +100,33 @@ class NGrams:
             raise UserError(f"ngram.order = {order} and ngram.capacity = {capacity} must be at least 1")
         self.order = order
         self.capacity = capacity
-        self._base: dict[str, npt.NDArray[np.generic]] | None = None
-        self.reset()
+        self._base: tuple[int, int, npt.NDArray[np.int32]] | None = None  # tokens, contexts, counts of pairs
+        self._clear()
 
     def mark_base(self) -> None:
         """Take what was added so far for what :meth:`reset` returns to."""
-        self._base = {name: column.copy() for name, column in self.state_dict().items()}
+        pairs = self._pairs["count"][: self._pairs.size].copy()
+        self._base = self.tokens, self._contexts.size, pairs
 
     def reset(self) -> None:
         """Forget everything, or all that was added since :meth:`mark_base`."""
-        self._clear()
-        if self._base is not None:
-            self.load_state_dict(self._base)
+        if self._base is None:
+            self._clear()
+            return
+        self.tokens, contexts, counts = self._base  # rows are only ever appended
+        self._fill(self._contexts.keys[:contexts], self._pairs.keys[: len(counts)], counts)
 
     def _clear(self) -> None:
         self.tokens = 0
-        self._contexts = _Table("total", "kinds", "once", "twice", "peak")
-        self._pairs = _Table("count")
+        self._contexts = Table("total", "kinds", "once", "twice", "peak")
+        self._contexts.insert(np.array([MULTIPLIER]))  # row 0: no token at all
+        self._pairs = Table("count")
+        self._words = np.zeros(0, dtype=np.int32)  # how often each token came: the followers of row 0
+        self._followers = _Followers()
 
     @property
     def nbytes(self) -> int:
-        return self._contexts.nbytes + self._pairs.nbytes
+        return self._contexts.nbytes + self._pairs.nbytes + self._words.nbytes + self._followers.nbytes
 
     def context_after(self, tokens: Sequence[int]) -> Ints:
         """Context (order,) of what comes after some tokens of a text, which may be more or fewer than it holds."""
@@ -198,7 +140,7 @@ class NGrams:
 
         At ``capacity`` the rest is left out.
         """
-        room = self.capacity - self.tokens
+        room = max(self.capacity - self.tokens, 0)
         contexts, tokens = contexts[:room], tokens[:room]
         self.tokens += len(tokens)
         for begin in range(0, len(tokens), BLOCK):
@@ -214,23 +156,23 @@ class NGrams:
         keys, there = _context_keys(contexts), np.c_[np.ones(len(tokens), dtype=bool), contexts != PAD]
         keys, tokens = keys[there], np.broadcast_to(tokens[:, None], there.shape)[there]  # of all lengths at once
         unique, number = np.unique(keys, return_inverse=True)
-        rows = self._contexts.find(unique)
-        rows[rows == PAD] = self._contexts.insert(unique[rows == PAD])
-        pair_keys = _pair_keys(keys, tokens)
-        pairs, first, added = np.unique(pair_keys, return_index=True, return_counts=True)
-        owners = rows[number[first]]
-        found = self._pairs.find(pairs)
-        new = found == PAD
-        found[new] = self._pairs.insert(pairs[new])
-        before = self._pairs["count"][found]
+        rows = self._contexts.found(unique)
+        self._count(*np.unique(_pair_keys(rows[number], tokens), return_counts=True))
+
+    def _count(self, keys: Keys, added: Ints) -> None:
+        """Add to the counts of distinct pairs, and to what is known of their contexts."""
+        rows, owners, table = self._pairs.found(keys), _owners(keys), self._contexts
+        before = self._pairs["count"][rows]
         after = before + added.astype(np.int32)
-        self._pairs["count"][found] = after
-        table = self._contexts
-        np.add.at(table["total"], owners, added.astype(np.int32))
+        self._pairs["count"][rows] = after
+        np.add.at(table["total"], owners, after - before)
         np.add.at(table["kinds"], owners, (before == 0).astype(np.int32))
         for name, times in (("once", 1), ("twice", 2)):
             np.add.at(table[name], owners, (after == times).astype(np.int32) - (before == times))
         np.maximum.at(table["peak"], owners, after)
+        if len(words := (keys[owners == 0] & TOKEN).astype(np.int64)):
+            self._words = grown(self._words, max(len(self._words), int(words.max()) + 1))
+            self._words[words] = after[owners == 0]
 
     def score(
         self, rows: NGramRows, vocabulary: int, targets: Ints | None = None, lowest: Floats | None = None
@@ -248,65 +190,106 @@ class NGrams:
         return self._interpolated(self._seen(asked, rows.within(vocabulary)), rows.contexts, lowest)
 
     def distributions(self, rows: NGramRows, vocabulary: int, lowest: Floats | None = None) -> Floats:
-        """Log-probabilities (N, V) of every token after each row; see :meth:`score`."""
-        lowest = np.full((len(rows.tokens), vocabulary), 1 / vocabulary) if lowest is None else lowest
-        every, added = np.arange(vocabulary), rows.within(vocabulary)
-        found = np.empty((len(rows.tokens), vocabulary))
-        for index, context in enumerate(rows.contexts):
-            asked = NGramRows(
-                np.broadcast_to(context, (vocabulary, self.order)),
-                every,
-                np.full(vocabulary, rows.streams[index]),
-                np.full(vocabulary, rows.visible[index]),
-            )
-            found[index] = self._interpolated(self._seen(asked, added), asked.contexts, lowest[index]).log_prob
-        return found
+        """Log-probabilities (N, V) of every token after each row; see :meth:`score`.
+
+        What a shorter context gives is scaled once for all tokens; only those that were seen get something beside it.
+        """
+        count, added = len(rows.tokens), rows.within(vocabulary)
+        lowest = np.full((count, vocabulary), 1 / vocabulary) if lowest is None else lowest
+        levels = list(self._levels(self._seen(rows, added), rows.contexts))
+        scales = [np.ones(count)]  # of each length, the longest first: what the longer ones leave to it
+        for level in reversed(levels):
+            scales.append(scales[-1] * np.where(level.reached, level.given, 1))
+        found = lowest * scales.pop()[:, None]
+        stored = self._contexts.find(rows.keys()).reshape(-1, count)
+        before = (rows.streams[:, None] == added.streams) & (np.arange(count) < rows.visible[:, None])  # (N, N)
+        for n, (level, scale) in enumerate(zip(levels, reversed(scales), strict=True)):
+            shares = np.where(level.reached, scale / level.total, 0)
+            if n:
+                before &= rows.contexts[:, None, n - 1] == rows.contexts[:, n - 1]
+                self._share_followers(found, stored[n], shares, level.discounts)
+            else:
+                words = level.discounts.left(self._words[:vocabulary])
+                for row, share in zip(found, shares, strict=True):
+                    row[: len(words)] += share * words
+            at, which = np.nonzero(before & level.reached[:, None])
+            if len(at):
+                places, more = np.unique(at * vocabulary + added.tokens[which], return_counts=True)
+                at, tokens = np.divmod(places, vocabulary)
+                had = self._counted(stored[n][at], tokens)
+                change = level.discounts.left(had + more) - level.discounts.left(had)
+                found[at, tokens] += shares[at] * change
+        with np.errstate(divide="ignore"):  # of a token that the lowest order gives nothing
+            return np.log(found, out=found)
+
+    def _share_followers(self, found: Floats, contexts: Ints, shares: Floats, discounts: Discounts) -> None:
+        """Add to (N, V) what stored followers of contexts, by their rows (N,), get at these shares of a count (N,)."""
+        known = np.flatnonzero((contexts != ABSENT) & (shares > 0))
+        number, pairs = self._followers.of(self._pairs, contexts[known])
+        tokens = (self._pairs.keys[pairs] & TOKEN).astype(np.int64)
+        if len(tokens) and tokens.max() >= found.shape[1]:
+            inside = tokens < found.shape[1]
+            number, pairs, tokens = number[inside], pairs[inside], tokens[inside]
+        at = known[number]
+        found[at, tokens] += shares[at] * discounts.left(self._pairs["count"][pairs])  # each place is there once
+
+    def _counted(self, contexts: Ints, tokens: Ints) -> Ints:
+        """How often tokens (N,) came after contexts, by their rows (N,), as far as they were added."""
+        rows = self._pairs.find(_pair_keys(contexts, tokens))
+        return np.where(rows != ABSENT, self._pairs["count"][rows], 0).astype(np.int64)
 
     def _interpolated(self, every: _Counts, contexts: Ints, probability: Floats) -> Seen:
         """Probabilities by the counts (L N,) of contexts of every length, the shortest first."""
         count = len(contexts)
-        length, peak, total_at = np.zeros(count, np.int64), np.zeros(count), np.zeros(count, np.int64)
+        length, peak, total = np.zeros(count, np.int64), np.zeros(count), np.zeros(count, np.int64)
+        for n, level in enumerate(self._levels(every, contexts)):
+            found = level.discounts.left(level.wanted) / level.total + level.given * probability
+            probability = np.where(level.reached, found, probability)
+            length[level.reached] = n
+            peak[level.reached] = (level.peak / level.total)[level.reached]
+            total[level.reached] = level.total[level.reached]
+        with np.errstate(divide="ignore"):  # of a token that the lowest order gives nothing
+            return Seen(np.log(probability), length, peak, total)
+
+    def _levels(self, every: _Counts, contexts: Ints) -> Iterator[_Level]:
+        """What each length of context says, the shortest first, as long as one of the rows has seen it."""
+        count = len(contexts)
         reached = np.ones(count, dtype=bool)
         for n in range(self.order + 1):
+            seen = _Counts(*(column[n * count : (n + 1) * count] for column in every))
+            reached = reached & (seen.total > 0)
             if n:
                 reached &= contexts[:, n - 1] != PAD
-            seen = _Counts(*(column[n * count : (n + 1) * count] for column in every))
-            reached &= seen.total > 0
             if not reached.any():
-                break
+                return
             d = LONG if n >= LONG_FROM else SHORT
             total = np.maximum(seen.total, 1)
             given = d.once * seen.once + d.twice * seen.twice + d.more * (seen.kinds - seen.once - seen.twice)
-            discount = np.select([seen.wanted == 0, seen.wanted == 1, seen.wanted == 2], [0, d.once, d.twice], d.more)
-            found = (seen.wanted - discount) / total + given / total * probability
-            probability = np.where(reached, found, probability)
-            length[reached] = n
-            peak[reached] = (seen.peak / total)[reached]
-            total_at[reached] = seen.total[reached]
-        with np.errstate(divide="ignore"):  # of a token that the lowest order gives nothing
-            return Seen(np.log(probability), length, peak, total_at)
+            yield _Level(reached, d, total, given / total, seen.peak, seen.wanted)
 
     def _seen(self, asked: NGramRows, added: NGramRows) -> _Counts:
-        """Counts (L N,) as of each row: those of the tables, and of the visible rows among those that are added."""
+        """Counts (L N,) as of each row: those of the tables, and of the visible rows among those that are added.
+
+        Both have the same contexts.
+        """
         lengths, size = self.order + 1, len(added.tokens)
         keys, tokens, streams = asked.keys(), np.tile(asked.tokens, lengths), np.tile(asked.streams, lengths)
         visible = (asked.visible + size * np.arange(lengths)[:, None]).ravel()
-        context_rows, pair_rows = self._contexts.find(keys), self._pairs.find(_pair_keys(keys, tokens))
-        known = context_rows != PAD
+        rows = self._contexts.find(keys)
         stored = {
-            name: np.where(known, self._contexts[name][context_rows], 0).astype(np.int64)
+            name: np.where(rows != ABSENT, self._contexts[name][rows], 0).astype(np.int64)
             for name in _Counts._fields[:5]
         }
-        count = np.where(pair_rows != PAD, self._pairs["count"][pair_rows], 0).astype(np.int64)
+        count = self._counted(rows, tokens)
         if not asked.visible.any():
             return _Counts(**stored, wanted=count)
         # Added rows of the same stream and context, in their order; rows of all lengths are numbered in a row.
-        new_keys, new_tokens = added.keys(), np.tile(added.tokens, lengths)
+        new_tokens = np.tile(added.tokens, lengths)
         size *= lengths
         owner = np.unique(
-            _mixed(
-                np.r_[new_keys, keys]
-                ^ _mixed(np.r_[np.tile(added.streams, lengths), streams].astype(np.uint64) + np.uint64(1))
+            mixed(
+                np.r_[keys, keys]
+                ^ mixed(np.r_[np.tile(added.streams, lengths), streams].astype(np.uint64) + np.uint64(1))
             ),
             return_inverse=True,
         )[1]
@@ -316,12 +299,11 @@ class NGrams:
         low = np.searchsorted(place, own * (size + 1))
         high = np.searchsorted(place, own * (size + 1) + visible)
         # How often each added pair was seen once its row is counted: what it changes of its context.
-        pair = np.unique(_pair_keys(owner.astype(np.uint64), np.r_[new_tokens, tokens]), return_inverse=True)[1]
+        pair = np.unique(_pair_keys(owner, np.r_[new_tokens, tokens]), return_inverse=True)[1]
         new_pair, pair = pair[:size], pair[size:]
         pair_order = np.argsort(new_pair, kind="stable")
         pair_place = new_pair[pair_order] * (size + 1) + pair_order
-        pair_rows = self._pairs.find(_pair_keys(new_keys, new_tokens))
-        after = np.where(pair_rows != PAD, self._pairs["count"][pair_rows], 0).astype(np.int64) + 1
+        after = self._counted(rows, new_tokens) + 1
         after += np.searchsorted(pair_place, new_pair * (size + 1) + np.arange(size))
         after -= np.searchsorted(pair_place, new_pair * (size + 1))
         count += np.searchsorted(pair_place, pair * (size + 1) + visible)
@@ -343,21 +325,29 @@ class NGrams:
         return _Counts(**stored, wanted=count)
 
     def state_dict(self) -> dict[str, npt.NDArray[np.generic]]:
-        """All counts as arrays, to be kept."""
-        found: dict[str, npt.NDArray[np.generic]] = {"tokens": np.array([self.tokens, self.order])}
-        for name, table in (("contexts", self._contexts), ("pairs", self._pairs)):
-            found[f"{name} keys"] = table.keys[: table.size].view(np.int64)
-            found |= {f"{name} {key}": column[: table.size] for key, column in table.columns.items()}
-        return found
+        """All counts as arrays, to be kept; those of contexts follow from those of pairs."""
+        return {
+            "tokens": np.array([self.tokens, self.order]),
+            "contexts": self._contexts.keys[: self._contexts.size].view(np.int64),
+            "pairs": self._pairs.keys[: self._pairs.size].view(np.int64),
+            "counts": self._pairs["count"][: self._pairs.size],
+        }
 
     def load_state_dict(self, state: Mapping[str, npt.NDArray[np.generic]]) -> None:
         """Take over what :meth:`state_dict` gave."""
+        self.order = int(state["tokens"][1])
+        self._fill(
+            *(np.ascontiguousarray(state[name]).view(np.uint64) for name in ("contexts", "pairs")), state["counts"]
+        )
+        self.tokens = int(state["tokens"][0])
+
+    def _fill(self, contexts: Keys, pairs: Keys, counts: npt.NDArray[np.generic]) -> None:
+        """Hold these contexts, in their order, and counts of pairs alone."""
+        tokens = self.tokens
         self._clear()
-        self.tokens, self.order = (int(number) for number in state["tokens"])
-        for name, table in (("contexts", self._contexts), ("pairs", self._pairs)):
-            rows = table.insert(np.ascontiguousarray(state[f"{name} keys"]).view(np.uint64))
-            for key, column in table.columns.items():
-                column[rows] = state[f"{name} {key}"]
+        self.tokens = tokens
+        self._contexts.insert(contexts[1:])
+        self._count(pairs, counts)
 
 
 class _Counts(NamedTuple):
@@ -371,6 +361,50 @@ class _Counts(NamedTuple):
     wanted: Ints
 
 
+class _Level(NamedTuple):
+    """What the contexts of one length say, (N,)."""
+
+    reached: npt.NDArray[np.bool_]  # whether this one was seen, and all that are shorter
+    discounts: Discounts
+    total: Ints  # at least 1
+    given: Floats  # share of the shorter contexts
+    peak: Ints
+    wanted: Ints
+
+
+class _Followers:
+    """Pairs by context: runs of sorted numbers, a context's row above a pair's, the longest first.
+
+    Runs of like length are merged, so that each pair moves a few times while a text is read.
+    """
+
+    def __init__(self) -> None:
+        self._runs: list[Ints] = []
+        self._size = 0  # pairs that are in them
+
+    @property
+    def nbytes(self) -> int:
+        return sum(run.nbytes for run in self._runs)
+
+    def of(self, pairs: Table, contexts: Ints) -> tuple[Ints, Ints]:
+        """Rows (M,) of the pairs of some contexts, by their rows (N,), and which of these each belongs to, (M,)."""
+        if pairs.size > self._size:
+            new = np.arange(self._size, pairs.size)
+            run, self._size = np.sort(_owners(pairs.keys[new]) << 32 | new), pairs.size
+            while self._runs and len(self._runs[-1]) < 4 * len(run):
+                run = np.concatenate([self._runs.pop(), run])
+                run.sort(kind="stable")  # it merges what is sorted
+            self._runs.append(run)
+        numbers, rows = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
+        for run in self._runs:
+            begin, end = np.searchsorted(run, [contexts << 32, contexts + 1 << 32])
+            length = end - begin
+            numbers.append(np.repeat(np.arange(len(contexts)), length))
+            inside = np.arange(length.sum()) - np.repeat(np.cumsum(length) - length, length)
+            rows.append(run[np.repeat(begin, length) + inside] & int(TOKEN))
+        return np.concatenate(numbers), np.concatenate(rows)
+
+
 def contexts_of(tokens: Ints, begin: int, order: int) -> Ints:
     """Contexts (T - begin, order) of the tokens of a text (T,) from ``begin`` on, the nearest token first."""
     padded = np.r_[np.full(order, PAD, dtype=np.int64), tokens]
@@ -378,21 +412,20 @@ def contexts_of(tokens: Ints, begin: int, order: int) -> Ints:
     return windows[:, ::-1]
 
 
-def _mixed(keys: Keys) -> Keys:
-    """Spread the bits of keys, one to one (the finaliser of SplitMix64)."""
-    keys = (keys ^ (keys >> np.uint64(30))) * SECOND
-    return keys ^ (keys >> np.uint64(27))
-
-
 def _context_keys(contexts: Ints) -> Keys:
     """Keys (N, order + 1) of the contexts of every length, one token longer each time."""
     keys = np.empty((len(contexts), contexts.shape[1] + 1), dtype=np.uint64)
     keys[:, 0] = MULTIPLIER
     for n in range(contexts.shape[1]):
-        keys[:, n + 1] = _mixed((keys[:, n] + contexts[:, n].astype(np.uint64) + np.uint64(2)) * MULTIPLIER)
+        keys[:, n + 1] = mixed((keys[:, n] + contexts[:, n].astype(np.uint64) + np.uint64(2)) * MULTIPLIER)
     return keys
 
 
-def _pair_keys(keys: Keys, tokens: Ints) -> Keys:
-    """Keys (N,) of contexts with their followers."""
-    return _mixed(_mixed(keys) + (tokens.astype(np.uint64) + np.uint64(1)) * MULTIPLIER)
+def _pair_keys(contexts: Ints, tokens: Ints) -> Keys:
+    """Keys (N,) of contexts, by their rows (N,), with their followers."""
+    return contexts.astype(np.uint64) << HALF | tokens.astype(np.uint64)
+
+
+def _owners(keys: Keys) -> Ints:
+    """Rows (N,) of the contexts of pairs."""
+    return (keys >> HALF).astype(np.int64)
