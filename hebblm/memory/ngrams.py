@@ -10,13 +10,15 @@ import numpy as np
 import numpy.typing as npt
 
 from hebblm.errors import UserError
-from hebblm.memory.hash_table import ABSENT, HALF, MULTIPLIER, Ints, Keys, Table, grown, mixed
+from hebblm.memory.followers import Followers, contexts_of_keys, tokens_of
+from hebblm.memory.hash_table import ABSENT, MULTIPLIER, Table, grown, mixed
 
+Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
+Keys = npt.NDArray[np.uint64]
 
 PAD = -1
 """Token of a context before the beginning of its text."""
-TOKEN = np.uint64(0xFFFFFFFF)  # the lower half of the key of a pair, above which stands the row of its context
 BLOCK = 1 << 16  # tokens counted at once when a long text is added
 
 
@@ -29,7 +31,8 @@ class Discounts(NamedTuple):
 
     def left(self, counts: npt.NDArray[np.integer]) -> Floats:
         """What counts keep of themselves."""
-        return counts - np.array([0.0, *self])[np.minimum(counts, 3)]
+        taken: Floats = np.array([0.0, *self])[np.minimum(counts, 3)]
+        return counts - taken
 
 
 SHORT, LONG = Discounts(0.7, 1.1, 1.5), Discounts(0.5, 0.8, 1.0)
@@ -113,20 +116,19 @@ class NGrams:
         if self._base is None:
             self._clear()
             return
-        self.tokens, contexts, counts = self._base  # rows are only ever appended
-        self._fill(self._contexts.keys[:contexts], self._pairs.keys[: len(counts)], counts)
+        tokens, contexts, counts = self._base  # rows are only ever appended
+        self._fill(tokens, self._contexts.keys[:contexts], self._pairs.keys[: len(counts)], counts)
 
     def _clear(self) -> None:
         self.tokens = 0
         self._contexts = Table("total", "kinds", "once", "twice", "peak")
         self._contexts.insert(np.array([MULTIPLIER]))  # row 0: no token at all
-        self._pairs = Table("count")
+        self._pairs = Followers()
         self._words = np.zeros(0, dtype=np.int32)  # how often each token came: the followers of row 0
-        self._followers = _Followers()
 
     @property
     def nbytes(self) -> int:
-        return self._contexts.nbytes + self._pairs.nbytes + self._words.nbytes + self._followers.nbytes
+        return self._contexts.nbytes + self._pairs.nbytes + self._words.nbytes
 
     def context_after(self, tokens: Sequence[int]) -> Ints:
         """Context (order,) of what comes after some tokens of a text, which may be more or fewer than it holds."""
@@ -157,11 +159,11 @@ class NGrams:
         keys, tokens = keys[there], np.broadcast_to(tokens[:, None], there.shape)[there]  # of all lengths at once
         unique, number = np.unique(keys, return_inverse=True)
         rows = self._contexts.found(unique)
-        self._count(*np.unique(_pair_keys(rows[number], tokens), return_counts=True))
+        self._count(*np.unique(Followers.keys_of(rows[number], tokens), return_counts=True))
 
-    def _count(self, keys: Keys, added: Ints) -> None:
+    def _count(self, keys: Keys, added: npt.NDArray[np.signedinteger]) -> None:
         """Add to the counts of distinct pairs, and to what is known of their contexts."""
-        rows, owners, table = self._pairs.found(keys), _owners(keys), self._contexts
+        rows, owners, table = self._pairs.found(keys), contexts_of_keys(keys), self._contexts
         before = self._pairs["count"][rows]
         after = before + added.astype(np.int32)
         self._pairs["count"][rows] = after
@@ -170,7 +172,7 @@ class NGrams:
         for name, times in (("once", 1), ("twice", 2)):
             np.add.at(table[name], owners, (after == times).astype(np.int32) - (before == times))
         np.maximum.at(table["peak"], owners, after)
-        if len(words := (keys[owners == 0] & TOKEN).astype(np.int64)):
+        if len(words := tokens_of(keys[owners == 0])):
             self._words = grown(self._words, max(len(self._words), int(words.max()) + 1))
             self._words[words] = after[owners == 0]
 
@@ -216,7 +218,7 @@ class NGrams:
             if len(at):
                 places, more = np.unique(at * vocabulary + added.tokens[which], return_counts=True)
                 at, tokens = np.divmod(places, vocabulary)
-                had = self._counted(stored[n][at], tokens)
+                had = self._pairs.counts(stored[n][at], tokens)
                 change = level.discounts.left(had + more) - level.discounts.left(had)
                 found[at, tokens] += shares[at] * change
         with np.errstate(divide="ignore"):  # of a token that the lowest order gives nothing
@@ -225,18 +227,12 @@ class NGrams:
     def _share_followers(self, found: Floats, contexts: Ints, shares: Floats, discounts: Discounts) -> None:
         """Add to (N, V) what stored followers of contexts, by their rows (N,), get at these shares of a count (N,)."""
         known = np.flatnonzero((contexts != ABSENT) & (shares > 0))
-        number, pairs = self._followers.of(self._pairs, contexts[known])
-        tokens = (self._pairs.keys[pairs] & TOKEN).astype(np.int64)
+        number, tokens, counts = self._pairs.lists(contexts[known])
         if len(tokens) and tokens.max() >= found.shape[1]:
             inside = tokens < found.shape[1]
-            number, pairs, tokens = number[inside], pairs[inside], tokens[inside]
+            number, tokens, counts = number[inside], tokens[inside], counts[inside]
         at = known[number]
-        found[at, tokens] += shares[at] * discounts.left(self._pairs["count"][pairs])  # each place is there once
-
-    def _counted(self, contexts: Ints, tokens: Ints) -> Ints:
-        """How often tokens (N,) came after contexts, by their rows (N,), as far as they were added."""
-        rows = self._pairs.find(_pair_keys(contexts, tokens))
-        return np.where(rows != ABSENT, self._pairs["count"][rows], 0).astype(np.int64)
+        found[at, tokens] += shares[at] * discounts.left(counts)  # each place is there once
 
     def _interpolated(self, every: _Counts, contexts: Ints, probability: Floats) -> Seen:
         """Probabilities by the counts (L N,) of contexts of every length, the shortest first."""
@@ -280,7 +276,7 @@ class NGrams:
             name: np.where(rows != ABSENT, self._contexts[name][rows], 0).astype(np.int64)
             for name in _Counts._fields[:5]
         }
-        count = self._counted(rows, tokens)
+        count = self._pairs.counts(rows, tokens)
         if not asked.visible.any():
             return _Counts(**stored, wanted=count)
         # Added rows of the same stream and context, in their order; rows of all lengths are numbered in a row.
@@ -299,11 +295,11 @@ class NGrams:
         low = np.searchsorted(place, own * (size + 1))
         high = np.searchsorted(place, own * (size + 1) + visible)
         # How often each added pair was seen once its row is counted: what it changes of its context.
-        pair = np.unique(_pair_keys(owner, np.r_[new_tokens, tokens]), return_inverse=True)[1]
+        pair = np.unique(Followers.keys_of(owner, np.r_[new_tokens, tokens]), return_inverse=True)[1]
         new_pair, pair = pair[:size], pair[size:]
         pair_order = np.argsort(new_pair, kind="stable")
         pair_place = new_pair[pair_order] * (size + 1) + pair_order
-        after = self._counted(rows, new_tokens) + 1
+        after = self._pairs.counts(rows, new_tokens) + 1
         after += np.searchsorted(pair_place, new_pair * (size + 1) + np.arange(size))
         after -= np.searchsorted(pair_place, new_pair * (size + 1))
         count += np.searchsorted(pair_place, pair * (size + 1) + visible)
@@ -334,16 +330,14 @@ class NGrams:
         }
 
     def load_state_dict(self, state: Mapping[str, npt.NDArray[np.generic]]) -> None:
-        """Take over what :meth:`state_dict` gave."""
-        self.order = int(state["tokens"][1])
-        self._fill(
-            *(np.ascontiguousarray(state[name]).view(np.uint64) for name in ("contexts", "pairs")), state["counts"]
-        )
-        self.tokens = int(state["tokens"][0])
+        """Take over what :meth:`state_dict` gave; no base is marked then."""
+        self._base = None
+        tokens, self.order = (int(number) for number in state["tokens"])
+        contexts, pairs = (np.ascontiguousarray(state[name]).view(np.uint64) for name in ("contexts", "pairs"))
+        self._fill(tokens, contexts, pairs, state["counts"].astype(np.int32))
 
-    def _fill(self, contexts: Keys, pairs: Keys, counts: npt.NDArray[np.generic]) -> None:
-        """Hold these contexts, in their order, and counts of pairs alone."""
-        tokens = self.tokens
+    def _fill(self, tokens: int, contexts: Keys, pairs: Keys, counts: npt.NDArray[np.int32]) -> None:
+        """Hold so many tokens, these contexts, in their order, and counts of pairs, and nothing else."""
         self._clear()
         self.tokens = tokens
         self._contexts.insert(contexts[1:])
@@ -372,39 +366,6 @@ class _Level(NamedTuple):
     wanted: Ints
 
 
-class _Followers:
-    """Pairs by context: runs of sorted numbers, a context's row above a pair's, the longest first.
-
-    Runs of like length are merged, so that each pair moves a few times while a text is read.
-    """
-
-    def __init__(self) -> None:
-        self._runs: list[Ints] = []
-        self._size = 0  # pairs that are in them
-
-    @property
-    def nbytes(self) -> int:
-        return sum(run.nbytes for run in self._runs)
-
-    def of(self, pairs: Table, contexts: Ints) -> tuple[Ints, Ints]:
-        """Rows (M,) of the pairs of some contexts, by their rows (N,), and which of these each belongs to, (M,)."""
-        if pairs.size > self._size:
-            new = np.arange(self._size, pairs.size)
-            run, self._size = np.sort(_owners(pairs.keys[new]) << 32 | new), pairs.size
-            while self._runs and len(self._runs[-1]) < 4 * len(run):
-                run = np.concatenate([self._runs.pop(), run])
-                run.sort(kind="stable")  # it merges what is sorted
-            self._runs.append(run)
-        numbers, rows = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
-        for run in self._runs:
-            begin, end = np.searchsorted(run, [contexts << 32, contexts + 1 << 32])
-            length = end - begin
-            numbers.append(np.repeat(np.arange(len(contexts)), length))
-            inside = np.arange(length.sum()) - np.repeat(np.cumsum(length) - length, length)
-            rows.append(run[np.repeat(begin, length) + inside] & int(TOKEN))
-        return np.concatenate(numbers), np.concatenate(rows)
-
-
 def contexts_of(tokens: Ints, begin: int, order: int) -> Ints:
     """Contexts (T - begin, order) of the tokens of a text (T,) from ``begin`` on, the nearest token first."""
     padded = np.r_[np.full(order, PAD, dtype=np.int64), tokens]
@@ -419,13 +380,3 @@ def _context_keys(contexts: Ints) -> Keys:
     for n in range(contexts.shape[1]):
         keys[:, n + 1] = mixed((keys[:, n] + contexts[:, n].astype(np.uint64) + np.uint64(2)) * MULTIPLIER)
     return keys
-
-
-def _pair_keys(contexts: Ints, tokens: Ints) -> Keys:
-    """Keys (N,) of contexts, by their rows (N,), with their followers."""
-    return contexts.astype(np.uint64) << HALF | tokens.astype(np.uint64)
-
-
-def _owners(keys: Keys) -> Ints:
-    """Rows (N,) of the contexts of pairs."""
-    return (keys >> HALF).astype(np.int64)
