@@ -19,7 +19,7 @@ from hebblm.errors import UserError
 from hebblm.evaluation.scenario_config import ScenarioConfig, several, whole
 from hebblm.expected import Suggestion, draw, most_probable
 from hebblm.memory import build_memory
-from hebblm.memory.ngrams import contexts_of
+from hebblm.memory.ngram_rows import contexts_of
 from hebblm.memory.persistence import Owner
 from hebblm.models.base import Ids, TrainedModel, device_of
 from hebblm.progress import say

@@ -12,13 +12,13 @@ import numpy.typing as npt
 from hebblm.errors import UserError
 from hebblm.memory.followers import Followers, contexts_of_keys, tokens_of
 from hebblm.memory.hash_table import ABSENT, MULTIPLIER, Table, grown, mixed
+from hebblm.memory.ngram_rows import PAD, NGramRows, context_keys, contexts_of
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Keys = npt.NDArray[np.uint64]
+Array = npt.NDArray[np.generic]
 
-PAD = -1
-"""Token of a context before the beginning of its text."""
 BLOCK = 1 << 16  # tokens counted at once when a long text is added
 
 
@@ -54,29 +54,6 @@ class Seen:
     length: Ints
     peak: Floats
     count: Ints
-
-
-@dataclass(frozen=True, slots=True)
-class NGramRows:
-    """Contexts with the tokens that follow them, in the order in which they are added."""
-
-    contexts: Ints  # (N, order), the nearest token first
-    tokens: Ints  # (N,)
-    streams: Ints  # (N,) of each row: rows see those of their own stream alone
-    visible: Ints  # (N,) how many of the rows were added before each one is asked for
-
-    @classmethod
-    def of(cls, contexts: Ints, tokens: Ints) -> NGramRows:
-        """Rows of a single stream, each of which sees all before it."""
-        return cls(contexts, tokens, np.zeros(len(tokens), dtype=np.int64), np.arange(len(tokens)))
-
-    def within(self, vocabulary: int) -> NGramRows:
-        """The same, but nobody sees rows whose tokens are beyond a vocabulary: these have no probability yet."""
-        return replace(self, streams=np.where(self.tokens < vocabulary, self.streams, -1))
-
-    def keys(self) -> Keys:
-        """Keys ((order + 1) N,) of the contexts of every length, the shortest first."""
-        return _context_keys(self.contexts).T.ravel()
 
 
 class NGrams:
@@ -155,7 +132,7 @@ class NGrams:
             self.add(contexts_of(tokens[:end], begin, self.order), tokens[begin:end])
 
     def _add(self, contexts: Ints, tokens: Ints) -> None:
-        keys, there = _context_keys(contexts), np.c_[np.ones(len(tokens), dtype=bool), contexts != PAD]
+        keys, there = context_keys(contexts), np.c_[np.ones(len(tokens), dtype=bool), contexts != PAD]
         keys, tokens = keys[there], np.broadcast_to(tokens[:, None], there.shape)[there]  # of all lengths at once
         unique, number = np.unique(keys, return_inverse=True)
         rows = self._contexts.found(unique)
@@ -320,7 +297,48 @@ class NGrams:
         stored["peak"] = np.where(high > low, largest, stored["peak"])
         return _Counts(**stored, wanted=count)
 
-    def state_dict(self) -> dict[str, npt.NDArray[np.generic]]:
+    def merge(self, other: NGrams, ids: Ints | None = None) -> int:
+        """Add the counts of another of this order.
+
+        Args:
+            other: stays as it is.
+            ids: (V,) of its tokens here; None where they are the same.
+
+        Returns:
+            Its contexts that are left out: where ids differ, those after tokens that it saw, but never counted.
+        """
+        keys, pairs = (table.keys[: table.size] for table in (other._contexts, other._pairs))
+        owners, tokens, counts = contexts_of_keys(pairs), tokens_of(pairs), other._pairs["count"][: len(pairs)]
+        length = np.zeros(len(keys), dtype=np.int64)
+        if ids is not None:
+            spelled, length = other._spelled()
+            keys = context_keys(np.where(spelled != PAD, ids[spelled], PAD))[np.arange(len(keys)), length]
+            tokens = ids[tokens]
+        rows = np.full(len(keys), ABSENT)
+        rows[length != ABSENT] = self._contexts.found(keys[length != ABSENT])
+        there = rows[owners] != ABSENT
+        self._count(Followers.keys_of(rows[owners[there]], tokens[there]), counts[there])
+        self.tokens += other.tokens
+        return int((length == ABSENT).sum())
+
+    def _spelled(self) -> tuple[Ints, Ints]:
+        """Tokens (C, order) of each context, the nearest first, and how many, (C,), ABSENT where that is not known.
+
+        A context without its nearest token was followed by it, so that the longer ones follow from the shorter.
+        """
+        pairs = self._pairs.keys[: self._pairs.size]
+        owners, tokens = contexts_of_keys(pairs), tokens_of(pairs)
+        spelled, length = np.full((self._contexts.size, self.order), PAD), np.full(self._contexts.size, ABSENT)
+        length[0] = 0
+        for n in range(self.order):
+            of_length = length[owners] == n
+            longer = np.c_[tokens[of_length], spelled[owners[of_length], :-1]]
+            rows = self._contexts.find(context_keys(longer)[:, n + 1])
+            spelled[rows[rows != ABSENT]] = longer[rows != ABSENT]
+            length[rows[rows != ABSENT]] = n + 1
+        return spelled, length
+
+    def state_dict(self) -> dict[str, Array]:
         """All counts as arrays, to be kept; those of contexts follow from those of pairs."""
         return {
             "tokens": np.array([self.tokens, self.order]),
@@ -329,7 +347,7 @@ class NGrams:
             "counts": self._pairs["count"][: self._pairs.size],
         }
 
-    def load_state_dict(self, state: Mapping[str, npt.NDArray[np.generic]]) -> None:
+    def load_state_dict(self, state: Mapping[str, Array]) -> None:
         """Take over what :meth:`state_dict` gave; no base is marked then."""
         self._base = None
         tokens, self.order = (int(number) for number in state["tokens"])
@@ -364,19 +382,3 @@ class _Level(NamedTuple):
     given: Floats  # share of the shorter contexts
     peak: Ints
     wanted: Ints
-
-
-def contexts_of(tokens: Ints, begin: int, order: int) -> Ints:
-    """Contexts (T - begin, order) of the tokens of a text (T,) from ``begin`` on, the nearest token first."""
-    padded = np.r_[np.full(order, PAD, dtype=np.int64), tokens]
-    windows = np.lib.stride_tricks.sliding_window_view(padded, order)[begin : len(tokens)]  # the farthest first
-    return windows[:, ::-1]
-
-
-def _context_keys(contexts: Ints) -> Keys:
-    """Keys (N, order + 1) of the contexts of every length, one token longer each time."""
-    keys = np.empty((len(contexts), contexts.shape[1] + 1), dtype=np.uint64)
-    keys[:, 0] = MULTIPLIER
-    for n in range(contexts.shape[1]):
-        keys[:, n + 1] = mixed((keys[:, n] + contexts[:, n].astype(np.uint64) + np.uint64(2)) * MULTIPLIER)
-    return keys

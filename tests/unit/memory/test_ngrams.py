@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hebblm.errors import UserError
-from hebblm.memory.ngrams import LONG, LONG_FROM, SHORT, NGramRows, NGrams, contexts_of
+from hebblm.memory.ngram_rows import NGramRows, contexts_of
+from hebblm.memory.ngrams import LONG, LONG_FROM, SHORT, NGrams
 
 
 class Plain:
