@@ -130,13 +130,15 @@ class Context:
             self.stream_states[stream].shares = observation.shares[stream]
             self.stream_states[stream].recent.append(observation.hidden[rows], labels[rows])
 
-    def count(self, observation: Observation) -> tuple[Ints, Ints]:
-        """Count the n-grams of an observation; its contexts (N, order) and labels (N,), none without n-grams."""
-        if self.ngrams is None:
-            return np.zeros((0, 1), dtype=np.int64), np.zeros(0, dtype=np.int64)
+    def count(self, observation: Observation) -> None:
+        """Count the n-grams of an observation, if any are."""
+        if self.ngrams is not None:
+            self.ngrams.add(*self.pass_on(observation))
+
+    def pass_on(self, observation: Observation) -> tuple[Ints, Ints]:
+        """Let n-grams go on after an observation; its contexts (N, order) and labels (N,), not counted yet."""
         labels = observation.labels.cpu().numpy()
         contexts = self.ngram_contexts(labels, observation.block)
-        self.ngrams.add(contexts, labels)
         for stream, rows in _rows_by_stream(observation.block):
             if len(read := labels[rows]):
                 self.stream_states[stream].history = np.r_[read[-1], contexts[rows][-1]][:-1]

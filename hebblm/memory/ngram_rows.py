@@ -30,9 +30,15 @@ class NGramRows:
         """Rows of a single stream, each of which sees all before it."""
         return cls(contexts, tokens, np.zeros(len(tokens), dtype=np.int64), np.arange(len(tokens)))
 
-    def within(self, vocabulary: int) -> NGramRows:
-        """The same, but nobody sees rows whose tokens are beyond a vocabulary: these have no probability yet."""
-        return replace(self, streams=np.where(self.tokens < vocabulary, self.streams, -1))
+    def within(self, vocabulary: int, room: int) -> NGramRows:
+        """The same, but nobody sees rows that are not to be counted, or whose tokens have no probability yet.
+
+        Args:
+            vocabulary: tokens that have one.
+            room: how many of the rows are counted.
+        """
+        seen = (self.tokens < vocabulary) & (np.arange(len(self.tokens)) < room)
+        return replace(self, streams=np.where(seen, self.streams, -1))
 
     def keys(self) -> Keys:
         """Keys ((order + 1) N,) of the contexts of every length, the shortest first."""

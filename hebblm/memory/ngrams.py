@@ -166,14 +166,16 @@ class NGrams:
         """
         asked = rows if targets is None else replace(rows, tokens=targets)
         lowest = np.full(len(rows.tokens), 1 / vocabulary) if lowest is None else lowest
-        return self._interpolated(self._seen(asked, rows.within(vocabulary)), rows.contexts, lowest)
+        return self._interpolated(
+            self._seen(asked, rows.within(vocabulary, self.capacity - self.tokens)), rows.contexts, lowest
+        )
 
     def distributions(self, rows: NGramRows, vocabulary: int, lowest: Floats | None = None) -> Floats:
         """Log-probabilities (N, V) of every token after each row; see :meth:`score`.
 
         What a shorter context gives is scaled once for all tokens; only those that were seen get something beside it.
         """
-        count, added = len(rows.tokens), rows.within(vocabulary)
+        count, added = len(rows.tokens), rows.within(vocabulary, self.capacity - self.tokens)
         lowest = np.full((count, vocabulary), 1 / vocabulary) if lowest is None else lowest
         levels = list(self._levels(self._seen(rows, added), rows.contexts))
         scales = [np.ones(count)]  # of each length, the longest first: what the longer ones leave to it

@@ -41,12 +41,14 @@ class Plain:
         return log(p), length, peak, total
 
 
-def plainly(text: list[int], order: int, vocabulary: int, every: int = 1) -> list[tuple[float, int, float, int]]:
-    """Score each token of a text, which is counted after every so many tokens."""
+def plainly(
+    text: list[int], order: int, vocabulary: int, every: int = 1, capacity: int = 1000
+) -> list[tuple[float, int, float, int]]:
+    """Score each token of a text, which is counted after every so many tokens, its first ones alone."""
     plain, found = Plain(order), []
     for t in range(len(text)):
         if t % every == 0:
-            for before in range(max(0, t - every), t):
+            for before in range(max(0, t - every), min(t, capacity)):
                 plain.add(text, before)
         found.append(plain.seen(text, t, text[t], 1 / vocabulary))
     return found
@@ -57,9 +59,12 @@ def plainly(text: list[int], order: int, vocabulary: int, every: int = 1) -> lis
     text=st.lists(st.integers(0, 3), min_size=1, max_size=60),
     order=st.integers(1, 5),
     sizes=st.lists(st.integers(1, 17), min_size=60, max_size=60),
+    capacity=st.integers(1, 80),
 )
-def test_runs_of_any_size_are_scored_as_token_by_token(text: list[int], order: int, sizes: list[int]) -> None:
-    ngrams, begin, rows, tokens = NGrams(order), 0, [], np.array(text)
+def test_runs_of_any_size_are_scored_as_token_by_token(
+    text: list[int], order: int, sizes: list[int], capacity: int
+) -> None:
+    ngrams, begin, rows, tokens = NGrams(order, capacity), 0, [], np.array(text)
     for size in sizes:
         end = min(begin + size, len(text))
         if end == begin:
@@ -68,10 +73,10 @@ def test_runs_of_any_size_are_scored_as_token_by_token(text: list[int], order: i
         seen = ngrams.score(NGramRows.of(contexts, tokens[begin:end]), 9)
         rows += zip(seen.log_prob, seen.length, seen.peak, seen.count, strict=True)
         ngrams.add(contexts, tokens[begin:end])
-        kept, ngrams = ngrams.state_dict(), NGrams(order)
+        kept, ngrams = ngrams.state_dict(), NGrams(order, capacity)
         ngrams.load_state_dict(kept)
         begin = end
-    assert np.allclose(rows, plainly(text, order, 9), rtol=0, atol=1e-12)
+    assert np.allclose(rows, plainly(text, order, 9, capacity=capacity), rtol=0, atol=1e-12)
 
 
 @settings(max_examples=20, deadline=None)
