@@ -16,6 +16,7 @@ ABSENT = -1
 MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio: neighbouring numbers end far apart
 SECOND = np.uint64(0xBF58476D1CE4E5B9)  # of the finaliser of SplitMix64 (Steele, Lea and Flood 2014)
 HALF = np.uint64(32)  # bits
+BLOCK = 1 << 16  # rows that are placed at once
 FULLEST = 0.7  # of the index, above which it grows by half: probes stay short
 
 
@@ -50,19 +51,20 @@ class Table:
     def insert(self, keys: Keys) -> Ints:
         """New rows (N,), zero in every column, for keys (N,) that are distinct and not there."""
         first, self.size = self.size, self.size + len(keys)
-        rows = np.arange(first, self.size)
         if self.size > len(self.keys):
             room = max(self.size, len(self.keys) * 9 // 8)
             self.keys = grown(self.keys, room)
             self.columns = {name: grown(column, room) for name, column in self.columns.items()}
-        self.keys[rows] = keys
+        self.keys[first : self.size] = keys
+        start = first
         if self.size > FULLEST * len(self._index):
             size = len(self._index)
             while self.size > FULLEST * size:
                 size = size * 3 // 2
             self._index = np.full(size, ABSENT, dtype=np.int32)
-            rows = np.arange(self.size)
-        self._place(rows)
+            start = 0
+        for begin in range(start, self.size, BLOCK):
+            self._place(np.arange(begin, min(begin + BLOCK, self.size)))
         return np.arange(first, self.size)
 
     def found(self, keys: Keys) -> Ints:
