@@ -54,13 +54,15 @@ class Table:
         if self.size > len(self.keys):
             room = max(self.size, len(self.keys) * 9 // 8)
             self.keys = grown(self.keys, room)
-            self.columns = {name: grown(column, room) for name, column in self.columns.items()}
+            for name in self.columns:  # one after the other, so that few are there twice
+                self.columns[name] = grown(self.columns[name], room)
         self.keys[first : self.size] = keys
         start = first
         if self.size > FULLEST * len(self._index):
             size = len(self._index)
             while self.size > FULLEST * size:
                 size = size * 3 // 2
+            del self._index  # before there is another
             self._index = np.full(size, ABSENT, dtype=np.int32)
             start = 0
         for begin in range(start, self.size, BLOCK):

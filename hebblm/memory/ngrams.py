@@ -128,8 +128,8 @@ class NGrams:
     def add_text(self, tokens: Ints) -> None:
         """Count a text (T,) from its beginning."""
         for begin in range(0, len(tokens), BLOCK):
-            end = min(begin + BLOCK, len(tokens))
-            self.add(contexts_of(tokens[:end], begin, self.order), tokens[begin:end])
+            first, end = max(begin - self.order, 0), min(begin + BLOCK, len(tokens))
+            self.add(contexts_of(tokens[first:end], begin - first, self.order), tokens[begin:end])
 
     def _add(self, contexts: Ints, tokens: Ints) -> None:
         keys, there = context_keys(contexts), np.c_[np.ones(len(tokens), dtype=bool), contexts != PAD]
