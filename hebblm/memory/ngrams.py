@@ -101,7 +101,7 @@ class NGrams:
         self._contexts = Table("total", "kinds", "once", "twice", "peak")
         self._contexts.insert(np.array([MULTIPLIER]))  # row 0: no token at all
         self._pairs = Followers()
-        self._words = np.zeros(0, dtype=np.int32)  # how often each token came: the followers of row 0
+        self._words = np.zeros(0)  # what the count of each token keeps of itself, the followers of row 0
 
     @property
     def nbytes(self) -> int:
@@ -151,7 +151,7 @@ class NGrams:
         np.maximum.at(table["peak"], owners, after)
         if len(words := tokens_of(keys[owners == 0])):
             self._words = grown(self._words, max(len(self._words), int(words.max()) + 1))
-            self._words[words] = after[owners == 0]
+            self._words[words] = SHORT.left(after[owners == 0])
 
     def score(
         self, rows: NGramRows, vocabulary: int, targets: Ints | None = None, lowest: Floats | None = None
@@ -190,7 +190,7 @@ class NGrams:
                 before &= rows.contexts[:, None, n - 1] == rows.contexts[:, n - 1]
                 self._share_followers(found, stored[n], shares, level.discounts)
             else:
-                words = level.discounts.left(self._words[:vocabulary])
+                words = self._words[:vocabulary]
                 for row, share in zip(found, shares, strict=True):
                     row[: len(words)] += share * words
             at, which = np.nonzero(before & level.reached[:, None])
