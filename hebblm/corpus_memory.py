@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -19,8 +19,10 @@ from hebblm.evaluation.training_text import Segments, saved_segments
 from hebblm.files import hash_of
 from hebblm.locks import held, remove_left
 from hebblm.memory import AnyMemory, MemoryConfig, build_memory, load_memory, save_memory
+from hebblm.memory.ngram_rows import Ints, contexts_of
+from hebblm.memory.ngrams import Array, NGrams
 from hebblm.memory.persistence import NAME as MANIFEST
-from hebblm.memory.persistence import Manifest, check_files, check_replaceable, read_about, read_manifest
+from hebblm.memory.persistence import Manifest, check_files, check_replaceable, read_about, read_manifest, read_ngrams
 from hebblm.memory.store import CHUNK
 from hebblm.models.base import TrainedModel, device_of
 from hebblm.progress import bar, say
@@ -39,6 +41,7 @@ def build(
     files: Sequence[TextFile],  # of text; see :func:`hebblm.text.sources.text_files`
     folder: Path,  # created, or replaced if it holds a memory of other texts
     config: MemoryConfig,  # how entries are kept and searched
+    ngrams: NGrams,  # empty; those of the texts are counted
     *,
     name: str,  # of the model, for people
     ranks: Ranks = ALONE,  # that read every P-th piece each; the first one saves the memory
@@ -48,7 +51,7 @@ def build(
     Texts are read in pieces of some 260,000 characters, each from an end of line or what else a text begins with, and
     kept beside ``folder`` until all are there, and of a piece that is being read every segment of the model's. Keys are
     the hidden states with which a reader would predict the tokens, which are those of a reader, too: the first text
-    says how all are split.
+    says how all are split. The n-grams of each text are counted in its order, from its beginning to its end.
     """
     check_replaceable(folder)
     sources = [
@@ -61,6 +64,7 @@ def build(
     identity = hash_of(
         [
             *(*owner, model.reading(), config.identity(), [s["sha256"] for s in sources]),
+            [ngrams.order, ngrams.capacity],
             # What an earlier version built was split as the model's own text, and is still that memory.
             *([] if vocabulary.splitting == "own" else [vocabulary.splitting]),
         ]
@@ -85,7 +89,7 @@ def build(
             return there()
         if ranks.leads and (folder / MANIFEST).is_file():
             say(f"{folder} holds a memory of other texts or settings; it is replaced when this one is built")
-        count = _read(model, vocabulary, files, parts, memory, ranks)
+        count = _read(model, vocabulary, files, parts, memory, ngrams, ranks)
         if not ranks.leads:
             ranks.wait()
             return there()
@@ -102,7 +106,10 @@ def build(
             "texts": sources,
             "identity": identity,
         }
-        save_memory(memory, folder, model_hash=owner[0], dictionary_hash=owner[1], about=about)
+        if ngrams.tokens == ngrams.capacity:
+            say(f"the n-grams of the first {ngrams.capacity:,} tokens are counted; see ngram.capacity")
+        counts = ngrams.state_dict()
+        save_memory(memory, folder, model_hash=owner[0], dictionary_hash=owner[1], about=about, ngrams=counts)
         shutil.rmtree(parts.folder, ignore_errors=True)
         ranks.wait()
     return memory
@@ -123,19 +130,25 @@ def _read(
     files: Sequence[TextFile],
     parts: Segments,
     memory: AnyMemory,
+    ngrams: NGrams,
     ranks: Ranks,
 ) -> int:
-    """Save the entries of all pieces that are not there yet; return how many pieces there are."""
+    """Save the entries of all pieces that are not there yet, and count n-grams; return how many pieces there are."""
     done, index = ranks.all_gather_object(parts.finished())[0], 0
     with bar() as progress:
         whence = f", going on from piece {done + 1:,}" if done else ""
         task = progress.add_task(f"memory{whence}", total=FileLines(tuple(files)).size, unit="bytes")
         for file in files:
+            past: Ints = np.zeros(0, dtype=np.int64)
             for number, text in enumerate(pieces(file, PIECE)):
                 if not number:
                     warn_of_new(vocabulary, text, str(file))
                 # Those that are done are encoded again: new words get the ids that they had.
                 ids = np.array([vocabulary.start, *vocabulary.encode(text, include=True).ids], dtype=np.int64)
+                if ranks.leads:
+                    read = np.r_[past, ids[1:]]
+                    ngrams.add(contexts_of(read, len(past), ngrams.order), ids[1:])
+                    past = read[-ngrams.order :]
                 if index >= done and index % ranks.size == ranks.rank:
                     begun = Segments(parts.folder / f"piece-{index:05d}")
                     keys, labels = _entries(model, vocabulary, ids, memory, begun)
@@ -222,6 +235,7 @@ def _merge(first: Path, second: Path, folder: Path) -> AnyMemory:
             )
     words = list(dict.fromkeys(word for one in both for word in one.words))
     place = {word: index for index, word in enumerate(words)}
+    counts = _merged_counts(both, place)
     memory = build_memory(both[0].manifest.dim, both[0].config())
     for one in both:
         ids = torch.tensor([place[word] for word in one.words], dtype=torch.int64)
@@ -249,5 +263,29 @@ def _merge(first: Path, second: Path, folder: Path) -> AnyMemory:
         "tokenizer": None if others else splitting,
         "texts": texts,
     }
-    save_memory(memory, folder, model_hash=owner[0], dictionary_hash=owner[1], about=about)
+    save_memory(memory, folder, model_hash=owner[0], dictionary_hash=owner[1], about=about, ngrams=counts)
     return memory
+
+
+def _merged_counts(memories: Sequence[SavedMemory], place: Mapping[str, int]) -> dict[str, Array]:
+    """Counts of n-grams of memories as those of one with new words at these places, as far as they have any."""
+    counted = [(one, known) for one in memories if (known := read_ngrams(one.folder))]
+    if not counted:
+        return {}
+    merged = NGrams(int(counted[0][1]["tokens"][1]))
+    if len(counted) < len(memories):
+        say(f"only the n-grams of {counted[0][0].folder} are there; build the other memory anew to have its own too")
+    for one, known in counted:
+        own = NGrams()
+        own.load_state_dict(known)
+        if own.order != merged.order:
+            raise UserError(
+                f"{counted[0][0].folder} counts n-grams with ngram.order={merged.order} and {one.folder} with "
+                f"{own.order}; build one of them anew with --set ngram.order of the other"
+            )
+        ids = None
+        if one.known is not None and any(place[word] != index for index, word in enumerate(one.words)):
+            ids = one.known + np.array([*range(-one.known, 0), *(place[word] for word in one.words)])
+        if lost := merged.merge(own, ids):
+            say(f"{lost:,} contexts of {one.folder} are left out: words in them were read, but not learned")
+    return merged.state_dict()

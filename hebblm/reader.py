@@ -19,7 +19,7 @@ from hebblm.errors import UserError
 from hebblm.evaluation.scenario_config import ScenarioConfig, several, whole
 from hebblm.expected import Suggestion, draw, most_probable
 from hebblm.memory import build_memory
-from hebblm.memory.ngrams import contexts_of
+from hebblm.memory.ngram_rows import contexts_of
 from hebblm.memory.persistence import Owner
 from hebblm.models.base import Ids, TrainedModel, device_of
 from hebblm.progress import say
@@ -135,9 +135,9 @@ class Reader:
             self._base.load_stream_state(opened.state)
             self._last = opened.last
             self._context.recall(opened.observed, *opened.recent)
-            self._context.recall_ngrams(opened.ngrams)
         elif opened.memory is not None:  # a memory by itself: what it holds was read once
             self._context.observed = self._memory.counts(len(vocabulary))
+        self._context.recall_ngrams(opened.ngrams)
         if unused := self._context.recall_shares(opened.shares):
             say(f"{memory} holds learned shares that {self.method} does not use here: {'; '.join(unused)}")
 

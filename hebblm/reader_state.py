@@ -19,8 +19,9 @@ from hebblm.evaluation.scenario_config import ScenarioConfig, number_of_neighbor
 from hebblm.files import Count, atomic_path, check_own, read_record, recover, sha256, write_json
 from hebblm.locks import held
 from hebblm.memory import AnyMemory, load_memory, save_memory
+from hebblm.memory.ngrams import Array
 from hebblm.memory.persistence import NAME as MANIFEST
-from hebblm.memory.persistence import Owner, ReadText, read_about
+from hebblm.memory.persistence import Owner, ReadText, read_about, read_ngrams
 from hebblm.models.base import State
 from hebblm.progress import say
 from hebblm.tensors import prefixed, read_tensors, under, write_tensors
@@ -32,7 +33,6 @@ PLACE = "place.safetensors"
 MEMORY = "memory"
 WEIGHT = "weight."
 """Prefix of the names of weights in the file of the place."""
-NGRAMS = "ngrams."
 METHOD = "mixture+hebb"
 """Method of a reader where neither its caller nor a saved reader names one."""
 
@@ -76,7 +76,7 @@ class ReaderState:
     observed: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))  # (V,) how often each was read
     recent: tuple[Tensor, Tensor] = field(default_factory=lambda: (torch.zeros(0, 0), torch.zeros(0)))  # (W, D), (W,)
     shares: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # what was learned of each, by name
-    ngrams: Mapping[str, Tensor] = field(default_factory=dict)  # counts of the words before; none where no method asks
+    ngrams: Mapping[str, Array] = field(default_factory=dict)  # counts of the words before; none where no method asks
     weights: Mapping[str, Tensor] = field(default_factory=dict)  # that learned; none where the base stays as trained
     splitting: Chosen | None = None  # of the texts; None before the first one
     setup: ReaderSetup = field(default_factory=ReaderSetup)
@@ -125,11 +125,10 @@ def save_reader(folder: Path, owner: Owner, known: ReaderState, classes: int) ->
         "recent.keys": known.recent[0],
         "recent.labels": known.recent[1],
         **{f"state.{name.replace(' ', '.')}": tensor for name, tensor in known.state.items()},
-        **{f"{NGRAMS}{name.replace(' ', '.')}": tensor for name, tensor in known.ngrams.items()},
         **prefixed(WEIGHT, known.weights),
     }
     with held(folder, "this memory", wait=False), atomic_path(folder, directory=True) as temporary:
-        save_memory(known.memory, temporary / MEMORY, **owner)
+        save_memory(known.memory, temporary / MEMORY, **owner, ngrams=known.ngrams)
         write_tensors(temporary / PLACE, place, KIND)
         write_json(
             temporary / READER,
@@ -155,12 +154,18 @@ def open_reader(folder: Path, owner: Owner, device: torch.device) -> ReaderState
 
     recover(folder)
     if not (folder / READER).is_file():
-        about = read_about(folder)
+        about, memory = read_about(folder), remembered(folder)
+        ngrams = read_ngrams(folder)
         return ReaderState(
-            remembered(folder),
+            memory,
             tuple(about.get("words", ())),
+            ngrams=ngrams,
             splitting=about.get("tokenizer", "own"),
-            setup=ReaderSetup(model=about.get("model"), texts=tuple(about.get("texts", [{"path": str(folder)}]))),
+            setup=ReaderSetup(
+                settings={"ngram.order": int(ngrams["tokens"][1])} if ngrams else {},
+                model=about.get("model"),
+                texts=tuple(about.get("texts", [{"path": str(folder)}])),
+            ),
         )
     document = read_record(_ReaderRecord, folder / READER, "read the text anew", SCHEMA)
     tensors, _ = read_tensors(folder / PLACE, KIND, "read the text anew")
@@ -180,7 +185,7 @@ def open_reader(folder: Path, owner: Owner, device: torch.device) -> ReaderState
         place["observed"],
         (place["recent.keys"], place["recent.labels"]),
         {present_name(name): numbers for name, numbers in document.shares.items()},
-        {name.replace(".", " "): tensor for name, tensor in under(NGRAMS, place).items()},
+        read_ngrams(folder / MEMORY),
         under(WEIGHT, place),
         document.tokenizer,
         ReaderSetup(

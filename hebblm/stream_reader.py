@@ -187,8 +187,12 @@ class StreamReader:
             yield Labelled(batch, labels, layout.places(group))
 
     def known(self, ids: Tensor, rows: int) -> Tensor:
-        """Ids with ``<unk>`` in place of words that have no row yet."""
-        return ids if self.unknown is None else torch.where(ids < rows, ids, self.unknown)
+        """Ids with ``<unk>`` in place of words that have no row yet.
+
+        With none they are the same tensor, whose losses are computed once for scoring and learning.
+        """
+        new = ids >= rows
+        return ids if self.unknown is None or not new.any() else ids.masked_fill(new, self.unknown)
 
     @contextmanager
     def _whole(self) -> Iterator[None]:

@@ -22,7 +22,7 @@ from hebblm.adapt.work import Stopwatch, Work, clock_of, name_of
 from hebblm.errors import UserError
 from hebblm.memory.causal import WrittenBlock
 from hebblm.memory.nearest import Ranked
-from hebblm.memory.ngrams import Ints, NGramRows
+from hebblm.memory.ngram_rows import Ints, NGramRows
 from hebblm.types import Neighbors
 
 T = TypeVar("T")

@@ -17,7 +17,8 @@ from hebblm.adapt.block import Block, Window
 from hebblm.adapt.needs import Learned, Learner, Needing
 from hebblm.errors import UserError
 from hebblm.memory.base import AnyMemory
-from hebblm.memory.ngrams import PAD, Ints, NGrams, contexts_of
+from hebblm.memory.ngram_rows import PAD, Ints, contexts_of
+from hebblm.memory.ngrams import Array, NGrams
 from hebblm.types import OutputHead
 
 
@@ -130,13 +131,15 @@ class Context:
             self.stream_states[stream].shares = observation.shares[stream]
             self.stream_states[stream].recent.append(states[rows], labels[rows])
 
-    def count(self, observation: Observation) -> tuple[Ints, Ints]:
-        """Count the n-grams of an observation; its contexts (N, order) and labels (N,), none without n-grams."""
-        if self.ngrams is None:
-            return np.zeros((0, 1), dtype=np.int64), np.zeros(0, dtype=np.int64)
+    def count(self, observation: Observation) -> None:
+        """Count the n-grams of an observation, if any are."""
+        if self.ngrams is not None:
+            self.ngrams.add(*self.pass_on(observation))
+
+    def pass_on(self, observation: Observation) -> tuple[Ints, Ints]:
+        """Let n-grams go on after an observation; its contexts (N, order) and labels (N,), not counted yet."""
         labels = observation.labels.cpu().numpy()
         contexts = self.ngram_contexts(labels, observation.block)
-        self.ngrams.add(contexts, labels)
         for stream, rows in _rows_by_stream(observation.block):
             if len(read := labels[rows]):
                 self.stream_states[stream].history = np.r_[read[-1], contexts[rows][-1]][:-1]
@@ -202,23 +205,27 @@ class Context:
         return list(unused)
 
     @property
-    def known_ngrams(self) -> dict[str, Tensor]:
+    def known_ngrams(self) -> dict[str, Array]:
         """Counts of n-grams and what the first stream goes on after, as :meth:`recall_ngrams` takes them over."""
         if self.ngrams is None:
             return {}
-        counts = {name: torch.from_numpy(np.array(array)) for name, array in self.ngrams.state_dict().items()}
-        return {**counts, "history": torch.from_numpy(self.stream_states[0].history.copy())}
+        return {**self.ngrams.state_dict(), "history": self.stream_states[0].history}
 
-    def recall_ngrams(self, known: Mapping[str, Tensor]) -> None:
-        """Take over what an earlier context had counted; nothing where it or this one counts none."""
+    def recall_ngrams(self, known: Mapping[str, Array]) -> None:
+        """Take over what was counted earlier, as the base of all counts; nothing where nothing was, or is here.
+
+        Without what they go on after, a text begins behind them.
+        """
         if self.ngrams is not None and known:
             order = int(known["tokens"][1])
             if order != self.ngrams.order:
                 raise UserError(
                     f"ngram.order = {self.ngrams.order}, and what was saved counts contexts of {order}; leave it out"
                 )
-            self.ngrams.load_state_dict({name: tensor.cpu().numpy() for name, tensor in known.items()})
-            self.stream_states[0].history = known["history"].cpu().numpy()
+            self.ngrams.load_state_dict(known)
+            self.ngrams.mark_base()
+            if "history" in known:
+                self.stream_states[0].history = known["history"].astype(np.int64)
 
     def state_dict(self) -> dict[str, Tensor]:
         """Everything that was observed, the memory apart."""

@@ -6,6 +6,7 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from hebblm.adapt.methods.ngram import NgramConfig
 from hebblm.cli.common import choosing, options, tell
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters, parse_settings
@@ -31,7 +32,8 @@ class BuildConfig(ModelOptions):
             folders of such files, or - for standard input.
         output_path: folder of the memory.
         column: of records that holds the text; by default text, or the only column of strings.
-        set: how entries are kept and searched, e.g. --set memory.index=exact memory.dtype=float16.
+        set: how entries are kept and searched, e.g. --set memory.index=exact memory.dtype=float16, and how n-grams are
+            counted, e.g. --set ngram.order=4.
     """
 
     model: Path
@@ -70,16 +72,18 @@ class MergeConfig:
 @options(f"{PROG} build", BuildConfig, f"{PROG} build --model small-wt2-raw --text novels --output-path memories")
 @interrupted(GOES_ON)
 def _build(config: BuildConfig, argv: list[str]) -> int:
-    """Remember texts: hidden states of a model and the words that followed. Interrupted, it goes on."""
+    """Remember texts: hidden states of a model, the words that followed, and n-grams. Interrupted, it goes on."""
     check_device(config.device)
     model_folder(config.model)
     settings = parse_settings(config.set)
     for name in settings:
-        if not name.startswith("memory."):
-            raise UserError(f"--set {name} changes no memory; what does begins with memory.")
-    kept = Hyperparameters().changed(settings).memory
+        if not name.startswith("memory.") and name not in ("ngram.order", "ngram.capacity"):
+            raise UserError(f"--set {name} changes no memory; memory.*, ngram.order and ngram.capacity do")
+    values = Hyperparameters().changed(settings)
+    kept, counted = values.memory, values.methods[NgramConfig]
     from hebblm.corpus_memory import build
     from hebblm.language_model import load
+    from hebblm.memory.ngrams import NGrams
 
     files = text_files(config.text, config.column)
     with opened(config.device) as ranks:
@@ -91,7 +95,8 @@ def _build(config: BuildConfig, argv: list[str]) -> int:
             stride=config.stride,
         )
         vocabulary = lm.vocabulary.fresh(config.tokenizer)
-        memory = build(lm.model, vocabulary, files, config.output_path, kept, name=lm.name, ranks=ranks)
+        ngrams = NGrams(counted.order, counted.capacity)
+        memory = build(lm.model, vocabulary, files, config.output_path, kept, ngrams, name=lm.name, ranks=ranks)
     tell(f"{len(memory):,} entries in {config.output_path}; hebblm-read {config.model} --memory {config.output_path}")
     return 0
 
@@ -102,15 +107,21 @@ def _info(config: InfoConfig, argv: list[str]) -> None:
     if not config.folder.is_dir():
         raise UserError(f"{config.folder} {lack(config.folder)}; name the folder of a memory")
     from hebblm.corpus_memory import SavedMemory
+    from hebblm.memory.persistence import NGRAMS, read_ngrams
 
     memory = SavedMemory.of(config.folder)
     split = memory.about.get("tokenizer", "own")
     manifest, texts = memory.manifest, memory.about.get("texts", [])
+    ngrams = "none"
+    if counts := read_ngrams(memory.folder):
+        (tokens, order), size = counts["tokens"].tolist(), manifest.files[NGRAMS][0] / 1e6
+        ngrams = f"{len(counts['counts']):,} of {tokens:,} tokens, after up to {order} words, {size:,.1f} MB"
     index = "compares all entries" if manifest.index is None or not manifest.index.spec else manifest.index.spec
     rows: dict[str, object] = {
         "entries": f"{manifest.count:,} of width {manifest.dim:,}, {manifest.dtype}",
         "kept": "all" if manifest.capacity is None else f"the latest {manifest.capacity:,}",
         "search": index,
+        "n-grams": ngrams,
         "size": f"{sum(size for size, _ in manifest.files.values()) / 1e6:,.1f} MB, all files whole",
         "model": f"{memory.about.get('model') or 'unnamed'}, weights {manifest.model_hash[:12]}",
         "vocabulary": f"{manifest.dictionary_hash[:12]}, {len(memory.words):,} new words",

@@ -13,7 +13,7 @@ from hebblm.adapt.context import Context
 from hebblm.adapt.methods.rule import Needs, Rule
 from hebblm.errors import UserError
 from hebblm.evaluation.scenario import Scenario
-from hebblm.memory.ngrams import contexts_of
+from hebblm.memory.ngram_rows import contexts_of
 from hebblm.models.base import StreamBase
 from hebblm.progress import bar
 from hebblm.report.result import Forgetting

@@ -23,6 +23,7 @@ from hebblm.evaluation.scores import EvaluationScores
 from hebblm.evaluation.vocabulary import VocabularyPolicy
 from hebblm.layout import Layout, Pace
 from hebblm.memory.nearest import Ranked
+from hebblm.memory.ngram_rows import contexts_of
 from hebblm.models.base import Base
 from hebblm.ranks import ALONE, Ranks
 from hebblm.text import EvaluationStream
@@ -191,14 +192,19 @@ class _Pass:
         return states if self.layout.streams > 1 else states[None]
 
     def count_ngrams(self, first: int) -> None:
-        """Count anew the n-grams of the tokens before a place of all streams."""
+        """Count anew the n-grams of the tokens before a place of all streams, in the order in which they were."""
         layout = self.layout
         for number, context in enumerate(self.contexts):
             if (ngrams := context.ngrams) is None:
                 continue
-            for stream in range(len(layout.begins)) if layout.scope == "shared" else [layout.own[number]]:
-                begin, length = layout.begins[stream], layout.lengths[stream]
-                ngrams.add_text(self.targets[begin : begin + min(first, length)].cpu().numpy())
+            streams = range(len(layout.begins)) if layout.scope == "shared" else [layout.own[number]]
+            runs = [(layout.begins[stream], min(first, layout.lengths[stream])) for stream in streams]
+            texts = [self.targets[begin : begin + length].cpu().numpy() for begin, length in runs]
+            contexts = np.concatenate([contexts_of(text, 0, ngrams.order) for text in texts])
+            # An interval of all streams came before the next one: at capacity that decides what is counted.
+            interval = np.concatenate([np.arange(length) // self.schedule.update_every for _, length in runs])
+            order = np.argsort(interval, kind="stable")
+            ngrams.add(contexts[order], np.concatenate(texts)[order])
 
     def predict(self, states: Tensor, begin: int, start: int, stop: int) -> Iterator[Labelled]:
         """Mini-batches of a block, one by one; ``states`` (B, n, D) are those from place ``begin`` on."""
@@ -256,10 +262,14 @@ class _Pass:
             self.contexts[0].note(self.labels_by_rank, self.schedule.ranks.rank, write=self.schedule.write)
 
     def _count(self, observed: Observed) -> None:
-        counted = [context.count(observation) for context, observation in observed]
-        if self.layout.spread and (ngrams := self.contexts[0].ngrams) is not None:
-            ranks, nothing = self.schedule.ranks, self.targets.new_zeros(0, ngrams.order + 1)
-            own = (torch.from_numpy(np.c_[contexts, labels]).to(nothing.device) for contexts, labels in counted)
-            for rank, rows in enumerate(ranks.all_gather_rows(torch.cat([nothing, *own]))):
-                if rank != ranks.rank:
-                    ngrams.add(rows[:, :-1].cpu().numpy(), rows[:, -1].cpu().numpy())
+        ngrams = self.contexts[0].ngrams
+        if not self.layout.spread or ngrams is None:
+            for context, observation in observed:
+                context.count(observation)
+            return
+        nothing, own = self.targets.new_zeros(0, ngrams.order + 1), []
+        for context, observation in observed:
+            contexts, labels = context.pass_on(observation)
+            own.append(torch.from_numpy(np.c_[contexts, labels]).to(nothing.device))
+        for rows in self.schedule.ranks.all_gather_rows(torch.cat([nothing, *own])):  # by rank: all count the same
+            ngrams.add(rows[:, :-1].cpu().numpy(), rows[:, -1].cpu().numpy())

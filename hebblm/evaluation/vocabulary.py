@@ -59,24 +59,23 @@ class OpenVocabulary:
     share: float = 0.5
 
     def readable(self, inputs: Tensor, rows: int) -> Tensor:
-        return torch.where(inputs < rows, inputs, self.unk)
+        new = inputs >= rows
+        return inputs.masked_fill(new, self.unk) if new.any() else inputs  # else what was computed of them holds
 
     def losses(self, rule: Rule, batch: EvalBatch, targets: Tensor) -> Tensor:
-        return self.score(rule.log_probs(batch), targets)
+        rows = len(batch.head.weight)
+        return self.charged(rule.score(batch, self.readable(targets, rows)), targets, rows)
 
-    def score(self, log_probs: Tensor, targets: Tensor) -> Tensor:
-        """Losses (N,) of targets from the log-probabilities of the rows (N, rows).
+    def charged(self, losses: Tensor, targets: Tensor, rows: int) -> Tensor:
+        """Losses (N,) of targets from those, (N,), of the rows that a model of ``rows`` rows reads them as.
 
         ``<unk>`` gives ``share`` of its probability to the words without a row, in equal parts.
         """
-        rows = log_probs.shape[1]
         unseen = self.size - rows
-        known = targets < rows
-        taken = log_probs.gather(1, torch.where(known, targets, self.unk)[:, None]).squeeze(1)
         if unseen == 0:
-            return -taken
-        taken = torch.where(known, taken, taken + math.log(self.share / unseen))
-        return -torch.where(targets == self.unk, taken + math.log1p(-self.share), taken)
+            return losses
+        losses = torch.where(targets < rows, losses, losses - math.log(self.share / unseen))
+        return torch.where(targets == self.unk, losses - math.log1p(-self.share), losses)
 
     def new_rows(self, targets: Tensor, rows: int) -> int:
         return max(0, int(targets.max()) + 1 - rows)

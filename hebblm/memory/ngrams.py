@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from hebblm.errors import UserError
+from hebblm.memory.followers import Followers, contexts_of_keys, tokens_of
+from hebblm.memory.hash_table import ABSENT, MULTIPLIER, Table, grown, mixed
+from hebblm.memory.ngram_rows import PAD, NGramRows, context_keys, contexts_of
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Keys = npt.NDArray[np.uint64]
-Number = TypeVar("Number", bound=np.generic)
+Array = npt.NDArray[np.generic]
 
-PAD = -1
-"""Token of a context before the beginning of its text."""
-MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio: neighbouring numbers end far apart
-SECOND = np.uint64(0xBF58476D1CE4E5B9)  # of the finaliser of SplitMix64 (Steele, Lea and Flood 2014)
-FULLEST = 0.6  # of an index, above which it doubles: probes stay short
 BLOCK = 1 << 16  # tokens counted at once when a long text is added
 
 
@@ -30,6 +28,11 @@ class Discounts(NamedTuple):
     once: float
     twice: float
     more: float
+
+    def left(self, counts: npt.NDArray[np.integer]) -> Floats:
+        """What counts keep of themselves."""
+        taken: Floats = np.array([0.0, *self])[np.minimum(counts, 3)]
+        return counts - taken
 
 
 SHORT, LONG = Discounts(0.7, 1.1, 1.5), Discounts(0.5, 0.8, 1.0)
@@ -51,93 +54,6 @@ class Seen:
     length: Ints
     peak: Floats
     count: Ints
-
-
-@dataclass(frozen=True, slots=True)
-class NGramRows:
-    """Contexts with the tokens that follow them, in the order in which they are added."""
-
-    contexts: Ints  # (N, order), the nearest token first
-    tokens: Ints  # (N,)
-    streams: Ints  # (N,) of each row: rows see those of their own stream alone
-    visible: Ints  # (N,) how many of the rows were added before each one is asked for
-
-    @classmethod
-    def of(cls, contexts: Ints, tokens: Ints) -> NGramRows:
-        """Rows of a single stream, each of which sees all before it."""
-        return cls(contexts, tokens, np.zeros(len(tokens), dtype=np.int64), np.arange(len(tokens)))
-
-    def within(self, vocabulary: int) -> NGramRows:
-        """The same, but nobody sees rows whose tokens are beyond a vocabulary: these have no probability yet."""
-        return replace(self, streams=np.where(self.tokens < vocabulary, self.streams, -1))
-
-    def keys(self) -> Keys:
-        """Keys ((order + 1) N,) of the contexts of every length, the shortest first."""
-        return _context_keys(self.contexts).T.ravel()
-
-
-class _Table:
-    """Rows of integers that grow, found by 64-bit keys: open addressing with linear probing, many keys at a time."""
-
-    def __init__(self, *columns: str) -> None:
-        self.size = 0
-        self.keys: Keys = np.zeros(16, dtype=np.uint64)
-        self.columns = {name: np.zeros(16, dtype=np.int32) for name in columns}
-        self._index = np.full(64, PAD, dtype=np.int32)  # slot -> row
-
-    def __getitem__(self, name: str) -> npt.NDArray[np.int32]:
-        return self.columns[name]
-
-    @property
-    def nbytes(self) -> int:
-        return self._index.nbytes + self.keys.nbytes + sum(column.nbytes for column in self.columns.values())
-
-    def find(self, keys: Keys) -> Ints:
-        """Rows (N,) of keys (N,), PAD for one that is not there."""
-        mask = np.uint64(len(self._index) - 1)
-        slots = (keys & mask).astype(np.int64)
-        rows = self._index[slots].astype(np.int64)
-        open_ = np.flatnonzero((rows != PAD) & (self.keys[rows] != keys))  # another key sits there
-        while len(open_):
-            slots[open_] = (slots[open_] + 1) & int(mask)
-            rows[open_] = self._index[slots[open_]]
-            taken = rows[open_]
-            open_ = open_[(taken != PAD) & (self.keys[taken] != keys[open_])]
-        return rows
-
-    def insert(self, keys: Keys) -> Ints:
-        """New rows (N,), zero in every column, for keys (N,) that are distinct and not there."""
-        first, self.size = self.size, self.size + len(keys)
-        rows = np.arange(first, self.size)
-        if self.size > len(self.keys):
-            room = max(self.size, len(self.keys) * 3 // 2)
-            self.keys = _grown(self.keys, room)
-            self.columns = {name: _grown(column, room) for name, column in self.columns.items()}
-        self.keys[rows] = keys
-        if self.size > FULLEST * len(self._index):
-            size = len(self._index)
-            while self.size > FULLEST * size:
-                size *= 2
-            self._index = np.full(size, PAD, dtype=np.int32)
-            self._place(np.arange(self.size))
-        else:
-            self._place(rows)
-        return rows
-
-    def _place(self, rows: Ints) -> None:
-        mask = len(self._index) - 1
-        slots = (self.keys[rows] & np.uint64(mask)).astype(np.int64)
-        while len(rows):
-            free = self._index[slots] == PAD
-            self._index[slots[free]] = rows[free]  # of several that claim a slot, the last one gets it
-            left = self._index[slots] != rows
-            rows, slots = rows[left], (slots[left] + 1) & mask
-
-
-def _grown(array: npt.NDArray[Number], room: int) -> npt.NDArray[Number]:
-    larger = np.zeros(room, dtype=array.dtype)
-    larger[: len(array)] = array
-    return larger
 
 
 class NGrams:
@@ -164,27 +80,32 @@ class NGrams:
             raise UserError(f"ngram.order = {order} and ngram.capacity = {capacity} must be at least 1")
         self.order = order
         self.capacity = capacity
-        self._base: dict[str, npt.NDArray[np.generic]] | None = None
-        self.reset()
+        self._base: tuple[int, int, npt.NDArray[np.int32]] | None = None  # tokens, contexts, counts of pairs
+        self._clear()
 
     def mark_base(self) -> None:
         """Take what was added so far for what :meth:`reset` returns to."""
-        self._base = {name: column.copy() for name, column in self.state_dict().items()}
+        pairs = self._pairs["count"][: self._pairs.size].copy()
+        self._base = self.tokens, self._contexts.size, pairs
 
     def reset(self) -> None:
         """Forget everything, or all that was added since :meth:`mark_base`."""
-        self._clear()
-        if self._base is not None:
-            self.load_state_dict(self._base)
+        if self._base is None:
+            self._clear()
+            return
+        tokens, contexts, counts = self._base  # rows are only ever appended
+        self._fill(tokens, self._contexts.keys[:contexts], self._pairs.keys[: len(counts)], counts)
 
     def _clear(self) -> None:
         self.tokens = 0
-        self._contexts = _Table("total", "kinds", "once", "twice", "peak")
-        self._pairs = _Table("count")
+        self._contexts = Table("total", "kinds", "once", "twice", "peak")
+        self._contexts.insert(np.array([MULTIPLIER]))  # row 0: no token at all
+        self._pairs = Followers()
+        self._words = np.zeros(0)  # what the count of each token keeps of itself, the followers of row 0
 
     @property
     def nbytes(self) -> int:
-        return self._contexts.nbytes + self._pairs.nbytes
+        return self._contexts.nbytes + self._pairs.nbytes + self._words.nbytes
 
     def context_after(self, tokens: Sequence[int]) -> Ints:
         """Context (order,) of what comes after some tokens of a text, which may be more or fewer than it holds."""
@@ -198,7 +119,7 @@ class NGrams:
 
         At ``capacity`` the rest is left out.
         """
-        room = self.capacity - self.tokens
+        room = max(self.capacity - self.tokens, 0)
         contexts, tokens = contexts[:room], tokens[:room]
         self.tokens += len(tokens)
         for begin in range(0, len(tokens), BLOCK):
@@ -207,30 +128,30 @@ class NGrams:
     def add_text(self, tokens: Ints) -> None:
         """Count a text (T,) from its beginning."""
         for begin in range(0, len(tokens), BLOCK):
-            end = min(begin + BLOCK, len(tokens))
-            self.add(contexts_of(tokens[:end], begin, self.order), tokens[begin:end])
+            first, end = max(begin - self.order, 0), min(begin + BLOCK, len(tokens))
+            self.add(contexts_of(tokens[first:end], begin - first, self.order), tokens[begin:end])
 
     def _add(self, contexts: Ints, tokens: Ints) -> None:
-        keys, there = _context_keys(contexts), np.c_[np.ones(len(tokens), dtype=bool), contexts != PAD]
+        keys, there = context_keys(contexts), np.c_[np.ones(len(tokens), dtype=bool), contexts != PAD]
         keys, tokens = keys[there], np.broadcast_to(tokens[:, None], there.shape)[there]  # of all lengths at once
         unique, number = np.unique(keys, return_inverse=True)
-        rows = self._contexts.find(unique)
-        rows[rows == PAD] = self._contexts.insert(unique[rows == PAD])
-        pair_keys = _pair_keys(keys, tokens)
-        pairs, first, added = np.unique(pair_keys, return_index=True, return_counts=True)
-        owners = rows[number[first]]
-        found = self._pairs.find(pairs)
-        new = found == PAD
-        found[new] = self._pairs.insert(pairs[new])
-        before = self._pairs["count"][found]
+        rows = self._contexts.found(unique)
+        self._count(*np.unique(Followers.keys_of(rows[number], tokens), return_counts=True))
+
+    def _count(self, keys: Keys, added: npt.NDArray[np.signedinteger]) -> None:
+        """Add to the counts of distinct pairs, and to what is known of their contexts."""
+        rows, owners, table = self._pairs.found(keys), contexts_of_keys(keys), self._contexts
+        before = self._pairs["count"][rows]
         after = before + added.astype(np.int32)
-        self._pairs["count"][found] = after
-        table = self._contexts
-        np.add.at(table["total"], owners, added.astype(np.int32))
+        self._pairs["count"][rows] = after
+        np.add.at(table["total"], owners, after - before)
         np.add.at(table["kinds"], owners, (before == 0).astype(np.int32))
         for name, times in (("once", 1), ("twice", 2)):
             np.add.at(table[name], owners, (after == times).astype(np.int32) - (before == times))
         np.maximum.at(table["peak"], owners, after)
+        if len(words := tokens_of(keys[owners == 0])):
+            self._words = grown(self._words, max(len(self._words), int(words.max()) + 1))
+            self._words[words] = SHORT.left(after[owners == 0])
 
     def score(
         self, rows: NGramRows, vocabulary: int, targets: Ints | None = None, lowest: Floats | None = None
@@ -245,68 +166,105 @@ class NGrams:
         """
         asked = rows if targets is None else replace(rows, tokens=targets)
         lowest = np.full(len(rows.tokens), 1 / vocabulary) if lowest is None else lowest
-        return self._interpolated(self._seen(asked, rows.within(vocabulary)), rows.contexts, lowest)
+        return self._interpolated(
+            self._seen(asked, rows.within(vocabulary, self.capacity - self.tokens)), rows.contexts, lowest
+        )
 
     def distributions(self, rows: NGramRows, vocabulary: int, lowest: Floats | None = None) -> Floats:
-        """Log-probabilities (N, V) of every token after each row; see :meth:`score`."""
-        lowest = np.full((len(rows.tokens), vocabulary), 1 / vocabulary) if lowest is None else lowest
-        every, added = np.arange(vocabulary), rows.within(vocabulary)
-        found = np.empty((len(rows.tokens), vocabulary))
-        for index, context in enumerate(rows.contexts):
-            asked = NGramRows(
-                np.broadcast_to(context, (vocabulary, self.order)),
-                every,
-                np.full(vocabulary, rows.streams[index]),
-                np.full(vocabulary, rows.visible[index]),
-            )
-            found[index] = self._interpolated(self._seen(asked, added), asked.contexts, lowest[index]).log_prob
-        return found
+        """Log-probabilities (N, V) of every token after each row; see :meth:`score`.
+
+        What a shorter context gives is scaled once for all tokens; only those that were seen get something beside it.
+        """
+        count, added = len(rows.tokens), rows.within(vocabulary, self.capacity - self.tokens)
+        lowest = np.full((count, vocabulary), 1 / vocabulary) if lowest is None else lowest
+        levels = list(self._levels(self._seen(rows, added), rows.contexts))
+        scales = [np.ones(count)]  # of each length, the longest first: what the longer ones leave to it
+        for level in reversed(levels):
+            scales.append(scales[-1] * np.where(level.reached, level.given, 1))
+        found = lowest * scales.pop()[:, None]
+        stored = self._contexts.find(rows.keys()).reshape(-1, count)
+        before = (rows.streams[:, None] == added.streams) & (np.arange(count) < rows.visible[:, None])  # (N, N)
+        for n, (level, scale) in enumerate(zip(levels, reversed(scales), strict=True)):
+            shares = np.where(level.reached, scale / level.total, 0)
+            if n:
+                before &= rows.contexts[:, None, n - 1] == rows.contexts[:, n - 1]
+                self._share_followers(found, stored[n], shares, level.discounts)
+            else:
+                words = self._words[:vocabulary]
+                for row, share in zip(found, shares, strict=True):
+                    row[: len(words)] += share * words
+            at, which = np.nonzero(before & level.reached[:, None])
+            if len(at):
+                places, more = np.unique(at * vocabulary + added.tokens[which], return_counts=True)
+                at, tokens = np.divmod(places, vocabulary)
+                had = self._pairs.counts(stored[n][at], tokens)
+                change = level.discounts.left(had + more) - level.discounts.left(had)
+                found[at, tokens] += shares[at] * change
+        with np.errstate(divide="ignore"):  # of a token that the lowest order gives nothing
+            return np.log(found, out=found)
+
+    def _share_followers(self, found: Floats, contexts: Ints, shares: Floats, discounts: Discounts) -> None:
+        """Add to (N, V) what stored followers of contexts, by their rows (N,), get at these shares of a count (N,)."""
+        known = np.flatnonzero((contexts != ABSENT) & (shares > 0))
+        number, tokens, counts = self._pairs.lists(contexts[known])
+        if len(tokens) and tokens.max() >= found.shape[1]:
+            inside = tokens < found.shape[1]
+            number, tokens, counts = number[inside], tokens[inside], counts[inside]
+        at = known[number]
+        found[at, tokens] += shares[at] * discounts.left(counts)  # each place is there once
 
     def _interpolated(self, every: _Counts, contexts: Ints, probability: Floats) -> Seen:
         """Probabilities by the counts (L N,) of contexts of every length, the shortest first."""
         count = len(contexts)
-        length, peak, total_at = np.zeros(count, np.int64), np.zeros(count), np.zeros(count, np.int64)
+        length, peak, total = np.zeros(count, np.int64), np.zeros(count), np.zeros(count, np.int64)
+        for n, level in enumerate(self._levels(every, contexts)):
+            found = level.discounts.left(level.wanted) / level.total + level.given * probability
+            probability = np.where(level.reached, found, probability)
+            length[level.reached] = n
+            peak[level.reached] = (level.peak / level.total)[level.reached]
+            total[level.reached] = level.total[level.reached]
+        with np.errstate(divide="ignore"):  # of a token that the lowest order gives nothing
+            return Seen(np.log(probability), length, peak, total)
+
+    def _levels(self, every: _Counts, contexts: Ints) -> Iterator[_Level]:
+        """What each length of context says, the shortest first, as long as one of the rows has seen it."""
+        count = len(contexts)
         reached = np.ones(count, dtype=bool)
         for n in range(self.order + 1):
+            seen = _Counts(*(column[n * count : (n + 1) * count] for column in every))
+            reached = reached & (seen.total > 0)
             if n:
                 reached &= contexts[:, n - 1] != PAD
-            seen = _Counts(*(column[n * count : (n + 1) * count] for column in every))
-            reached &= seen.total > 0
             if not reached.any():
-                break
+                return
             d = LONG if n >= LONG_FROM else SHORT
             total = np.maximum(seen.total, 1)
             given = d.once * seen.once + d.twice * seen.twice + d.more * (seen.kinds - seen.once - seen.twice)
-            discount = np.select([seen.wanted == 0, seen.wanted == 1, seen.wanted == 2], [0, d.once, d.twice], d.more)
-            found = (seen.wanted - discount) / total + given / total * probability
-            probability = np.where(reached, found, probability)
-            length[reached] = n
-            peak[reached] = (seen.peak / total)[reached]
-            total_at[reached] = seen.total[reached]
-        with np.errstate(divide="ignore"):  # of a token that the lowest order gives nothing
-            return Seen(np.log(probability), length, peak, total_at)
+            yield _Level(reached, d, total, given / total, seen.peak, seen.wanted)
 
     def _seen(self, asked: NGramRows, added: NGramRows) -> _Counts:
-        """Counts (L N,) as of each row: those of the tables, and of the visible rows among those that are added."""
+        """Counts (L N,) as of each row: those of the tables, and of the visible rows among those that are added.
+
+        Both have the same contexts.
+        """
         lengths, size = self.order + 1, len(added.tokens)
         keys, tokens, streams = asked.keys(), np.tile(asked.tokens, lengths), np.tile(asked.streams, lengths)
         visible = (asked.visible + size * np.arange(lengths)[:, None]).ravel()
-        context_rows, pair_rows = self._contexts.find(keys), self._pairs.find(_pair_keys(keys, tokens))
-        known = context_rows != PAD
+        rows = self._contexts.find(keys)
         stored = {
-            name: np.where(known, self._contexts[name][context_rows], 0).astype(np.int64)
+            name: np.where(rows != ABSENT, self._contexts[name][rows], 0).astype(np.int64)
             for name in _Counts._fields[:5]
         }
-        count = np.where(pair_rows != PAD, self._pairs["count"][pair_rows], 0).astype(np.int64)
+        count = self._pairs.counts(rows, tokens)
         if not asked.visible.any():
             return _Counts(**stored, wanted=count)
         # Added rows of the same stream and context, in their order; rows of all lengths are numbered in a row.
-        new_keys, new_tokens = added.keys(), np.tile(added.tokens, lengths)
+        new_tokens = np.tile(added.tokens, lengths)
         size *= lengths
         owner = np.unique(
-            _mixed(
-                np.r_[new_keys, keys]
-                ^ _mixed(np.r_[np.tile(added.streams, lengths), streams].astype(np.uint64) + np.uint64(1))
+            mixed(
+                np.r_[keys, keys]
+                ^ mixed(np.r_[np.tile(added.streams, lengths), streams].astype(np.uint64) + np.uint64(1))
             ),
             return_inverse=True,
         )[1]
@@ -316,12 +274,11 @@ class NGrams:
         low = np.searchsorted(place, own * (size + 1))
         high = np.searchsorted(place, own * (size + 1) + visible)
         # How often each added pair was seen once its row is counted: what it changes of its context.
-        pair = np.unique(_pair_keys(owner.astype(np.uint64), np.r_[new_tokens, tokens]), return_inverse=True)[1]
+        pair = np.unique(Followers.keys_of(owner, np.r_[new_tokens, tokens]), return_inverse=True)[1]
         new_pair, pair = pair[:size], pair[size:]
         pair_order = np.argsort(new_pair, kind="stable")
         pair_place = new_pair[pair_order] * (size + 1) + pair_order
-        pair_rows = self._pairs.find(_pair_keys(new_keys, new_tokens))
-        after = np.where(pair_rows != PAD, self._pairs["count"][pair_rows], 0).astype(np.int64) + 1
+        after = self._pairs.counts(rows, new_tokens) + 1
         after += np.searchsorted(pair_place, new_pair * (size + 1) + np.arange(size))
         after -= np.searchsorted(pair_place, new_pair * (size + 1))
         count += np.searchsorted(pair_place, pair * (size + 1) + visible)
@@ -342,22 +299,69 @@ class NGrams:
         stored["peak"] = np.where(high > low, largest, stored["peak"])
         return _Counts(**stored, wanted=count)
 
-    def state_dict(self) -> dict[str, npt.NDArray[np.generic]]:
-        """All counts as arrays, to be kept."""
-        found: dict[str, npt.NDArray[np.generic]] = {"tokens": np.array([self.tokens, self.order])}
-        for name, table in (("contexts", self._contexts), ("pairs", self._pairs)):
-            found[f"{name} keys"] = table.keys[: table.size].view(np.int64)
-            found |= {f"{name} {key}": column[: table.size] for key, column in table.columns.items()}
-        return found
+    def merge(self, other: NGrams, ids: Ints | None = None) -> int:
+        """Add the counts of another of this order.
 
-    def load_state_dict(self, state: Mapping[str, npt.NDArray[np.generic]]) -> None:
-        """Take over what :meth:`state_dict` gave."""
+        Args:
+            other: stays as it is.
+            ids: (V,) of its tokens here; None where they are the same.
+
+        Returns:
+            Its contexts that are left out: where ids differ, those after tokens that it saw, but never counted.
+        """
+        keys, pairs = (table.keys[: table.size] for table in (other._contexts, other._pairs))
+        owners, tokens, counts = contexts_of_keys(pairs), tokens_of(pairs), other._pairs["count"][: len(pairs)]
+        length = np.zeros(len(keys), dtype=np.int64)
+        if ids is not None:
+            spelled, length = other._spelled()
+            keys = context_keys(np.where(spelled != PAD, ids[spelled], PAD))[np.arange(len(keys)), length]
+            tokens = ids[tokens]
+        rows = np.full(len(keys), ABSENT)
+        rows[length != ABSENT] = self._contexts.found(keys[length != ABSENT])
+        there = rows[owners] != ABSENT
+        self._count(Followers.keys_of(rows[owners[there]], tokens[there]), counts[there])
+        self.tokens += other.tokens
+        return int((length == ABSENT).sum())
+
+    def _spelled(self) -> tuple[Ints, Ints]:
+        """Tokens (C, order) of each context, the nearest first, and how many, (C,), ABSENT where that is not known.
+
+        A context without its nearest token was followed by it, so that the longer ones follow from the shorter.
+        """
+        pairs = self._pairs.keys[: self._pairs.size]
+        owners, tokens = contexts_of_keys(pairs), tokens_of(pairs)
+        spelled, length = np.full((self._contexts.size, self.order), PAD), np.full(self._contexts.size, ABSENT)
+        length[0] = 0
+        for n in range(self.order):
+            of_length = length[owners] == n
+            longer = np.c_[tokens[of_length], spelled[owners[of_length], :-1]]
+            rows = self._contexts.find(context_keys(longer)[:, n + 1])
+            spelled[rows[rows != ABSENT]] = longer[rows != ABSENT]
+            length[rows[rows != ABSENT]] = n + 1
+        return spelled, length
+
+    def state_dict(self) -> dict[str, Array]:
+        """All counts as arrays, to be kept; those of contexts follow from those of pairs."""
+        return {
+            "tokens": np.array([self.tokens, self.order]),
+            "contexts": self._contexts.keys[: self._contexts.size].view(np.int64),
+            "pairs": self._pairs.keys[: self._pairs.size].view(np.int64),
+            "counts": self._pairs["count"][: self._pairs.size],
+        }
+
+    def load_state_dict(self, state: Mapping[str, Array]) -> None:
+        """Take over what :meth:`state_dict` gave; no base is marked then."""
+        self._base = None
+        tokens, self.order = (int(number) for number in state["tokens"])
+        contexts, pairs = (np.ascontiguousarray(state[name]).view(np.uint64) for name in ("contexts", "pairs"))
+        self._fill(tokens, contexts, pairs, state["counts"].astype(np.int32))
+
+    def _fill(self, tokens: int, contexts: Keys, pairs: Keys, counts: npt.NDArray[np.int32]) -> None:
+        """Hold so many tokens, these contexts, in their order, and counts of pairs, and nothing else."""
         self._clear()
-        self.tokens, self.order = (int(number) for number in state["tokens"])
-        for name, table in (("contexts", self._contexts), ("pairs", self._pairs)):
-            rows = table.insert(np.ascontiguousarray(state[f"{name} keys"]).view(np.uint64))
-            for key, column in table.columns.items():
-                column[rows] = state[f"{name} {key}"]
+        self.tokens = tokens
+        self._contexts.insert(contexts[1:])
+        self._count(pairs, counts)
 
 
 class _Counts(NamedTuple):
@@ -371,28 +375,12 @@ class _Counts(NamedTuple):
     wanted: Ints
 
 
-def contexts_of(tokens: Ints, begin: int, order: int) -> Ints:
-    """Contexts (T - begin, order) of the tokens of a text (T,) from ``begin`` on, the nearest token first."""
-    padded = np.r_[np.full(order, PAD, dtype=np.int64), tokens]
-    windows = np.lib.stride_tricks.sliding_window_view(padded, order)[begin : len(tokens)]  # the farthest first
-    return windows[:, ::-1]
+class _Level(NamedTuple):
+    """What the contexts of one length say, (N,)."""
 
-
-def _mixed(keys: Keys) -> Keys:
-    """Spread the bits of keys, one to one (the finaliser of SplitMix64)."""
-    keys = (keys ^ (keys >> np.uint64(30))) * SECOND
-    return keys ^ (keys >> np.uint64(27))
-
-
-def _context_keys(contexts: Ints) -> Keys:
-    """Keys (N, order + 1) of the contexts of every length, one token longer each time."""
-    keys = np.empty((len(contexts), contexts.shape[1] + 1), dtype=np.uint64)
-    keys[:, 0] = MULTIPLIER
-    for n in range(contexts.shape[1]):
-        keys[:, n + 1] = _mixed((keys[:, n] + contexts[:, n].astype(np.uint64) + np.uint64(2)) * MULTIPLIER)
-    return keys
-
-
-def _pair_keys(keys: Keys, tokens: Ints) -> Keys:
-    """Keys (N,) of contexts with their followers."""
-    return _mixed(_mixed(keys) + (tokens.astype(np.uint64) + np.uint64(1)) * MULTIPLIER)
+    reached: npt.NDArray[np.bool_]  # whether this one was seen, and all that are shorter
+    discounts: Discounts
+    total: Ints  # at least 1
+    given: Floats  # share of the shorter contexts
+    peak: Ints
+    wanted: Ints

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypedDict, cast
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -17,9 +19,10 @@ from hebblm.memory.base import AnyMemory
 from hebblm.memory.disk import INDEX, open_lists, saved_entries
 from hebblm.memory.faiss_index import TrainedIndex, load_faiss
 from hebblm.memory.store import CHUNK, KEY_DTYPES, EntryStore, accumulation_dtype, write_rows
+from hebblm.tensors import read_tensors, write_tensors
 
 SCHEMA = "hebblm-memory/1"
-NAME, ABOUT = "manifest.json", "about.json"
+NAME, ABOUT, NGRAMS = "manifest.json", "about.json", "ngrams.safetensors"
 LARGE, QUICK = ("keys.bin", "lists.bin"), 1 << 28
 """Files whose bytes are not read on opening, of a memory on disk, where they are more than so many: a second's work."""
 Some = Annotated[int, msgspec.Meta(ge=1, le=1 << 62)]
@@ -159,6 +162,7 @@ def save_memory(
     model_hash: str,
     dictionary_hash: str,
     about: Mapping[str, Any] | None = None,
+    ngrams: Mapping[str, npt.NDArray[np.generic]] | None = None,
 ) -> None:
     """Write the entries of a memory to a folder, whole or not at all; they do not change.
 
@@ -168,6 +172,7 @@ def save_memory(
         model_hash: of the model that made the keys.
         dictionary_hash: of the dictionary that the values refer to.
         about: what stands beside them, see :func:`read_about`.
+        ngrams: counts of the exact words, see :func:`read_ngrams`; none or nothing where nothing was counted.
 
     Raises:
         UserError: ``folder`` holds something else, or cannot be written.
@@ -189,6 +194,9 @@ def save_memory(
         trained = memory.write_index(temporary)
         if about is not None:
             write_json(temporary / ABOUT, dict(about), seal=True)
+        if ngrams:
+            tensors = {name: torch.from_numpy(np.array(counts)) for name, counts in ngrams.items()}
+            write_tensors(temporary / NGRAMS, tensors, "hebblm-ngrams")
         manifest = Manifest(
             schema=SCHEMA,
             kind=cast(Kind, memory.kind),
@@ -226,6 +234,16 @@ def read_about(folder: Path, name: str = ABOUT) -> dict[str, Any]:
     if not (folder / name).is_file():
         return {}
     return dict(read_record(About, folder / name, "build the memory anew"))
+
+
+def read_ngrams(folder: Path) -> dict[str, npt.NDArray[np.generic]]:
+    """Counts of n-grams beside the entries of a saved memory, empty where nothing was counted."""
+    if not (folder / NGRAMS).is_file():
+        return {}
+    return {
+        name: tensor.numpy()
+        for name, tensor in read_tensors(folder / NGRAMS, "hebblm-ngrams", "build the memory anew")[0].items()
+    }
 
 
 def read_entries(manifest: Manifest, folder: Path, *, mmap: bool, device: torch.device) -> EntryStore:

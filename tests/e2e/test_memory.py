@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -19,7 +20,9 @@ from hebblm.cli.read import main as read
 from hebblm.corpus_memory import merge
 from hebblm.errors import UserError
 from hebblm.memory import load_memory, save_memory
-from hebblm.memory.persistence import read_about
+from hebblm.memory.ngram_rows import NGramRows, contexts_of
+from hebblm.memory.ngrams import NGrams
+from hebblm.memory.persistence import read_about, read_ngrams
 from hebblm.models.awd import AwdModel
 from hebblm.models.base import Segment
 
@@ -239,6 +242,100 @@ def test_merged_memories_hold_both_with_one_number_a_word(
     assert "texts/a.txt" in told
     assert MODEL in told
     assert "texts without a name (11 bytes)" in told, "what the reader read"
+
+
+def counts_of(folder: str) -> NGrams:
+    ngrams = NGrams()
+    ngrams.load_state_dict(read_ngrams(corpus_memory.SavedMemory.of(Path(folder)).folder))
+    return ngrams
+
+
+def expected_of(*texts: list[int]) -> NGrams:
+    ngrams = NGrams(3)
+    for text in texts:
+        ngrams.add_text(np.array(text))
+    return ngrams
+
+
+def assert_same_counts(found: NGrams, wanted: NGrams, *texts: list[int]) -> None:
+    """Each token of texts is as probable, and so is every other after it."""
+    assert (found.tokens, found.state_dict()["counts"].sum()) == (wanted.tokens, wanted.state_dict()["counts"].sum())
+    for text in texts:
+        rows = NGramRows.of(contexts_of(np.array(text), 0, 3), np.array(text))
+        np.testing.assert_allclose(found.distributions(rows, 9000), wanted.distributions(rows, 9000), atol=1e-12)
+
+
+def test_ngrams_are_counted_in_the_order_of_each_text(
+    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(corpus_memory, "PIECE", 20)  # an n-gram goes on from piece to piece, not from text to text
+    build("texts", "known")
+    lm = hebblm.load(MODEL, device="cpu")
+    first, second = (list(lm.vocabulary.encode(text, include=True).ids) for text in (FIRST, SECOND))
+    assert_same_counts(counts_of("known"), expected_of(first, second), first, second)
+    assert main(["info", "known"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    size = (place / "known" / "ngrams.safetensors").stat().st_size / 1e6
+    assert f"of {len(first) + len(second)} tokens, after up to 3 words, {size:,.1f} MB" in told
+    build("texts", "short", "--set", "ngram.capacity=4")
+    assert "the n-grams of the first 4 tokens are counted" in capsys.readouterr().err
+    assert counts_of("short").tokens == 4
+
+
+def test_a_reader_counts_on_from_those_of_a_memory(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lm, asked = hebblm.load(MODEL, device="cpu"), "Call frobnitz with two"
+    build("texts/a.txt", "known")
+    fixed = {"ngram.lr": 0.0}
+    itself = lm.reader("ngram", settings=fixed)
+    itself.read(FIRST)
+    itself.begin()
+    reader = lm.reader("ngram", memory="known", settings=fixed)
+    assert reader.read(asked, learn=False).nll.tolist() == pytest.approx(itself.read(asked, learn=False).nll.tolist())
+    reader.begin()
+    reader.read(SECOND)
+    reader.save(place / "grown")
+    first, second = (list(reader.vocabulary.encode(text, include=True).ids) for text in (FIRST, SECOND))
+    assert_same_counts(counts_of("grown"), expected_of(first, second), first, second)
+
+    build("texts/a.txt", "longer", "--set", "ngram.order=4")
+    with pytest.raises(UserError, match=r"ngram.order = 3, and what was saved counts contexts of 4; leave it out"):
+        lm.reader("best", memory="longer", settings={"ngram.order": 3})
+    lm.reader("best", memory="longer").save(place / "best")
+    assert counts_of("best").order == 4
+    # One that an earlier version built has no counts.
+    one = corpus_memory.SavedMemory.of(Path("known"))
+    owner = {"model_hash": one.manifest.model_hash, "dictionary_hash": one.manifest.dictionary_hash}
+    save_memory(load_memory(one.folder, **owner), Path("earlier"), **owner, about=one.about)
+    assert lm.reader("best", memory="earlier").read(asked).tokens[1] == "frobnitz"
+    assert main(["info", "earlier"]) == 0
+    assert "n-grams     none" in capsys.readouterr().out
+
+
+def test_merged_ngrams_are_those_of_both_texts(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (place / "c.txt").write_text("Call quux or frobnitz , never quux with frobnitz .\n" * 2)
+    build("texts/a.txt", "one")  # its frobnitz is the first new word, and the other's second
+    build("c.txt", "two")
+    assert main(["merge", "one", "two", "--output-path", "both"]) == 0
+    vocabulary = hebblm.load(MODEL, device="cpu").vocabulary
+    first, second = (
+        list(vocabulary.encode(p.read_text(), include=True).ids) for p in (place / "texts/a.txt", place / "c.txt")
+    )
+    assert_same_counts(counts_of("both"), expected_of(first, second), first, second)
+
+    build("c.txt", "longer", "--set", "ngram.order=4")
+    capsys.readouterr()
+    assert main(["merge", "one", "longer", "--output-path", "all"]) == 2
+    told = capsys.readouterr().err
+    assert (
+        "one counts n-grams with ngram.order=3 and longer with 4; build one of them anew with --set ngram.order" in told
+    )
+    build("c.txt", "longer", "--set", "ngram.order=3")
+    assert main(["merge", "one", "longer", "--output-path", "all"]) == 0
+    reader = hebblm.load(MODEL, device="cpu").reader("lstm", memory="one")
+    reader.save(place / "uncounted")
+    assert main(["merge", "one", "uncounted", "--output-path", "half"]) == 0
+    assert "only the n-grams of one are there; build the other memory anew" in capsys.readouterr().err
+    assert counts_of("half").tokens == len(first)
 
 
 def test_the_memory_within_a_reader_is_not_merged_without_its_words(tmp_path: Path) -> None:

@@ -185,10 +185,9 @@ def alone(base: Base, stream: EvaluationStream, vocabulary: VocabularyPolicy, *,
         hidden = base.read(vocabulary.readable(inputs, rows))
         with torch.no_grad():
             found = base.head.logits(hidden).log_softmax(1)
+            scored = -found.gather(1, vocabulary.readable(labels, rows)[:, None])[:, 0]
             if isinstance(vocabulary, OpenVocabulary):
-                scored = vocabulary.score(found, labels)
-            else:
-                scored = -found.gather(1, labels[:, None])[:, 0]
+                scored = vocabulary.charged(scored, labels, rows)
         nll += scored.float().tolist()
         base.learn(vocabulary.readable(labels, rows))
         if new := vocabulary.new_rows(labels, rows):

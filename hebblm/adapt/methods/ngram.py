@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from hebblm.adapt.batch import EvalBatch
-    from hebblm.memory.ngrams import NGramRows, Seen
+    from hebblm.memory.ngram_rows import NGramRows
+    from hebblm.memory.ngrams import Seen
 
 SUFFIX = "+ngram"
 FEATURES = ("no match", "one token matches", "two tokens match", "three or more match", "top share", "count")

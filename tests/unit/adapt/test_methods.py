@@ -48,7 +48,7 @@ def equation(context: Context, hidden: Tensor, hebb: HebbConfig, mbpa: MbpaConfi
 def test_the_named_sets_are_the_papers_methods_and_with_them_the_baselines() -> None:
     assert PAPER_METHODS == ("lstm", "mixture", "mbpa", "hebb", "mixture+mbpa", "mixture+hebb")
     assert {*PUBLISHED} == {*PAPER_METHODS, "dynamic", "cache", "knn"}
-    assert DEFAULT_METHODS == (*PUBLISHED, "best")
+    assert (*PUBLISHED, "best") == DEFAULT_METHODS
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 import torch
@@ -19,6 +20,7 @@ from hebblm.adapt.context import Context
 from hebblm.adapt.grid import Grid
 from hebblm.adapt.methods import DYNAMIC_METHODS, METHODS, STATIC_METHODS
 from hebblm.adapt.methods.mbpa import MbpaConfig
+from hebblm.adapt.methods.ngram import NgramConfig
 from hebblm.adapt.methods.rule import Rule
 from hebblm.adapt.settings import MethodSettings
 from hebblm.errors import UserError
@@ -178,6 +180,18 @@ def test_every_method_over_a_fixed_base(
             return AwdBase(model, rows=toy.NOVEL, init="uniform", streams=streams)
 
         survives(Reading(STATIC_METHODS, base, memory, settings=settings, layout=layout), tmp_path / scope)
+
+
+@pytest.mark.parametrize("streams", [1, 3])
+@pytest.mark.parametrize("fresh", ["token", "interval"])
+def test_ngrams_of_streams_that_reach_their_capacity(streams: int, fresh: Any, tmp_path: Path) -> None:
+    model, settings = toy.tiny_model(), toy.LEARNED.replaced(NgramConfig(fresh=fresh, capacity=37))
+
+    def base() -> StreamBase:
+        return AwdBase(model, rows=toy.NOVEL, init="uniform", streams=streams)
+
+    layout = Layout.of(TOKENS, streams)
+    survives(Reading(("ngram",), base, MEMORIES["flat"], settings=settings, layout=layout), tmp_path)
 
 
 @pytest.mark.parametrize("rule", ["sgd", "rms"])

@@ -48,7 +48,7 @@ def settings_of(lr: float) -> Hyperparameters:
         methods=toy.exact(toy.SETTINGS),
         base=BaseUpdate(lr=lr),
         dynamic=DynamicConfig("sgd", lr=0.5, decay=0.0, segment=20),
-        memory=MemoryConfig("exact"),
+        memory=MemoryConfig("exact", keys="state"),
     )
 
 

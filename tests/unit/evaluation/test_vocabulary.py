@@ -9,6 +9,7 @@ from torch import Tensor
 
 from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.methods import METHODS, STATIC_METHODS
+from hebblm.adapt.methods.rule import Rule
 from hebblm.evaluation.loop import Schedule, evaluate
 from hebblm.evaluation.vocabulary import OpenVocabulary, UnionVocabulary
 from hebblm.memory import FlatMemory
@@ -22,14 +23,17 @@ def checked_vocabulary(rows_seen: list[int]) -> OpenVocabulary:
     """Return a vocabulary that proves every scored distribution to be one over everything that can occur."""
 
     class Checked(OpenVocabulary):
-        def score(self, log_probs: Tensor, targets: Tensor) -> Tensor:
-            losses = super().score(log_probs, targets)
+        def losses(self, rule: Rule, batch: EvalBatch, targets: Tensor) -> Tensor:
+            losses, log_probs = super().losses(rule, batch, targets), rule.log_probs(batch)
             full = toy.open_distribution(self, log_probs)
             assert full.shape[1] == self.size
             assert torch.allclose(full.exp().sum(1), torch.ones(len(full), dtype=full.dtype), atol=1e-5, rtol=0)
-            rows_seen.append(log_probs.shape[1])
-            assert torch.allclose(losses, -full.gather(1, targets[:, None]).squeeze(1), atol=1e-6)
+            assert torch.allclose(losses, -full.gather(1, targets[:, None]).squeeze(1), atol=1e-5)
             return losses
+
+        def charged(self, losses: Tensor, targets: Tensor, rows: int) -> Tensor:
+            rows_seen.append(rows)
+            return super().charged(losses, targets, rows)
 
     return Checked(toy.UNK, toy.WORDS, 0.4)
 
@@ -80,7 +84,8 @@ def test_distribution_sums_to_one_and_score_gathers_from_it(seed: int, rows: int
     assert torch.allclose(full.exp().sum(1), torch.ones(9, dtype=torch.float64), atol=1e-12)
     targets = torch.arange(9)
     expected = -full[targets, targets]
-    assert torch.allclose(vocabulary.score(log_probs, targets), expected, atol=1e-12)
+    losses = -log_probs[targets, vocabulary.readable(targets, rows)]
+    assert torch.allclose(vocabulary.charged(losses, targets, rows), expected, atol=1e-12)
     assert torch.equal(log_probs, before)
     assert vocabulary.readable(targets, rows).tolist() == [t if t < rows else 1 for t in range(9)]
     assert vocabulary.new_rows(targets[:4], rows) == max(0, 4 - rows)

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hebblm.errors import UserError
-from hebblm.memory.ngrams import LONG, LONG_FROM, SHORT, NGramRows, NGrams, contexts_of
+from hebblm.memory.ngram_rows import NGramRows, contexts_of
+from hebblm.memory.ngrams import LONG, LONG_FROM, SHORT, NGrams
 
 
 class Plain:
@@ -26,8 +27,8 @@ class Plain:
         for n in range(min(self.order, t) + 1):
             self.counts[tuple(text[t - n : t])][text[t]] += 1
 
-    def seen(self, text: list[int], t: int, token: int, vocabulary: int) -> tuple[float, int, float, int]:
-        p, length, peak, total = 1 / vocabulary, 0, 0.0, 0
+    def seen(self, text: list[int], t: int, token: int, lowest: float) -> tuple[float, int, float, int]:
+        p, length, peak, total = lowest, 0, 0.0, 0
         for n in range(min(self.order, t) + 1):
             followers = self.counts.get(tuple(text[t - n : t]))
             if not followers:
@@ -40,14 +41,16 @@ class Plain:
         return log(p), length, peak, total
 
 
-def plainly(text: list[int], order: int, vocabulary: int, every: int = 1) -> list[tuple[float, int, float, int]]:
-    """Score each token of a text, which is counted after every so many tokens."""
+def plainly(
+    text: list[int], order: int, vocabulary: int, every: int = 1, capacity: int = 1000
+) -> list[tuple[float, int, float, int]]:
+    """Score each token of a text, which is counted after every so many tokens, its first ones alone."""
     plain, found = Plain(order), []
     for t in range(len(text)):
         if t % every == 0:
-            for before in range(max(0, t - every), t):
+            for before in range(max(0, t - every), min(t, capacity)):
                 plain.add(text, before)
-        found.append(plain.seen(text, t, text[t], vocabulary))
+        found.append(plain.seen(text, t, text[t], 1 / vocabulary))
     return found
 
 
@@ -56,9 +59,12 @@ def plainly(text: list[int], order: int, vocabulary: int, every: int = 1) -> lis
     text=st.lists(st.integers(0, 3), min_size=1, max_size=60),
     order=st.integers(1, 5),
     sizes=st.lists(st.integers(1, 17), min_size=60, max_size=60),
+    capacity=st.integers(1, 80),
 )
-def test_runs_of_any_size_are_scored_as_token_by_token(text: list[int], order: int, sizes: list[int]) -> None:
-    ngrams, begin, rows, tokens = NGrams(order), 0, [], np.array(text)
+def test_runs_of_any_size_are_scored_as_token_by_token(
+    text: list[int], order: int, sizes: list[int], capacity: int
+) -> None:
+    ngrams, begin, rows, tokens = NGrams(order, capacity), 0, [], np.array(text)
     for size in sizes:
         end = min(begin + size, len(text))
         if end == begin:
@@ -67,10 +73,10 @@ def test_runs_of_any_size_are_scored_as_token_by_token(text: list[int], order: i
         seen = ngrams.score(NGramRows.of(contexts, tokens[begin:end]), 9)
         rows += zip(seen.log_prob, seen.length, seen.peak, seen.count, strict=True)
         ngrams.add(contexts, tokens[begin:end])
-        kept, ngrams = ngrams.state_dict(), NGrams(order)
+        kept, ngrams = ngrams.state_dict(), NGrams(order, capacity)
         ngrams.load_state_dict(kept)
         begin = end
-    assert np.allclose(rows, plainly(text, order, 9), rtol=0, atol=1e-12)
+    assert np.allclose(rows, plainly(text, order, 9, capacity=capacity), rtol=0, atol=1e-12)
 
 
 @settings(max_examples=20, deadline=None)
@@ -91,7 +97,38 @@ def test_streams_side_by_side_see_each_other_once_they_are_added(texts: list[lis
         assert np.allclose(seen.log_prob[stream :: len(texts)], own, atol=1e-12)
 
 
-def test_distributions_are_what_every_token_would_be_scored() -> None:
+@settings(max_examples=40, deadline=None)
+@given(
+    text=st.lists(st.integers(0, 3), min_size=2, max_size=80),
+    order=st.integers(1, 5),
+    size=st.integers(1, 17),
+    every=st.integers(1, 5),
+)
+def test_distributions_are_those_of_plain_dictionaries(text: list[int], order: int, size: int, every: int) -> None:
+    """Runs are predicted token by token, of intervals; reset in between returns to the base."""
+    ngrams, plain, tokens, base = NGrams(order), Plain(order), np.array(text), len(text) // 2
+    lowest = np.random.default_rng(len(text)).dirichlet(np.ones(9), len(text))
+    ngrams.add_text(tokens[:base])
+    ngrams.mark_base()
+    ngrams.add_text(tokens[::-1])
+    ngrams.reset()
+    counted = 0
+    for begin in range(base, len(text), size):
+        end = min(begin + size, len(text))
+        contexts = contexts_of(tokens[:end], begin, order)
+        visible = np.arange(end - begin) // every * every
+        rows = replace(NGramRows.of(contexts, tokens[begin:end]), visible=visible)
+        found = ngrams.distributions(rows, 9, lowest[begin:end])
+        for t in range(begin, end):
+            while counted < begin + visible[t - begin]:
+                plain.add(text, counted)
+                counted += 1
+            expected = [plain.seen(text, t, token, lowest[t, token])[0] for token in range(9)]
+            assert np.allclose(found[t - begin], expected, rtol=0, atol=1e-12)
+        ngrams.add(contexts, tokens[begin:end])
+
+
+def test_distributions_of_streams_are_what_their_tokens_are_scored() -> None:
     text, order = np.random.default_rng(3).integers(0, 4, 40), 3
     ngrams = NGrams(order)
     ngrams.add_text(text[:20])
