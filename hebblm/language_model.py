@@ -121,8 +121,8 @@ def load(
     """Return a language model.
 
     Args:
-        name: a model that ships, as ``hebblm-eval --models`` lists them; the folder of a checkpoint with its
-            ``dict.txt``; a causal language model of ``transformers``, by folder, hub id or GGUF file; an adapter of
+        name: a model that ships or is fetched, as ``hebblm-eval --models`` lists them; the folder of a checkpoint with
+            its ``dict.txt``; a causal language model of ``transformers``, by folder, hub id or GGUF file; an adapter of
             ``peft`` for one, which is merged into it, likewise; or such a model and its tokenizer, which are used and
             left as they are; it is read in evaluation mode, and loaded anew where its weights changed.
         device: auto, cpu, cuda, or one of several as cuda:1.

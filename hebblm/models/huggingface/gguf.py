@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from hebblm.errors import UserError
 from hebblm.models.huggingface.probe import line
 from hebblm.progress import say
@@ -56,7 +58,7 @@ class GgufFile:
 def opened(path: Path) -> Iterator[GgufFile]:
     """Check a file, whose header is then read no second time while the block runs."""
     try:
-        import gguf
+        import gguf as package
         from transformers import modeling_gguf_pytorch_utils
         from transformers.integrations.gguf.dequant import GGML_NAME
         from transformers.integrations.gguf.gguf_config_mapping import GGUF_CONFIG_ARCHS
@@ -64,6 +66,7 @@ def opened(path: Path) -> Iterator[GgufFile]:
     except ImportError as error:
         raise UserError(INSTALL) from error
     loading: Any = modeling_gguf_pytorch_utils
+    gguf: Any = package
     kept = gguf.GGUFReader, gguf.get_tensor_name_map, loading.tqdm
     # transformers reads all of the header for the configuration and again for the weights, and makes a table of names
     # for each module: with a large vocabulary that takes most of the time.
@@ -84,6 +87,7 @@ def opened(path: Path) -> Iterator[GgufFile]:
             raise UserError(f"{path} has weights of type {unknown[0]}, which transformers does not read; take another")
         # Norms are in float32 beside all others. Of half precision processors compute bfloat16 faster, or none.
         stored = next((VALUES[kind] for kind in ("BF16", "F16", "F32") if kind in types), "float32")
-        yield GgufFile(path, len(tensors), stored if types <= {*VALUES} else "bfloat16")
+        with np.errstate(all="ignore"):  # of damaged blocks; weights that are not finite are refused later
+            yield GgufFile(path, len(tensors), stored if types <= {*VALUES} else "bfloat16")
     finally:
         gguf.GGUFReader, gguf.get_tensor_name_map, loading.tqdm = kept

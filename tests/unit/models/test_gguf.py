@@ -80,7 +80,7 @@ def test_a_file_is_named_wherever_a_model_is(tmp_path: Path, capsys: pytest.Capt
     assert by_folder.model.sha256 == hebblm.load(path, device="cpu").model.sha256
     with pytest.raises(UserError, match=r"has no config.json; name a file of it, as .*tiny.gguf"):
         hebblm.load(tmp_path, device="cpu")
-    with pytest.raises(UserError, match="gguf_file = 'x.gguf' changes nothing"):
+    with pytest.raises(UserError, match=r"gguf_file = 'x\.gguf' changes nothing"):
         hebblm.load((llama(), tokenizer()), gguf_file="x.gguf")
     capsys.readouterr()
     for wrong in ("other.gguf", "a.gguf"):
@@ -118,7 +118,7 @@ def test_what_transformers_does_not_read_is_refused_by_its_name(
         with pytest.raises(UserError, match=told) as caught:
             hebblm.load(tmp_path / "wrong.gguf", device="cpu")
         assert "\n" not in str(caught.value)
-    with pytest.raises(UserError, match="quantization_config: .*leave it out"):
+    with pytest.raises(UserError, match=r"quantization_config: .*leave it out"):
         hebblm.load(tmp_path / "tiny.gguf", device="cpu", quantization_config={})
     monkeypatch.setitem(sys.modules, "gguf", None)
     with pytest.raises(UserError, match=r"pip install -e '\.\[gguf\]'"):
