@@ -96,9 +96,10 @@ def model_folder(name: Path) -> Path | None:
         return _installed(meant[0])
     if os.path.lexists(name):
         raise UserError(f"{name} is no folder; name the folder of a model")
-    known += PRETRAINED
-    if HUB_ID.fullmatch(str(name)) and not closest(str(name), known):
+    owned = "/" in str(name)  # the hub's id of such a model is near its name
+    if HUB_ID.fullmatch(str(name)) and not closest(str(name), known if owned else [*known, *PRETRAINED]):
         return None
+    known += PRETRAINED
     remedy = f"name the folder of a checkpoint, a hub id, or a model that ships: {', '.join(known)}"
     raise unknown("checkpoint", str(name), known, remedy)
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ DIGITS = ("smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "
 """Ways of llama.cpp to cut a text before its pieces are found: GPT-2's, and the same behind each digit by itself."""
 VALUES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 """Types of weights that are no blocks."""
+_ALONE = RLock()  # what is changed in other modules while a file is read
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,7 @@ def opened(path: Path) -> Iterator[GgufFile]:
         raise UserError(INSTALL) from error
     loading: Any = modeling_gguf_pytorch_utils
     gguf: Any = package
+    _ALONE.acquire()
     kept = gguf.GGUFReader, gguf.get_tensor_name_map, loading.tqdm
     # transformers reads all of the header for the configuration and again for the weights, and makes a table of names
     # for each module: with a large vocabulary that takes most of the time.
@@ -91,3 +94,4 @@ def opened(path: Path) -> Iterator[GgufFile]:
             yield GgufFile(path, len(tensors), stored if types <= {*VALUES} else "bfloat16")
     finally:
         gguf.GGUFReader, gguf.get_tensor_name_map, loading.tqdm = kept
+        _ALONE.release()

@@ -17,6 +17,7 @@ from hebblm.cli import read as reading
 from hebblm.errors import UserError
 from hebblm.files import sha256
 from hebblm.models import pretrained
+from hebblm.models.catalog import model_folder
 from hebblm.models.pretrained import PRETRAINED, Pretrained, obtain
 
 from ...support.gguf_file import write_gguf
@@ -124,6 +125,7 @@ def test_the_hub_comes_first_where_it_answers_or_was_asked_before(
 def test_a_mistyped_name_is_told() -> None:
     with pytest.raises(UserError, match=f"did you mean {NAME}"):
         hebblm.load("smollm2-135")
+    assert model_folder(Path(PRETRAINED[NAME].hub)) is None  # the hub is asked for that
 
 
 @pytest.mark.slow
