@@ -4,8 +4,9 @@ PYTHON ?= python3
 BIN := $(VENV)/bin
 INSTALL = @echo 'installing hebblm and what it needs into $(VENV): once, a few minutes'; $(BIN)/python -m pip install --quiet --editable
 MODEL ?= tiny-pydoc-raw
+TEXT ?= docs/methods.md
 
-.PHONY: demo demo-train test slow faults check house docs clean
+.PHONY: demo demo-train demo-real demo-real-kept test slow faults check house docs clean
 
 demo: $(VENV)/.cpu  ## a tiny model of Python's documentation reads NumPy's with eight methods, in about a minute
 	$(BIN)/hebblm-eval --checkpoint $(MODEL) --target numpy --max-tokens 20000 --output-path results/demo \
@@ -14,6 +15,15 @@ demo: $(VENV)/.cpu  ## a tiny model of Python's documentation reads NumPy's with
 demo-train: $(VENV)/.cpu  ## train the demo's model anew, in some minutes, and let that one read
 	$(BIN)/hebblm-train --corpus pydoc --preset tiny --output-path runs/tiny-pydoc
 	$(MAKE) demo MODEL=runs/tiny-pydoc
+
+demo-real: $(VENV)/.gguf  ## a pretrained model, fetched once (93 MB), reads TEXT=PATH with three methods, in about two minutes
+	$(BIN)/hebblm-eval --model smollm2-135m --text '$(TEXT)' --max-tokens 5000 --methods lstm,knn,best \
+		--output-path results/demo-real
+
+demo-real-kept: demo-real  ## keep what that found under recipes/, as it is committed
+	mkdir -p recipes/demo-real
+	cp results/demo-real/result.json recipes/demo-real/
+	$(BIN)/python -m recipes.compact recipes/demo-real
 
 test: $(VENV)/.test  ## run the tests, a process a core
 	$(BIN)/python -m pytest -n auto --dist worksteal
@@ -51,10 +61,14 @@ $(VENV)/.cpu: pyproject.toml | $(VENV)/.created
 	$(INSTALL) '.[cpu]'
 	touch $@
 
+$(VENV)/.gguf: pyproject.toml | $(VENV)/.created
+	$(INSTALL) '.[cpu,gguf]'
+	touch $(VENV)/.cpu $@
+
 $(VENV)/.test: pyproject.toml | $(VENV)/.created
 	$(INSTALL) '.[cpu,test]'
-	touch $(VENV)/.cpu $@
+	touch $(VENV)/.cpu $(VENV)/.gguf $@
 
 $(VENV)/.dev: pyproject.toml | $(VENV)/.created
 	$(INSTALL) '.[cpu,dev]'
-	touch $(VENV)/.cpu $(VENV)/.test $@
+	touch $(VENV)/.cpu $(VENV)/.gguf $(VENV)/.test $@

@@ -131,12 +131,19 @@ def _without_retries() -> Iterator[None]:
     from huggingface_hub import constants
 
     before = datasets.config.HF_HUB_OFFLINE, constants.HF_HUB_OFFLINE
-    if not any(before) and not _reachable(constants.ENDPOINT):
+    if not any(before) and not hub_reachable():
         datasets.config.HF_HUB_OFFLINE = constants.HF_HUB_OFFLINE = True
     try:
         yield
     finally:
         datasets.config.HF_HUB_OFFLINE, constants.HF_HUB_OFFLINE = before
+
+
+def hub_reachable() -> bool:
+    """Whether the hub answers, and may be asked."""
+    from huggingface_hub import constants
+
+    return not constants.HF_HUB_OFFLINE and _reachable(constants.ENDPOINT)
 
 
 def _reachable(url: str) -> bool:

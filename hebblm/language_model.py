@@ -42,7 +42,7 @@ class LanguageModel:
         name: of the shipped model, folder or hub id.
         model: gives hidden states and the softmax layer.
         vocabulary: text to ids and back.
-        folder: its checkpoint; None for a model of the hub, or one that the caller holds.
+        folder: its checkpoint, or its GGUF file; None for a model of the hub, or one that the caller holds.
         pieces: the vocabulary of a model of ``transformers``; None where tokens are words.
     """
 
@@ -121,10 +121,10 @@ def load(
     """Return a language model.
 
     Args:
-        name: a model that ships, as ``hebblm-eval --models`` lists them; the folder of a checkpoint with its
-            ``dict.txt``; a causal language model of ``transformers``, by folder or hub id; an adapter of ``peft`` for
-            one, which is merged into it, likewise; or such a model and its tokenizer, which are used and left as they
-            are; it is read in evaluation mode, and loaded anew where its weights changed.
+        name: a model that ships or is fetched, as ``hebblm-eval --models`` lists them; the folder of a checkpoint with
+            its ``dict.txt``; a causal language model of ``transformers``, by folder, hub id or GGUF file; an adapter of
+            ``peft`` for one, which is merged into it, likewise; or such a model and its tokenizer, which are used and
+            left as they are; it is read in evaluation mode, and loaded anew where its weights changed.
         device: auto, cpu, cuda, or one of several as cuda:1.
         dtype: of the weights of a model of ``transformers``: auto, float32, bfloat16 or float16.
         context: tokens of the window that such a model reads in; None for what it was trained with, at most 4,096.
@@ -133,7 +133,7 @@ def load(
             100 million parameters for lm_head, norm and bias.
         key: whose states its memories keep: last (those that enter the output layer), ffn-input (those that enter the
             last feed-forward layer), or the number of a layer; methods that adapt the output layer need the first.
-        options: more for ``AutoModelForCausalLM.from_pretrained``, e.g. ``device_map``.
+        options: more for ``AutoModelForCausalLM.from_pretrained``, e.g. ``device_map``, or ``gguf_file`` of a folder.
 
     Raises:
         UserError: no such model, or one of its files is missing, truncated or altered, or it cannot be adapted, or an
@@ -162,6 +162,8 @@ def load(
         if device != "auto" and (chosen.type != place.type or chosen.index not in (None, place.index or 0)):
             raise UserError(f"device = {device} is not {place}, where the model is; move it there, or leave device out")
         return _of_pieces(type(opened.model).__name__, opened, tokenizer, None)
+    if "gguf_file" in options and Path(name).is_dir():
+        name = Path(name, options.pop("subfolder", ""), options.pop("gguf_file"))
     folder = model_folder(Path(name))
     if folder is not None:
         check_configured(folder)

@@ -46,7 +46,7 @@ class EvalConfig(ScenarioConfig):
         forgetting_tokens: so many tokens of the source's text, from its beginning.
         check: also count the queries whose neighbours' loss rose in MbPA, and compare its fast form with the exact one
             on one query in a thousand; takes about a tenth longer.
-        models: only list the models that ship.
+        models: only list the models that ship, and those that are fetched by name.
         settings: only list the hyper-parameters and their default values.
     """
 
@@ -133,8 +133,9 @@ def _evaluate(config: EvalConfig, argv: list[str]) -> None:
 
 
 def print_models() -> None:
-    """Print the models that are installed, one a line, and the names of those that only a checkout has."""
+    """Print the models that are installed, one a line, those that only a checkout has, and those that are fetched."""
     from hebblm.models.catalog import missing_models, shipped_models
+    from hebblm.models.pretrained import PRETRAINED
     from hebblm.report.render import print_table
     from hebblm.report.table import Column, Table
 
@@ -152,6 +153,18 @@ def print_models() -> None:
     missing = ", ".join(missing_models())
     notes = (f"Only in a checkout of the repository (pip install -e . there): {missing}.",) if missing else ()
     print_table(Table("models", "Models that ship", columns, rows, notes), Console())
+    fetched = tuple(
+        (model.name, model.parameters, model.megabytes, model.licence, "yes" if model.cached or model.here else "no")
+        for model in PRETRAINED.values()
+    )
+    columns = (
+        Column("Model"),
+        Column("Parameters", "count"),
+        Column("MB to fetch", "count"),
+        Column("Licence"),
+        Column("Here"),
+    )
+    print_table(Table("pretrained", "Models that are fetched when you name them", columns, fetched), Console())
 
 
 def print_settings() -> None:

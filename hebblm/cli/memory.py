@@ -26,8 +26,8 @@ class BuildConfig(ModelOptions):
     """Options of building a memory: which model remembers which texts.
 
     Args:
-        model: name of a model that ships, folder of a checkpoint, or a causal language model of transformers by hub id
-            or folder.
+        model: name of a model that ships or is fetched, folder of a checkpoint, or a causal language model of
+            transformers by hub id, folder or GGUF file.
         text: files of text or of records (.jsonl, .json, .csv, .tsv, .parquet), also compressed (.gz, .zst, .xz),
             folders of such files, or - for standard input.
         output_path: folder of the memory.

@@ -40,8 +40,8 @@ class ReadConfig(ReadingOptions):
     """Options of reading: which model reads what, and what is asked of it.
 
     Args:
-        model: name of a model that ships, folder of a checkpoint, or a causal language model of transformers by hub id
-            or folder.
+        model: name of a model that ships or is fetched, folder of a checkpoint, or a causal language model of
+            transformers by hub id, folder or GGUF file.
         files: files of text or of records (.jsonl, .json, .csv, .tsv, .parquet), also compressed (.gz, .zst, .xz),
             folders of such files, or - for standard input; they are read one after the other, and may be of any size;
             none only asks.

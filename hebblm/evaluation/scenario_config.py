@@ -79,7 +79,7 @@ class ModelOptions:
             most 4,096.
         stride: tokens by which that window moves on; by default half of it.
         dtype: number type of a transformers model's weights: auto (as they are stored, but float32 for float16 on a
-            CPU), float32, bfloat16 or float16.
+            CPU, and bfloat16 for the blocks of a GGUF file), float32, bfloat16 or float16.
         device: auto, cpu, cuda, or one of several as cuda:1.
     """
 
@@ -122,8 +122,9 @@ class ScenarioConfig(ReadingOptions):
         target: corpus that is read, named as a source; text:PATH takes what --text PATH takes.
         checkpoint: folder of a model or name of one that ships (hebblm-eval --models lists them), instead of the one
             that ships or is trained for the source.
-        model: a causal language model of transformers, by hub id or folder, instead of a checkpoint; --source names
-            the text that its words are counted in, where the model does not say on what it was trained.
+        model: a causal language model of transformers, by hub id, folder or GGUF file, or one that is fetched by name
+            (hebblm-eval --models lists them), instead of a checkpoint; --source names the text that its words are
+            counted in, where the model does not say on what it was trained.
         text: a file of text or of records (.jsonl, .json, .csv, .tsv, .parquet), also compressed (.gz, .zst, .xz), a
             folder of such files, or - for standard input; short for --target text:PATH.
         column: of records that holds the text; by default text, or the only column of strings.

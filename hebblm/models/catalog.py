@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 from awd_lstm.document import CONFIG, read_config
 from hebblm.download import cache_dir
 from hebblm.errors import UserError
-from hebblm.files import hash_of, read_json
+from hebblm.files import hash_of, lack, read_json
 from hebblm.installation import models_path
+from hebblm.models.pretrained import PRETRAINED
 from hebblm.suggest import closest, unknown
 from hebblm.text.binarize import prepared_corpus, slug
 from hebblm.text.dictionary import Dictionary
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 HUB_ID = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")  # the hub's names of models
 ADAPTER_CONFIG = "adapter_config.json"  # of peft
+GGUF = ".gguf"  # end of the name of a file of llama.cpp
 RECORD = "training.json"  # of a model of transformers: corpus, parameters, scores
 
 CHECKOUT = {
@@ -75,12 +77,17 @@ def _shipped_folders() -> list[Path]:
 
 
 def model_folder(name: Path) -> Path | None:
-    """Folder of a model: itself, or that of the shipped model of this name; None for a hub id.
+    """Folder of a model: itself, or that of the shipped model of this name; None for a hub id or one of ``PRETRAINED``.
 
+    A GGUF file stands for itself.
     A name without its last part is enough where it fits one model alone: ``small-ptb`` is ``small-ptb-raw``.
     """
-    if name.is_dir():
+    if name.is_dir() or is_gguf(name):
         return name
+    if str(name) in PRETRAINED:
+        return None
+    if name.suffix == GGUF:
+        raise UserError(f"{name} {lack(name)}; name a GGUF file")
     known = sorted({*CHECKOUT, *(folder.name for folder in _shipped_folders())})
     meant = [other for other in known if other == str(name)] or [
         other for other in known if other.startswith(f"{name}-")
@@ -89,8 +96,10 @@ def model_folder(name: Path) -> Path | None:
         return _installed(meant[0])
     if os.path.lexists(name):
         raise UserError(f"{name} is no folder; name the folder of a model")
-    if HUB_ID.fullmatch(str(name)) and not closest(str(name), known):
+    owned = "/" in str(name)  # the hub's id of such a model is near its name
+    if HUB_ID.fullmatch(str(name)) and not closest(str(name), known if owned else [*known, *PRETRAINED]):
         return None
+    known += PRETRAINED
     remedy = f"name the folder of a checkpoint, a hub id, or a model that ships: {', '.join(known)}"
     raise unknown("checkpoint", str(name), known, remedy)
 
@@ -104,13 +113,20 @@ def _installed(name: str) -> Path:
 
 def check_configured(folder: Path) -> None:
     """Refuse a folder that no model was saved to."""
-    if not (folder / CONFIG).is_file() and not (folder / ADAPTER_CONFIG).is_file():
+    if not is_gguf(folder) and not (folder / CONFIG).is_file() and not (folder / ADAPTER_CONFIG).is_file():
+        if files := sorted(folder.glob(f"*{GGUF}")):
+            raise UserError(f"{folder} has no {CONFIG}; name a file of it, as {files[0]}")
         raise UserError(f"{folder} has no {CONFIG}, so it holds no model; name the folder of one")
 
 
+def is_gguf(path: Path) -> bool:
+    """Whether a model is in a file of llama.cpp, by its name."""
+    return path.suffix == GGUF and path.is_file()
+
+
 def is_causal(folder: Path) -> bool:
-    """Whether a folder holds a model of ``transformers``, or an adapter for one, by its configuration."""
-    return (folder / ADAPTER_CONFIG).is_file() or "model_type" in read_config(folder)
+    """Whether a folder holds a model of ``transformers``, or an adapter for one, by its configuration; a GGUF does."""
+    return is_gguf(folder) or (folder / ADAPTER_CONFIG).is_file() or "model_type" in read_config(folder)
 
 
 def trained_on(folder: Path) -> dict[str, Any]:

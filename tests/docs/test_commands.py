@@ -17,6 +17,7 @@ STAND_INS = (
     (r"--(cross|intra)-domain (wt2-to-ptb|ptb|wt2)(?= |$)", "--checkpoint tiny-pydoc-raw --text novel.txt"),
     (r"\bsmall-wt2-raw\b", "tiny-pydoc-raw"),
     (r"^hebblm-read someone/model\b(.*) --context 1024\b", r"hebblm-read llama-wt2-small\1 --context 64"),
+    (r"\bsmollm2-135m\b", "tiny-pydoc-raw"),
     (r"^hebblm-bench adapt(?!.* --scale)", r"\g<0> --scale smoke"),
     (r"\bIVF1024,PQ64x4fs\b", "IVF2,PQ8x4"),  # as many clusters as so few entries have
     (r" --max-tokens \d+", ""),

@@ -35,6 +35,7 @@ from hebblm.text.prepared import load_prepared
 from hebblm.vision import state as vision_state
 from hebblm.vision.data import load_cifar100, load_mnist
 
+from ..support.gguf_file import write_gguf
 from ..unit.models.architectures import random_model, tokenizer
 from ..unit.report.samples import sample_result, sample_tokens
 from ..unit.report.test_tokens import write_parquet
@@ -196,6 +197,16 @@ def read_causal(folder: Path) -> Any:
         return hebblm.load(folder, device="cpu").reader("mixture", k=5).read("a b c a b\n").nll.tolist()
 
 
+def make_gguf(folder: Path) -> None:
+    """Write a model as llama.cpp does."""
+    write_gguf(folder / "tiny.gguf", "Q8_0")
+
+
+def read_gguf(folder: Path) -> Any:
+    """Return losses of a text by such a model, whose file holds no hash."""
+    return hebblm.load(folder / "tiny.gguf", device="cpu").reader("mixture", k=5).read("a b c a b\n").nll.tolist()
+
+
 def make_options(folder: Path) -> None:
     """Write options and values."""
     (folder / "options.yaml").write_text(
@@ -259,6 +270,7 @@ FORMATS = (
     Format("folder of transformers", make_causal, read_causal, (
         "config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors", "generation_config.json",
     ), hashed=False),
+    Format("GGUF file", make_gguf, read_gguf, ("tiny.gguf",), hashed=False),
     Format("pictures", make_pictures, read_pictures, (
         "mnist/train-images-idx3-ubyte.gz", "mnist/train-labels-idx1-ubyte.gz", "cifar-100/cifar-100-binary.tar.gz",
     )),

@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from safetensors import safe_open
 
-from hebblm.download import quiet_hub
+from hebblm.download import checked, quiet_hub
 from hebblm.errors import UserError
 from hebblm.files import lack, read_json
+from hebblm.models.catalog import is_gguf
+from hebblm.models.huggingface import gguf
 from hebblm.models.huggingface.adapter import PeftAdapter, find_adapter, merged
 from hebblm.models.huggingface.probe import READS, check_kind, line
+from hebblm.models.pretrained import PRETRAINED, obtain
 from hebblm.progress import say
 
 LOCATION = ("cache_dir", "force_download", "local_files_only", "proxies", "revision", "subfolder", "token")
@@ -28,16 +31,27 @@ CONVERT = (
 )
 
 
-def load_causal(name: str | Path, *, device: torch.device, dtype: str = "auto", **options: Any) -> tuple[Any, Any]:
+class Loaded(NamedTuple):
+    """A model as it was loaded."""
+
+    model: Any
+    tokenizer: Any
+    origin: str  # hub, folder, gguf or the package that it came in
+    file_sha256: str = ""  # of a GGUF file
+
+
+def load_causal(name: str | Path, *, device: torch.device, dtype: str = "auto", **options: Any) -> Loaded:
     """Causal language model and its tokenizer.
 
     Args:
-        name: hub id or folder.
+        name: hub id, folder, GGUF file or one of ``PRETRAINED``.
         device: where to compute, unless ``options`` have a ``device_map``.
         dtype: of the weights: auto (as they are stored, but float32 for float16 on a CPU, which has no arithmetic of
-            that type: products would be slow, and gradients overflow), float32, bfloat16 or float16.
-        options: more for ``AutoModelForCausalLM.from_pretrained``, e.g. ``device_map`` or ``quantization_config``, and,
-            where they say where a model lies, as ``token``, ``revision`` or ``subfolder``, for its tokenizer.
+            that type: products would be slow, and gradients overflow; bfloat16 for the blocks of a GGUF file), float32,
+            bfloat16 or float16.
+        options: more for ``AutoModelForCausalLM.from_pretrained``, e.g. ``device_map``, ``quantization_config`` or
+            ``gguf_file`` (of that folder or hub id), and, where they say where a model lies, as ``token``, ``revision``
+            or ``subfolder``, for its tokenizer.
     """
     if dtype not in DTYPES:
         raise UserError(f"dtype {dtype!r} must be one of {', '.join(DTYPES)}")
@@ -53,7 +67,20 @@ def load_causal(name: str | Path, *, device: torch.device, dtype: str = "auto", 
         from transformers import AutoTokenizer
     except ImportError as error:
         raise UserError(INSTALL) from error
-    folder, location = Path(name), {key: options[key] for key in LOCATION if key in options}
+    location = {key: options[key] for key in LOCATION if key in options}
+    known, origin = PRETRAINED.get(str(name)), "gguf"
+    if known is not None:
+        name, origin = obtain(known)
+    if (file := options.pop("gguf_file", None)) is not None:
+        from transformers.utils.hub import cached_file
+
+        with _in_one_line(f"{file} of {name}"), quiet_hub():
+            name = Path(str(cached_file(str(name), str(file), **location)))
+    if is_gguf(Path(name)):
+        found = checked(Path(name), None if known is None else known.file_sha256, required=True)
+        others = {key: value for key, value in options.items() if key not in LOCATION}
+        return Loaded(*_load_gguf(Path(name), device, dtype, others), origin, found)
+    folder = Path(name)
     if not folder.is_dir() and (folder.is_absolute() or str(name).startswith((".", "~")) or len(folder.parts) > 2):
         raise UserError(f"{name} is no folder; name a folder of save_pretrained, or a model of the hub as OWNER/NAME")
     with _in_one_line(str(name)), quiet_hub(), _quiet():
@@ -69,13 +96,13 @@ def load_causal(name: str | Path, *, device: torch.device, dtype: str = "auto", 
             tokenizer("a")  # some values are looked at only now
     except UserError as error:
         raise UserError(f"{error}; {OPENED}" if OPENED not in str(error) else str(error)) from error
-    return model, tokenizer
+    return Loaded(model, tokenizer, "folder" if folder.is_dir() else "hub")
 
 
 def _load_model(
     name: str, location: Mapping[str, Any], device: torch.device, dtype: str, options: Mapping[str, Any]
 ) -> Any:
-    from transformers import MODEL_FOR_CAUSAL_LM_MAPPING, AutoConfig, AutoModelForCausalLM
+    from transformers import AutoConfig, AutoModelForCausalLM
 
     folder = Path(name)
     loaded: Any
@@ -83,10 +110,7 @@ def _load_model(
         if folder.is_dir():
             _check_stored(folder / location.get("subfolder", ""))
         config = AutoConfig.from_pretrained(name, **location, trust_remote_code=False)  # None would ask
-        kind = _kind_of(config)
-        check_kind(kind, config, f"cannot load {name}: ")
-        if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
-            raise UserError(f"cannot load {name}: {kind} is not a causal language model for transformers; {READS}")
+        _check_causal(name, config)
         if folder.is_dir():
             _check_layers(folder / location.get("subfolder", ""), config)
         loaded = AutoModelForCausalLM.from_pretrained(
@@ -94,7 +118,47 @@ def _load_model(
             **{**options, "dtype": dtype, "use_safetensors": True, "trust_remote_code": False},
             output_loading_info=True,
         )
-    model, report = loaded
+    return _placed(name, config, loaded, device, dtype, "device_map" in options)
+
+
+def _load_gguf(path: Path, device: torch.device, dtype: str, options: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Model of a GGUF file, its blocks unpacked, and its tokenizer."""
+    if "quantization_config" in options:
+        raise UserError(f"quantization_config: the weights of {path} are unpacked when they are read; leave it out")
+    loaded: Any
+    with _in_one_line(str(path)), gguf.opened(path) as file, _quiet():
+        from transformers import AutoConfig, AutoModelForCausalLM, GgufConfig
+
+        place = {"pretrained_model_name_or_path": str(path.parent), "gguf_file": path.name}
+        config = AutoConfig.from_pretrained(**place)
+        _check_causal(str(path), config)
+        if (layers := getattr(config.get_text_config(), "num_hidden_layers", 0)) > file.tensors:
+            raise UserError(f"{path} has {file.tensors:,} weights, too few for {layers:,} layers; get it anew")
+        loaded = AutoModelForCausalLM.from_pretrained(
+            **{**options, **place, "config": config, "dtype": getattr(torch, file.dtype if dtype == "auto" else dtype)},
+            quantization_config=GgufConfig(dequantize=True),
+            output_loading_info=True,
+        )
+    model = _placed(str(path), config, loaded, device, dtype, "device_map" in options)
+    with _in_one_line(f"the tokenizer of {path}"), _quiet():
+        tokenizer = file.tokenizer()
+        tokenizer("a")
+    return model, tokenizer
+
+
+def _check_causal(name: str, config: Any) -> None:
+    """Refuse a model that is not known to predict the next token, by its configuration."""
+    from transformers import MODEL_FOR_CAUSAL_LM_MAPPING
+
+    kind = _kind_of(config)
+    check_kind(kind, config, f"cannot load {name}: ")
+    if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
+        raise UserError(f"cannot load {name}: {kind} is not a causal language model for transformers; {READS}")
+
+
+def _placed(name: str, config: Any, loaded: tuple[Any, Any], device: torch.device, dtype: str, mapped: bool) -> Any:
+    """Model on its device, unless it was ``mapped`` to some; refused where the report of its loading lacks weights."""
+    (model, report), kind = loaded, _kind_of(config)
     if missing := sorted(report["missing_keys"]):
         if (built := type(model).__name__) != kind:
             raise UserError(
@@ -102,11 +166,11 @@ def _load_model(
             )
         raise UserError(
             f"cannot load {name}: it lacks {_listed(missing)}, which would be random: "
-            "config.json and weights do not fit; get it anew"
+            "configuration and weights do not fit; get it anew"
         )
     if unexpected := sorted(report["unexpected_keys"]):
-        say(f"{name} holds {_listed(unexpected)}, for which its config.json has no place: left out")
-    if "device_map" not in options:
+        say(f"{name} holds {_listed(unexpected)}, for which its configuration has no place: left out")
+    if not mapped:
         half = dtype == "auto" and device.type == "cpu" and model.dtype == torch.float16
         torch.nn.Module.to(model, device, torch.float32 if half else None)
     return model

@@ -35,26 +35,29 @@ class Weights:
     fused optimizer changes is not counted, but moves most numbers, and with them the hash.
     """
 
-    def __init__(self, model: Any, key: str) -> None:
-        self._model, self._key = model, key
+    def __init__(self, model: Any, key: str, file_sha256: str) -> None:
+        self._model, self._key, self.file_sha256 = model, key, file_sha256
         with turn(model):  # those of a base that moves may stand in their places meanwhile
-            self._sha256, self._counts = _fingerprint(model, key), _counts(model)
+            self._sha256, self._counts = self._fingerprint(), _counts(model)
 
     def sha256(self) -> str:
         """What tells them from others; refused where they are no longer what they were."""
         with turn(self._model):
-            if self._counts == _counts(self._model) and self._sha256 == _fingerprint(self._model, self._key):
+            if self._counts == _counts(self._model) and self._sha256 == self._fingerprint():
                 return self._sha256
         raise UserError("the weights changed since hebblm.load; load the model anew")
 
-    def __reduce__(self) -> tuple[type[Weights], tuple[Any, str]]:
+    def _fingerprint(self) -> str:
+        return _fingerprint(self._model, f"{'' if self._key == LAST else self._key}{self.file_sha256}")
+
+    def __reduce__(self) -> tuple[type[Weights], tuple[Any, str, str]]:
         """Copy the model, and take its weights anew."""
-        return Weights, (self._model, self._key)
+        return Weights, (self._model, self._key, self.file_sha256)
 
 
-def _fingerprint(model: Any, key: str) -> str:
+def _fingerprint(model: Any, beside: str) -> str:
     """Hash of the shapes and types of weights and some of their numbers; of the adapters that are active, too."""
-    digest = hashlib.sha256(b"" if key == LAST else key.encode())
+    digest = hashlib.sha256(beside.encode())
     for name, weight in model.named_parameters():
         flat = weight.detach().flatten()
         sample = flat[:: max(1, len(flat) // SAMPLE)][:SAMPLE]
@@ -77,7 +80,7 @@ def _counts(model: Any) -> list[tuple[int, int]]:
 class HuggingFaceModel(Network):
     """A causal language model, how it is read, and where it came from."""
 
-    origin: str  # hub, folder or held (by the caller)
+    origin: str  # hub, folder, gguf (a file), a package of Python's index, or held (by the caller)
     weights: Weights
 
     @property
@@ -193,6 +196,7 @@ class HuggingFaceModel(Network):
             "parameters": sum(weight.numel() for weight in self.parameters.values()),
             "learning_parameters": sum(self.parameters[name].numel() for name in self.learns),
             "origin": self.origin,
+            **({"file_sha256": self.weights.file_sha256} if self.weights.file_sha256 else {}),
             "weights_fingerprint": self.sha256,
         }
 

@@ -37,6 +37,7 @@ def open_causal(
     key: str | int = LAST,
     begin: int | None = None,
     origin: str = "held",
+    file_sha256: str = "",
 ) -> HuggingFaceModel:
     """Causal language model as hebblm reads it, after a few tokens have shown how.
 
@@ -50,6 +51,7 @@ def open_causal(
             feed-forward layer), or the number of a layer whose output it is.
         begin: token that each window begins with, None for any.
         origin: where it comes from.
+        file_sha256: of the one file that it was loaded from, if it was.
     """
     model = getattr(model, "_orig_mod", model)  # that torch.compile took: of its own call nothing tells the arguments
     given, model = model, unwrapped(model)
@@ -82,7 +84,8 @@ def open_causal(
     head = found.of({name: parameters[name][:0] for name in (found.weight, found.bias) if name})
     opened = HuggingFaceModel(
         model, found, head, parameters, _learning(model, found, learns), context, stride, begin, carries,
-        False, "none", True, ids, chosen, head.weight.shape[1], origin, Weights(model, chosen.name),
+        False, "none", True, ids, chosen, head.weight.shape[1], origin,
+        Weights(model, chosen.name, file_sha256),
     )  # fmt: skip
     with torch.no_grad(), arithmetic(exact), probing(kind):
         opened = _probed(opened, exact)
@@ -98,13 +101,13 @@ def open_causal(
 def load_and_open(
     name: str | Path, reading: Mapping[str, Any], *, device: torch.device, dtype: str, **options: Any
 ) -> tuple[HuggingFaceModel, Any]:
-    """Model of a hub id or folder, read as the arguments of :func:`open_causal` in ``reading`` say, and its tokenizer.
+    """Model of a name, read as the arguments of :func:`open_causal` in ``reading`` say, and its tokenizer.
 
     The other arguments are those of :func:`hebblm.models.huggingface.load.load_causal`.
     """
-    model, tokenizer = load_causal(name, device=device, dtype=dtype, **options)
-    origin = "folder" if Path(name).is_dir() else "hub"
-    return open_causal(model, **reading, begin=token_before(tokenizer), origin=origin), tokenizer
+    model, tokenizer, origin, found = load_causal(name, device=device, dtype=dtype, **options)
+    begin = token_before(tokenizer)
+    return open_causal(model, **reading, begin=begin, origin=origin, file_sha256=found), tokenizer
 
 
 def _token_rows(model: Any) -> Tensor:
