@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import copy
 import multiprocessing
+import pickle
 import shlex
 import sys
 import time
@@ -291,12 +292,18 @@ def examine(
 def alone(threads: int) -> Callable[..., Any]:
     """Call functions in fresh processes of so many threads, which have what they are given alone."""
 
-    def call(function: Callable[..., T], *arguments: Any) -> T:
+    def call(*work: Any) -> Any:
         spawn = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(1, mp_context=spawn, initializer=use_threads, initargs=(threads,)) as pool:
-            return pool.submit(function, *arguments).result()
+            return pool.submit(_call, pickle.dumps(work)).result()
 
     return call
+
+
+def _call(work: bytes) -> Any:
+    """Call what was pickled; torch would share tensors with another process instead of copying them."""
+    function, *arguments = pickle.loads(work)
+    return function(*arguments)
 
 
 def opened(model: str, target: str | None, tokens: int, command: str) -> tuple[Scenario, Hyperparameters, Any]:
