@@ -1,8 +1,9 @@
 """Proof that others can repeat an evaluation: a text is coded by each method's own probabilities, and decoded again.
 
 An arithmetic coder writes each token by the distribution that a method had before it. Another process decodes the text
-from model, settings, number of tokens and code alone. The code is as long as the losses of the ordinary evaluation say,
-or these are no losses of that method: its probabilities sum to more than 1, or have seen the answer.
+from model, settings, number of tokens and code alone. The code is no longer than the losses of the ordinary evaluation say,
+or these are no losses of that method: its probabilities sum to more than 1, or have seen the answer. It may be shorter:
+the coder gives every token 24 bits at most.
 
 The memory begins empty, as a reader's does. Tokens are those that the evaluation scores: <unk> where the text has it.
 Which words the target has at all, and how new ones are spelled, is known to both sides.
@@ -53,8 +54,8 @@ from hebblm.text.dictionary import UNK
 from recipes.bench.machine import cpu_name, use_threads
 
 PROG = "python -m recipes.referee"
-APART = 0.002  # share of the losses by which a code may be longer or shorter: the coder knows 24 bits of a probability
-END = 64  # bits by which it may be longer besides: it ends with a whole word
+LONGER = 0.002  # share of the losses by which a code may be longer: the coder rounds probabilities to 24 bits
+END = 64  # bits by which it may be longer besides: it ends with whole words of 32
 OFF = 1e-4  # by which a sum of probabilities may miss 1
 
 Code = npt.NDArray[np.uint32]
@@ -275,7 +276,7 @@ def examine(
             losses = float(evaluation.nll[name].sum(dtype=np.float64)) / np.log(2)
             length = coded.codes[name].nbytes
             same = texts[name] == stream.ids.tolist()
-            fits = abs(8 * length - losses) <= APART * losses + END
+            fits = bool(8 * length <= (1 + LONGER) * losses + END)
             verdicts[name] = Verdict(
                 tokens=len(stream),
                 code_bytes=length,
@@ -316,7 +317,9 @@ def opened(model: str, target: str | None, tokens: int, command: str) -> tuple[S
     request = Request.of(model, target, max_tokens=tokens, memory_content="test", device="cpu")
     scenario, record = request.open("evaluate", command)
     if not scenario.measured:
-        raise UserError(f"nobody knows how many bytes {tokens:,} tokens of {target} are; name more than it has")
+        raise UserError(
+            f"{target} does not say how many bytes its first {tokens:,} tokens are; raise --tokens until all is read"
+        )
     return scenario, request.settings, record
 
 
@@ -355,7 +358,7 @@ def main(argv: list[str] | None = None) -> int:
             "provenance": {**record, "cpu": cpu_name(), "data_sha256": scenario.data_sha256},
             "text": text,
             "settings": {"k": config.k, "update_every": config.update_every, "memory_content": config.memory_content},
-            "limits": {"apart": APART, "end_bits": END, "off": OFF},
+            "limits": {"longer": LONGER, "end_bits": END, "off": OFF},
             "seconds": seconds,
             "methods": {name: asdict(verdict) for name, verdict in verdicts.items()},
         },
