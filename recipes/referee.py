@@ -1,9 +1,9 @@
 """Proof that others can repeat an evaluation: a text is coded by each method's own probabilities, and decoded again.
 
 An arithmetic coder writes each token by the distribution that a method had before it. Another process decodes the text
-from model, settings, number of tokens and code alone. The code is no longer than the losses of the ordinary evaluation say,
-or these are no losses of that method: its probabilities sum to more than 1, or have seen the answer. It may be shorter:
-the coder gives every token 24 bits at most.
+from model, settings, number of tokens and code alone. The code is no longer than the losses of the ordinary evaluation
+say, or these are no losses of that method: its probabilities sum to more than 1, or have seen the answer. It may be
+shorter: the coder gives every token 24 bits at most.
 
 The memory begins empty, as a reader's does. Tokens are those that the evaluation scores: <unk> where the text has it.
 Which words the target has at all, and how new ones are spelled, is known to both sides.
@@ -51,6 +51,7 @@ from hebblm.progress import bar
 from hebblm.report.buckets import DEFAULT_EDGES
 from hebblm.request import Request
 from hebblm.text.dictionary import UNK
+from recipes import referee_tables
 from recipes.bench.machine import cpu_name, use_threads
 
 PROG = "python -m recipes.referee"
@@ -352,6 +353,7 @@ def main(argv: list[str] | None = None) -> int:
         "spelled_bytes": int(stream.spelled.sum()),  # by the evaluation; known to the decoder
         "lost_bytes": stream.lost,
     }
+    found = {name: asdict(verdict) for name, verdict in verdicts.items()}
     write_json(
         options.output,
         {
@@ -360,10 +362,10 @@ def main(argv: list[str] | None = None) -> int:
             "settings": {"k": config.k, "update_every": config.update_every, "memory_content": config.memory_content},
             "limits": {"longer": LONGER, "end_bits": END, "off": OFF},
             "seconds": seconds,
-            "methods": {name: asdict(verdict) for name, verdict in verdicts.items()},
+            "methods": found,
         },
     )
-    tell(table(verdicts))
+    tell(referee_tables.verdicts(found))
     tell(
         f"Tokens are those that the evaluation scores, {text['unk_tokens']:,} of them {UNK}. The decoder knows which "
         f"{text['vocabulary']:,} words there are; {text['spelled_bytes']:,} bytes of spelling are counted, not coded."
@@ -371,21 +373,6 @@ def main(argv: list[str] | None = None) -> int:
     failed = [name for name, verdict in verdicts.items() if not verdict.holds]
     tell(f"does not hold: {', '.join(failed)}" if failed else "all hold")
     return 1 if failed else 0
-
-
-def table(verdicts: Mapping[str, Verdict]) -> str:
-    """Verdicts as a table of Markdown."""
-    lines = [
-        "| Method | tokens | code, bytes | code, bits a byte | evaluation, bits a byte | longer | decoded |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
-    ]
-    for name, found in verdicts.items():
-        bits = f"{found.code_bits_per_byte:.4f} | {found.evaluated_bits_per_byte:.4f}"
-        decoded = "the same" if found.decoded else "another text"
-        lines.append(
-            f"| {name} | {found.tokens:,} | {found.code_bytes:,} | {bits} | {found.difference:+.3%} | {decoded} |"
-        )
-    return "\n".join(lines)
 
 
 if __name__ == "__main__":

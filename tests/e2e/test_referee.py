@@ -15,14 +15,14 @@ from torch import Tensor
 
 import hebblm
 from hebblm.adapt.batch import EvalBatch
-from hebblm.adapt.methods import named
+from hebblm.adapt.methods import METHODS, named
 from hebblm.adapt.methods.rule import Needs
+from hebblm.report.methods import name_of
 from recipes.referee import Known, Verdict, decode, encode, examine, main, opened
 
 from .conftest import World, one_thread
 
 Call = Callable[..., Any]
-MOVING = ("dynamic", "dynamic+best")
 
 
 @dataclass(eq=False)
@@ -91,30 +91,51 @@ def verdicts_beside(rule: Honest, world: World, elsewhere: Call = here) -> dict[
         return examine(scenario, settings, ("lstm", "mine", "cache"), record, elsewhere)[0]
 
 
-def test_every_method_is_decoded_in_another_process(world: World, tmp_path: Path) -> None:
-    methods = [*named("all"), "cache+ngram"]
-    line = f"--checkpoint {world.model} --target {world.other} --tokens 500 --output {tmp_path / 'found.json'}"
+def judged(folder: Path, model: Path, target: Path, tokens: int, methods: list[str]) -> dict[str, Any]:
+    """What the command finds, in processes of its own."""
+    line = f"--checkpoint {model} --target {target} --tokens {tokens} --output {folder / 'found.json'}"
     with one_thread():
         assert main([*line.split(), "--methods", ",".join(methods)]) == 0
-    document = json.loads((tmp_path / "found.json").read_text())
+    document: dict[str, Any] = json.loads((folder / "found.json").read_text())
     assert list(document["methods"]) == methods
-    assert document["text"]["spelled_bytes"] > 0
     for found in document["methods"].values():
-        assert found["tokens"] == 500
+        assert found["tokens"] == tokens
         assert found["decoded"]
         assert found["holds"]
-        assert found["code_bits_per_byte"] == pytest.approx(found["evaluated_bits_per_byte"], rel=0.02)
         assert found["off"] < 1e-5
-    losses = {name: found["evaluated_bits_per_byte"] for name, found in document["methods"].items()}
-    assert len(set(losses.values())) == len(methods)
+    return document
 
 
-def test_pieces_of_words_are_decoded_too(llama: Path, tmp_path: Path) -> None:
-    methods = [name for name in named("all") if name not in MOVING]
-    line = f"--checkpoint {llama / 'model'} --target {llama / 'text.txt'} --tokens 500"
-    with one_thread():
-        assert main([*line.split(), "--methods", ",".join(methods), "--output", str(tmp_path / "found.json")]) == 0
-    assert all(found["holds"] for found in json.loads((tmp_path / "found.json").read_text())["methods"].values())
+@pytest.mark.parametrize(
+    ("tokens", "methods"),
+    [
+        (130, ["lstm", "best", "cache+ngram", "dynamic"]),
+        pytest.param(500, [*named("all"), "cache+ngram"], marks=pytest.mark.slow),
+    ],
+)
+def test_a_text_is_decoded_in_another_process(
+    tokens: int, methods: list[str], world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    document = judged(tmp_path, world.model, world.other, tokens, methods)
+    assert document["text"]["spelled_bytes"] > 0
+    for name, found in document["methods"].items():
+        if name != "mbpa-absolute":  # far beyond 24 bits a token over this model
+            assert found["code_bits_per_byte"] == pytest.approx(found["evaluated_bits_per_byte"], rel=0.05)
+    printed = capsys.readouterr().out
+    assert all(f"| {name_of(name)} |" in printed for name in methods)
+    assert printed.endswith("all hold\n")
+
+
+@pytest.mark.parametrize(
+    ("tokens", "methods"),
+    [
+        (130, ["best", "hebb"]),
+        pytest.param(500, [name for name in named("all") if not METHODS[name].moving], marks=pytest.mark.slow),
+    ],
+)
+def test_pieces_of_words_are_decoded_too(tokens: int, methods: list[str], llama: Path, tmp_path: Path) -> None:
+    document = judged(tmp_path, llama / "model", llama / "text.txt", tokens, methods)
+    assert document["text"]["bytes"] > 0
 
 
 def test_an_honest_method_of_ones_own_holds(world: World) -> None:
