@@ -77,12 +77,9 @@ class Known:
     @classmethod
     def of(cls, scenario: Scenario, settings: Hyperparameters, *, moving: bool) -> Known:
         """All but the text of a scenario; ``moving`` where a base of dynamic evaluation is to be made."""
-        blank = replace(
-            scenario.stream,
-            ids=np.zeros_like(scenario.stream.ids),
-            **dict.fromkeys(("lines", "words", "bytes", "lost"), 0),
-            **dict.fromkeys(("pieces", "by_word", "unknown")),
-        )
+        stream = scenario.stream
+        blank = replace(stream, ids=np.zeros_like(stream.ids), lines=0, words=0, bytes=0, lost=0)
+        blank = replace(blank, pieces=None, by_word=None, unknown=None)
         if scenario.closed:
             blank = replace(blank, by_word=blank)  # still says that tokens are pieces of words
         textless = replace(scenario, stream=blank, train=None, documents=(), beginning=None, total=None, data_sha256={})
@@ -126,11 +123,11 @@ def walk(known: Known, methods: Sequence[str], choose: Choose, title: str) -> li
             with base.aside():
                 for _ in range(min(every, len(stream) - first)):
                     hidden = base.read(torch.tensor([ids[-1] if ids else stream.eos], device=device))
-                    before = None if latest is None else latest.context_after(ids)[None]
+                    before = None if latest is None else latest.context_after(ids)[None]  # (1, order)
                     batch = EvalBatch(hidden, context, contexts=before)
                     found = {name: rule.log_probs(batch)[0] for name, rule in rules.items()}
                     ids.append(choose({name: each.double().exp().cpu().numpy() for name, each in found.items()}))
-                    if latest is not None and latest is not settled:
+                    if before is not None and latest is not None and latest is not settled:
                         latest.add(before, np.array(ids[-1:]))
             context.ngrams = settled
             labels = torch.tensor(ids[first:], device=device)
