@@ -20,7 +20,7 @@ import pickle
 import shlex
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -244,10 +244,11 @@ def examine(
     methods: Sequence[str],
     record: dict[str, Any],
     elsewhere: Callable[..., Any],
-) -> tuple[dict[str, Verdict], dict[str, float]]:
+) -> Iterator[tuple[dict[str, Verdict], dict[str, float]]]:
     """Evaluate, encode and decode a text; the verdicts by method, and what each part took in seconds.
 
-    ``elsewhere(function, *arguments)`` calls a function where the text is not known.
+    Both are yielded once a base, with what was found before. ``elsewhere(function, *arguments)`` calls a function where
+    the text is not known.
     """
     seconds: dict[str, float] = {}
 
@@ -285,7 +286,7 @@ def examine(
                 decoded=same,
                 holds=same and fits and coded.off[name] <= OFF,
             )
-    return {name: verdicts[name] for name in methods}, seconds
+        yield {name: verdicts[name] for name in methods if name in verdicts}, seconds
 
 
 def alone(threads: int) -> Callable[..., Any]:
@@ -322,7 +323,7 @@ def opened(model: str, target: str | None, tokens: int, command: str) -> tuple[S
 
 
 @guarded(PROG)
-@interrupted("nothing was written")
+@interrupted("what was found of a base is written")
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--checkpoint", required=True, help="name or folder of a model")
@@ -338,7 +339,6 @@ def main(argv: list[str] | None = None) -> int:
     threads = use_threads(options.threads)
     command = shlex.join([*PROG.split(), *words])
     scenario, settings, record = opened(options.checkpoint, options.target, options.tokens, command)
-    verdicts, seconds = examine(scenario, settings, methods, record, alone(threads))
     stream, config = scenario.stream, scenario.config
     text = {
         "source": scenario.source,
@@ -350,24 +350,30 @@ def main(argv: list[str] | None = None) -> int:
         "spelled_bytes": int(stream.spelled.sum()),  # by the evaluation; known to the decoder
         "lost_bytes": stream.lost,
     }
-    found = {name: asdict(verdict) for name, verdict in verdicts.items()}
-    write_json(
-        options.output,
-        {
-            "provenance": {**record, "cpu": cpu_name(), "data_sha256": scenario.data_sha256},
-            "text": text,
-            "settings": {"k": config.k, "update_every": config.update_every, "memory_content": config.memory_content},
-            "limits": {"longer": LONGER, "end_bits": END, "off": OFF},
-            "seconds": seconds,
-            "methods": found,
-        },
-    )
+    found: dict[str, Any] = {}
+    for verdicts, seconds in examine(scenario, settings, methods, record, alone(threads)):
+        found = {name: asdict(verdict) for name, verdict in verdicts.items()}
+        write_json(
+            options.output,
+            {
+                "provenance": {**record, "cpu": cpu_name(), "data_sha256": scenario.data_sha256},
+                "text": text,
+                "settings": {
+                    "k": config.k,
+                    "update_every": config.update_every,
+                    "memory_content": config.memory_content,
+                },
+                "limits": {"longer": LONGER, "end_bits": END, "off": OFF},
+                "seconds": seconds,
+                "methods": found,
+            },
+        )
     tell(referee_tables.verdicts(found))
     tell(
         f"Tokens are those that the evaluation scores, {text['unk_tokens']:,} of them {UNK}. The decoder knows which "
         f"{text['vocabulary']:,} words there are; {text['spelled_bytes']:,} bytes of spelling are counted, not coded."
     )
-    failed = [name for name, verdict in verdicts.items() if not verdict.holds]
+    failed = [name for name, verdict in found.items() if not verdict["holds"]]
     tell(f"does not hold: {', '.join(failed)}" if failed else "all hold")
     return 1 if failed else 0
 

@@ -88,7 +88,8 @@ def verdicts_beside(rule: Honest, world: World, elsewhere: Call = here) -> dict[
     hebblm.register(hebblm.Method("mine", "Mine", "ours", lambda settings: rule))
     with one_thread():
         scenario, settings, record = opened(str(world.model), str(world.other), 250, "test")
-        return examine(scenario, settings, ("lstm", "mine", "cache"), record, elsewhere)[0]
+        [(verdicts, _)] = examine(scenario, settings, ("lstm", "mine", "cache"), record, elsewhere)
+        return verdicts
 
 
 def judged(folder: Path, model: Path, target: Path, tokens: int, methods: list[str]) -> dict[str, Any]:
