@@ -26,7 +26,7 @@ from hebblm.report.sections import scenario_line
 from hebblm.report.table import Cell, Column, Table, present
 from hebblm.report.tables import frequency_table, gain_table, interval_text, occurrence_table, side_by_side
 from hebblm.vision.tables import tables
-from recipes import best_tables, conclusions, scale_tables
+from recipes import best_tables, conclusions, referee_tables, scale_tables
 from recipes import causal_tables as causal
 from recipes.bench.record import BenchResult
 from recipes.bench.tables import training_table
@@ -226,6 +226,7 @@ PAGES: dict[Path, dict[str, Callable[[], str]]] = {
         "new-words": conclusions.new_words,
     },
     DOCS / "vision.md": {"images": vision},
+    DOCS / "reliability.md": {"referee": referee_tables.referee},
 }
 
 
