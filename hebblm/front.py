@@ -223,7 +223,7 @@ def tune(
         )
     fixed = {name: request.settings.of(name) for name in map(plain_name, settings or {})}
     if dynamic and methods == TUNABLE:
-        dynamic = _has_statistics(scenario, request.settings)
+        dynamic = _has_statistics(scenario, request.settings, tuned=True)
     grid = Grid()
     tuned = {"dynamic": dynamic, "fixed": fixed, "around": found_before, "methods": sorted(methods)}
     asked = {"tune": tuned, "grid": asdict(grid)}
@@ -253,10 +253,10 @@ def _named(methods: str | Sequence[str], known: Collection[str] = METHODS) -> li
     return names
 
 
-def _has_statistics(scenario: Scenario, settings: Hyperparameters) -> bool:
+def _has_statistics(scenario: Scenario, settings: Hyperparameters, *, tuned: bool = False) -> bool:
     """Whether dynamic evaluation, which nobody asked for by name, can be had; why not is told."""
     try:
-        scenario.check_statistics(settings.dynamic)
+        scenario.check_statistics(settings.dynamic, tuned=tuned)
     except UserError as error:
         say(f"dynamic evaluation is left out: {error}")
         return False

@@ -97,8 +97,7 @@ class LanguageModel:
             return SubwordCorpus(resolve(corpus["name"]), self.pieces, corpus["normalization"]).tokens("train")
         except UserError as error:
             raise UserError(
-                f"the training text of {self.name} is needed, but {error}; dynamic.rule=sgd and a number for "
-                "dynamic.lr do without it"
+                f"the training text of {self.name} is needed, but {error}; dynamic.rule=stream does without it"
             ) from error
 
     def __repr__(self) -> str:
@@ -130,7 +129,7 @@ def load(
         context: tokens of the window that such a model reads in; None for what it was trained with, at most 4,096.
         stride: tokens by which the window moves on; None for half of it.
         learns: parts of the names of those weights that learn in dynamic evaluation; None for all, or of a model above
-            100 million parameters for lm_head, norm and bias.
+            100 million parameters for the last matrix of each of the last quarter of its layers.
         key: whose states its memories keep: last (those that enter the output layer), ffn-input (those that enter the
             last feed-forward layer), or the number of a layer; methods that adapt the output layer need the first.
         options: more for ``AutoModelForCausalLM.from_pretrained``, e.g. ``device_map``, or ``gguf_file`` of a folder.

@@ -15,18 +15,15 @@ from hebblm.adapt.context import Context
 from hebblm.adapt.methods.rule import Rule
 from hebblm.adapt.step import Labelled, step
 from hebblm.errors import UserError
-from hebblm.evaluation.training_text import mean_squares
+from hebblm.evaluation.training_text import gradient_statistics
 from hebblm.layout import Layout
 from hebblm.models.base import GradientBase, Ids, State, StreamBase, TrainedModel
-from hebblm.models.dynamic import DynamicBase, DynamicConfig
+from hebblm.models.dynamic import RATE, TRAINED, DynamicBase, DynamicConfig
 from hebblm.scores import Scores
 from hebblm.tensors import prefixed, under
 from hebblm.text.vocabulary import Encoded
 from hebblm.text.words import spelled_bytes
 from hebblm.types import OutputHead
-
-_TRAINED = "trained "
-"""Prefix of the names of the trained base's place where another one moves."""
 
 
 class ReaderBase:
@@ -40,6 +37,9 @@ class ReaderBase:
     def __init__(self, base: GradientBase | DynamicBase, trained: StreamBase | None = None) -> None:
         self._base = base
         self._trained = trained
+        # The rule stream reads the trained base by itself.
+        self._moving = base if isinstance(base, DynamicBase) else None
+        self._along = trained is not None and self._moving is not None and self._moving.trained is trained
         self._logits = base.head.weight.new_zeros(0, 0)  # (N, V) of the trained base, of the tokens read last
 
     @property
@@ -48,18 +48,23 @@ class ReaderBase:
 
     @property
     def _both(self) -> list[GradientBase | DynamicBase | StreamBase]:
-        return [self._base] if self._trained is None else [self._base, self._trained]
+        return [self._base] if self._trained is None or self._along else [self._base, self._trained]
 
     def read(self, inputs: Tensor) -> Tensor:
         """Hidden states (N, D) after each of the tokens (N,), going on from the last call.
 
         Of a base of several streams, which stays as trained, (B, N, D) after (B, N).
         """
+        states = self._base.read(inputs)
         if self._trained is not None:
             head = self._trained.head
             with torch.no_grad():
-                self._logits = head.logits(self._trained.read(inputs)[:, : head.weight.shape[1]])
-        return self._base.read(inputs)
+                if self._moving is not None and self._along:
+                    trained = self._moving.trained_states
+                else:
+                    trained = self._trained.read(inputs)
+                self._logits = head.logits(trained[:, : head.weight.shape[1]])
+        return states
 
     def trained_losses(self, batch: EvalBatch, targets: Tensor) -> Tensor:
         """Loss (N,) in nats of targets (N,) under the base as trained, of the tokens read last."""
@@ -85,13 +90,16 @@ class ReaderBase:
 
     def stream_state(self) -> State:
         """Where it stands in the stream, weights apart."""
-        beside = {} if self._trained is None else self._trained.stream_state()
-        return {**self._base.stream_state(), **prefixed(_TRAINED, beside)}
+        beside = {} if self._trained is None or self._along else self._trained.stream_state()
+        return {**self._base.stream_state(), **prefixed(TRAINED, beside)}
 
     def load_stream_state(self, state: State) -> None:
         """Go on from such a state, of a base that moves or not; the weights stay as they are."""
-        moving = {name: value for name, value in state.items() if not name.startswith(_TRAINED)}
-        trained = under(_TRAINED, state)
+        if self._along:
+            self._base.load_stream_state(state)
+            return
+        moving = {name: value for name, value in state.items() if not name.startswith(TRAINED)}
+        trained = under(TRAINED, state)
         for base in self._both:
             base.load_stream_state(moving if base is self._base and self._trained is not None else trained or moving)
 
@@ -104,30 +112,32 @@ class ReaderBase:
             yield
 
     def weights(self) -> dict[str, Tensor]:
-        """Weights that learn, by name; none where the base stays as trained."""
-        return {} if self._trained is None else dict(self._base.parameters())
+        """Weights that learn, by name, and what is known of their rate; none where the base stays as trained."""
+        if self._trained is None:
+            return {}
+        return {**self._base.parameters(), **({} if self._moving is None else self._moving.rate_state())}
 
     @torch.no_grad()
     def load_weights(self, weights: Mapping[str, Tensor]) -> None:
         """Go on with weights that :meth:`weights` gave; a base that stays as trained has no use for them."""
-        learning = self.weights()
-        if weights and learning and weights.keys() != learning.keys():
-            raise UserError(f"other weights learned there ({', '.join(weights)}); load the model as it was then")
-        for name, weight in learning.items() if weights else ():
-            weight.copy_(weights[name])
+        learning = {} if self._trained is None else self._base.parameters()
+        learned = {name: weight for name, weight in weights.items() if not name.startswith(RATE)}
+        if learned and learning and learned.keys() != learning.keys():
+            raise UserError(f"other weights learned there ({', '.join(learned)}); load the model as it was then")
+        for name, weight in learning.items() if learned else ():
+            weight.copy_(learned[name])
+        if self._moving is not None:
+            self._moving.load_rate_state(dict(weights))
 
 
 def dynamic_base(model: TrainedModel, config: DynamicConfig, training: Callable[[], Ids] | None) -> ReaderBase:
     """Base of dynamic evaluation; ``training`` returns the ids (T,) that the model was trained on, None if unknown."""
-    squares = None
-    if config.needs_statistics:
-        if training is None:
-            raise UserError(
-                "dynamic.rule=rms and dynamic.lr=measured need the training text; use dynamic.rule=sgd and a "
-                "number for dynamic.lr"
-            )
-        squares = mean_squares(model, training()[: config.statistics], config.segment)
-    return ReaderBase(DynamicBase(model.base(), config, squares), model.base())
+    base = DynamicBase(model.base(), config, gradient_statistics(model, config, training or _unknown))
+    return ReaderBase(base, base.trained or model.base())
+
+
+def _unknown() -> Ids:
+    raise UserError("the training text is needed, but it is not known; dynamic.rule=stream does without it")
 
 
 @dataclass(frozen=True, slots=True)

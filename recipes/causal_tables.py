@@ -123,6 +123,33 @@ def rates() -> str:
     return f"{body(Table('rates', '', columns, rows))}\n{lines}\n"
 
 
+def without_training_text() -> str:
+    """Return what dynamic evaluation gains where no training text is at hand, and what it costs."""
+    documents = {path.name: read_json(path) for path in sorted((CAUSAL.parent / "dynamic").glob("*.json"))}
+    columns = (
+        *map(Column, ("Model", "text", "learning weights", "pieces")),
+        Column("base, nats a piece", "nll", decimals=3),
+        Column("gain", "nll", decimals=3),
+        Column("least gain after 500 pieces", "nll", decimals=3),
+        Column("time, of the base's", "nll", decimals=1),
+    )
+    rows = tuple(
+        (
+            *(run["model"], run["text"], f"{run['weights']:,} ({run['learns']})", f"{run['pieces']:,}"),
+            *(run["base_nats"], run["gain_nats"], -run["worst_behind"]),
+            run["cpu_seconds"] / run["base"]["cpu_seconds"],
+        )
+        for document in documents.values()
+        for run in document["runs"]
+    )
+    lines = "\n".join(
+        f"- [{name}](../recipes/dynamic/{name}), `{document['provenance']['command']}`, "
+        f"commit `{document['provenance']['commit'][:12]}`"
+        for name, document in documents.items()
+    )
+    return f"{body(Table('without-training-text', '', columns, rows))}\n{lines}\n"
+
+
 def beside_words() -> str:
     """Return bits per byte of the Llama beside those of the AWD-LSTM of the same training text, on the same words."""
     found = {name: CAUSAL / f"awd-{name}.json" for name in TEXTS}

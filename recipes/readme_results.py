@@ -207,6 +207,7 @@ PAGES: dict[Path, dict[str, Callable[[], str]]] = {
     DOCS / "huggingface.md": {
         "transformer": causal.transformer,
         "transformer-tuned": causal.transformer_tuned,
+        "without-training-text": causal.without_training_text,
         "rates": causal.rates,
         "beside-words": causal.beside_words,
         "keys": causal.keys,

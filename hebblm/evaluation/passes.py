@@ -15,6 +15,7 @@ from hebblm.adapt import functional as F
 from hebblm.adapt.methods import ENSEMBLES
 from hebblm.adapt.methods.rule import Rule
 from hebblm.adapt.work import Stopwatch, Work, clock_of
+from hebblm.evaluation import training_text
 from hebblm.evaluation.checkpoint import RunCheckpoint
 from hebblm.evaluation.forgetting import Probe
 from hebblm.evaluation.hyperparameters import Hyperparameters
@@ -22,7 +23,6 @@ from hebblm.evaluation.loop import Hooks, Schedule, evaluate
 from hebblm.evaluation.neighbors import NeighborLog
 from hebblm.evaluation.scenario import Scenario
 from hebblm.evaluation.scores import EvaluationScores
-from hebblm.evaluation.training_text import mean_squares
 from hebblm.layout import Layout
 from hebblm.models.base import StreamBase
 from hebblm.models.dynamic import DynamicBase, DynamicConfig
@@ -110,10 +110,8 @@ def dynamic_pass(
 
 
 def gradient_statistics(scenario: Scenario, config: DynamicConfig) -> list[Tensor] | None:
-    """What dynamic evaluation needs to know of the training text, one tensor a parameter; None for nothing."""
-    if not config.needs_statistics:
-        return None
-    return mean_squares(scenario.model, scenario.training_ids()[: config.statistics], config.segment)
+    """What dynamic evaluation knows of the training text, one tensor a parameter; None for nothing."""
+    return training_text.gradient_statistics(scenario.model, config, scenario.training_ids)
 
 
 def dynamic_base(scenario: Scenario, config: DynamicConfig, statistics: list[Tensor] | None) -> DynamicBase:

@@ -20,6 +20,7 @@ from hebblm.memory import AnyMemory, HybridMemory, ShardedMemory, build_memory
 from hebblm.models.base import GradientBase, Ids, StreamBase, TrainedModel
 from hebblm.models.catalog import training_corpus
 from hebblm.models.dynamic import DynamicConfig
+from hebblm.models.update import STREAM
 from hebblm.progress import say
 from hebblm.ranks import ALONE, Ranks
 from hebblm.text import Dictionary, EvaluationStream, PreparedCorpus
@@ -179,10 +180,17 @@ class Scenario(ModelAndText):
         self.data_sha256[self.source] = corpus.meta.provenance.get("sha256", {})
         return corpus.tokens("train")
 
-    def check_statistics(self, config: DynamicConfig) -> None:
-        """Refuse dynamic evaluation whose training text cannot be had, before any other method has read the text."""
-        if config.needs_statistics:
-            self.training_ids("leave dynamic evaluation out of --methods", "--set dynamic.rule=sgd dynamic.lr=0.01")
+    def check_statistics(self, config: DynamicConfig, *, tuned: bool = False) -> None:
+        """Refuse dynamic evaluation whose training text cannot be had, before any other method has read the text.
+
+        One that is ``tuned`` has a rate that can be tried: it goes by the training text or by a number.
+        """
+        leave = "leave dynamic evaluation out of --methods"
+        number = "--set dynamic.rule=sgd dynamic.lr=0.01"
+        if tuned and config.rule == STREAM:
+            raise UserError(f"dynamic.rule=stream finds its rate by itself, and has none to tune; {leave} or {number}")
+        if config.needs_statistics and (tuned or config.rule != "auto"):
+            self.training_ids(leave, number if tuned else "--set dynamic.rule=stream")
 
     def context(self, base: StreamBase, memory: AnyMemory, window: int, *, streams: int = 1) -> Context:
         """Shared state of all methods at the start of the streams that share it."""

@@ -146,7 +146,8 @@ class ScenarioConfig(ReadingOptions):
             them; each has its own state and window. Dynamic evaluation reads one all the same.
         memory_scope: whether the streams remember together (shared) or each for itself (stream), counts included.
         dynamic_parameters: comma-separated parts of the names of those of its weights that learn in dynamic evaluation;
-            by default all, or of a model above 100 million parameters lm_head,norm,bias.
+            by default all, or of a model above 100 million parameters the last matrix of each of the last quarter
+            of its layers.
         key: whose states memories keep for such a model: last (those that enter its output layer), ffn-input (those
             that enter its last feed-forward layer) or the number of a layer; methods that adapt the head need last.
     """

@@ -14,11 +14,13 @@ from torch import Tensor
 
 from hebblm.adapt.functional import log_normalizers, with_rows
 from hebblm.download import cache_dir
+from hebblm.errors import UserError
 from hebblm.files import hash_of
 from hebblm.locks import held
 from hebblm.memory import AnyMemory, MemoryConfig, build_memory, load_memory, save_memory
 from hebblm.memory.store import CHUNK
 from hebblm.models.base import Ids, State, TrainedModel, device_of, hash_of_ids
+from hebblm.models.update import DynamicConfig
 from hebblm.progress import bar, duration, say, track
 from hebblm.ranks import ALONE, Ranks
 from hebblm.tensors import placed, prefixed, read_tensors, under, write_tensors
@@ -229,6 +231,32 @@ def _include_rows(memory: AnyMemory, head: OutputHead, known: int) -> None:
                 states = memory.states_of(some.keys.to(rows.weight.dtype))
                 some.log_normalizers.copy_(with_rows(some.log_normalizers, states, rows))
     memory.mark_base()
+
+
+def gradient_statistics(model: TrainedModel, config: DynamicConfig, training: Callable[[], Ids]) -> list[Tensor] | None:
+    """What dynamic evaluation knows of the gradients on training text, one tensor a parameter.
+
+    Args:
+        model: is read.
+        config: its rule.
+        training: returns the training ids (T,).
+
+    Returns:
+        Mean squares; None where the rule does without them, as auto does where there is no such text, which is told.
+
+    Raises:
+        UserError: the rule needs a training text that cannot be had.
+    """
+    if not config.needs_statistics:
+        return None
+    try:
+        ids = training()
+    except UserError as error:
+        if config.rule != "auto":
+            raise
+        say(f"dynamic evaluation finds its rate on the text that it reads, as dynamic.rule=stream does: {error}")
+        return None
+    return mean_squares(model, ids[: config.statistics], config.segment)
 
 
 def mean_squares(model: TrainedModel, ids: Ids, segment: int) -> list[Tensor]:

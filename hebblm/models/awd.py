@@ -105,7 +105,7 @@ class AwdBase(GradientBase):
         super().load_state_dict(state)
 
     def frozen(self) -> AwdBase:
-        return AwdBase(self.model)
+        return AwdBase(self.model, init=self.init, seed=self.seed)
 
 
 @dataclass(frozen=True, slots=True)

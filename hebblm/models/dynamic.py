@@ -1,19 +1,27 @@
-"""Dynamic evaluation (Krause, Kahembwe, Murray and Renals 2018): the whole model learns, with decay to the base."""
+"""Dynamic evaluation (Krause, Kahembwe, Murray and Renals 2018): the weights learn from each segment that was read."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from hebblm.models.base import GradientBase, State, StreamBase
-from hebblm.models.update import MEASURED
+from hebblm.models.stream_rate import START, StreamRate
+from hebblm.models.update import MEASURED, STREAM
 from hebblm.models.update import DynamicConfig as DynamicConfig
+from hebblm.tensors import prefixed, under
 from hebblm.types import OutputHead
+
+TRAINED = "trained "
+"""Prefix of the names of the trained base's place where another one moves."""
+RATE = "rate "
+"""Prefix of the names of what is known of a rate that is found on the stream."""
 
 
 class DynamicBase:
@@ -23,19 +31,23 @@ class DynamicBase:
     ``theta <- theta - eta g + lambda (theta_0 - theta)`` (sgd), or
     ``theta <- theta - eta g / (RMS + epsilon) + lambda R (theta_0 - theta)`` (rms), where RMS is the root mean square
     of the gradients over training segments, R is RMS over its mean, and lambda R is at most 1. After fewer tokens than
-    ``config.segment``, eta and lambda R are lower in proportion.
+    ``config.segment``, eta and lambda R are lower in proportion. The steps of the third rule (stream) are those of
+    :class:`~hebblm.models.stream_rate.StreamRate`; beside it the trained base reads the same text, and where the moved
+    one falls behind, it goes back to the trained weights.
 
     Args:
         base: at the beginning of its stream, with no learning of its own.
         config: rule and rates.
         mean_squares: where ``config`` needs them, one tensor a parameter of ``base``; see
             :meth:`hebblm.models.base.TrainedModel.mean_squares`. A row appended to the trained ones has no gradient
-            statistics of its own: it takes the mean of theirs.
+            statistics of its own: it takes the mean of theirs. The rule "auto" is rms with them, stream without.
     """
 
     def __init__(self, base: GradientBase, config: DynamicConfig, mean_squares: list[Tensor] | None) -> None:
         self.config = config = with_rate(config, mean_squares)
         self._base = base
+        self.trained = base.frozen() if config.rule == STREAM else None
+        self.trained_states = base.head.weight.new_zeros(0)  # (N, D) of the trained base, of the tokens read last
         base.tracked = True
         self._mean_squares = mean_squares = mean_squares if config.rule == "rms" else None
         # One average for all parameters: a new row, which takes the mean of the trained ones, does not move it.
@@ -57,26 +69,39 @@ class DynamicBase:
         return self._base.parameters()
 
     def read(self, inputs: Tensor) -> Tensor:
+        if self.trained is not None:
+            self.trained_states = self.trained.read(inputs)
         return self._base.read(inputs)
 
     def reset(self) -> None:
         self._base.reset()
+        if self.trained is not None:
+            self.trained.reset()
         self._start()
 
     def grow(self, rows: int) -> None:
         """Append rows; what these decay to is their initial value."""
         self._base.grow(rows)
+        if self.trained is not None:
+            self.trained.grow(rows)
         for index, parameter in enumerate(self.parameters().values() if rows else ()):
             known = len(self._origin[index])
             if len(parameter) > known:
                 self._origin[index] = torch.cat([self._origin[index], parameter.detach()[known:]])
+        if self._rate is not None:
+            self._rate.grow(self._origin)
         self._rescale()
 
     def stream_state(self) -> State:
-        return self._base.stream_state()
+        beside = {} if self.trained is None else self.trained.stream_state()
+        return {**self._base.stream_state(), **prefixed(TRAINED, beside)}
 
     def load_stream_state(self, state: State) -> None:
-        self._base.load_stream_state(state)
+        """Go on from a state; one of a base that does not move is that of both."""
+        own = {name: value for name, value in state.items() if not name.startswith(TRAINED)}
+        self._base.load_stream_state(own)
+        if self.trained is not None:
+            self.trained.load_stream_state(under(TRAINED, state) or own)
 
     def state_dict(self) -> State:
         """With the origins of the rows that were appended since."""
@@ -85,7 +110,8 @@ class DynamicBase:
             for index, (origin, rows) in enumerate(zip(self._origin, self._rows, strict=True))
             if len(origin) > rows
         }
-        return {**self._base.state_dict(), **grown}
+        beside = {} if self.trained is None else self.trained.state_dict()
+        return {**self._base.state_dict(), **grown, **prefixed(TRAINED, beside), **self.rate_state()}
 
     def load_state_dict(self, state: State) -> None:
         self._base.load_state_dict(state)
@@ -93,15 +119,35 @@ class DynamicBase:
             if (grown := state.get(f"origin {index}")) is not None:
                 self._origin[index] = torch.cat([origin, grown])
         self._rescale()
+        if self.trained is not None:
+            self.trained.load_state_dict(under(TRAINED, state))
+        self.load_rate_state(state)
 
-    def aside(self) -> AbstractContextManager[None]:
-        return self._base.aside()
+    def rate_state(self) -> State:
+        """What is known of a rate that is found on the stream; nothing by another rule."""
+        return {} if self._rate is None else prefixed(RATE, self._rate.state_dict())
+
+    def load_rate_state(self, state: State) -> None:
+        """Go on from what :meth:`rate_state` gave, where there is any."""
+        if self._rate is not None and (known := under(RATE, state)):
+            self._rate.load_state_dict(known)
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        with ExitStack() as stack:
+            for base in (self._base, self.trained):
+                if base is not None:
+                    stack.enter_context(base.aside())
+            yield
 
     def frozen(self) -> StreamBase:
         return self._base.frozen()
 
     def learn(self, targets: Tensor) -> None:
         share = min(len(targets) / self.config.segment, 1.0)
+        if self._rate is not None:
+            self._learn_at(self._rate, targets, share)
+            return
         lr, parameters = share * float(self.config.lr), list(self.parameters().values())
         # A weight that a single token does not reach has a gradient of zero.
         gradients = torch.autograd.grad(self._base.loss(targets), parameters, materialize_grads=True)
@@ -115,10 +161,31 @@ class DynamicBase:
                 pull = scales.pull if share == 1 else share * scales.pull
                 p.lerp_(origin, pull).addcdiv_(g, scales.size, value=-lr)
 
+    def _learn_at(self, rate: StreamRate, targets: Tensor, share: float) -> None:
+        """Take a step at a rate that is found on the stream, or go back to the trained weights."""
+        assert self.trained is not None
+        head, parameters = self.trained.head, list(self.parameters().values())
+        with torch.no_grad():
+            logits = head.logits(self.trained_states[:, : head.weight.shape[1]])
+            trained = float(F.cross_entropy(logits, targets))
+        loss = self._base.loss(targets)
+        if rate.holds(float(loss.detach()), trained, len(targets)):
+            gradients = torch.autograd.grad(loss, parameters, materialize_grads=True)
+            with torch.no_grad():
+                rate.step(parameters, gradients, self._origin, len(targets), share)
+        elif rate.returns():
+            with torch.no_grad():
+                for p, origin in zip(parameters, self._origin, strict=True):
+                    p.copy_(origin)
+            self._base.load_stream_state(self.trained.stream_state())
+
     def _start(self) -> None:
         """Take the weights as they are for the trained ones."""
         self._origin = [p.detach().clone() for p in self.parameters().values()]
         self._rows = [len(origin) for origin in self._origin]
+        self._rate = None
+        if self.config.rule == STREAM:
+            self._rate = StreamRate(self._origin, START if self.config.lr == MEASURED else self.config.lr)
         self._rescale()
 
     def _rescale(self) -> None:
@@ -133,7 +200,7 @@ class DynamicBase:
 
 
 def with_rate(config: DynamicConfig, mean_squares: Sequence[Tensor] | None) -> DynamicConfig:
-    """Dynamic evaluation with a number for its rate.
+    """Dynamic evaluation with a rule and, unless it finds its rate on the stream, a number for its rate.
 
     To first order a step of rate eta lowers the loss of the segment whose gradient is g by eta g . s, with s the step
     at rate 1: g itself, or g / (RMS + epsilon). On training text that is eta times the sum of RMS^2, or of
@@ -141,9 +208,11 @@ def with_rate(config: DynamicConfig, mean_squares: Sequence[Tensor] | None) -> D
 
     Args:
         config: rule and rates.
-        mean_squares: of the gradients of training segments, one tensor a parameter; None for a rate that is a number.
+        mean_squares: of the gradients of training segments, one tensor a parameter; None where they are not known.
     """
-    if config.lr != MEASURED:
+    if config.rule == "auto":
+        config = replace(config, rule=STREAM if mean_squares is None else "rms")
+    if config.lr != MEASURED or config.rule == STREAM:
         return config
     assert mean_squares is not None, "a rate is measured on the gradients of training text"
     gains = (

@@ -8,6 +8,7 @@ from typing import ClassVar, Literal
 from hebblm.adapt.settings import Count, Fraction, NonNegative, Positive, Section
 
 MEASURED: Literal["measured"] = "measured"
+STREAM: Literal["stream"] = "stream"
 TRANSFORMERS = {"dynamic.lr": MEASURED, "dynamic.gain": 0.1, "dynamic.decay": 0.001, "dynamic.epsilon": 0.001}
 """Defaults of dynamic evaluation of a model of ``transformers``. The gain means a rate between the best ones of the
 Llama that ships on its own text (1e-4) and on others (2e-4). The decay, beside 0, 0.0025, 0.005 and 0.02 on 10,000
@@ -36,9 +37,11 @@ class DynamicConfig(Section):
     """Dynamic evaluation.
 
     Args:
-        rule: sgd, or rms (each parameter's step divided by the size of its gradients on training text).
+        rule: sgd, rms (each parameter's step divided by the size of its gradients on training text), stream (divided
+            by their size on the text that is read, at a rate that is found there; epsilon, gain and decay do nothing),
+            or auto: rms where the training text is at hand, stream where it is not.
         lr: learning rate eta, or measured: the one, to two digits, at which a step lowers the loss of training text by
-            gain to first order.
+            gain to first order. Of the rule stream it is the first rate, a share of the size of the weights.
         gain: nats of a measured rate; 0.1 is the default for models of transformers. That of the others is what a rate
             of 8e-4, found on three validation texts (recipes/defaults/dynamic-texts.json), means there.
         decay: rate lambda of the pull back to the trained weights; 0.001 is the default for models of transformers.
@@ -50,7 +53,7 @@ class DynamicConfig(Section):
 
     section: ClassVar[str] = "dynamic"
 
-    rule: Literal["sgd", "rms"] = "rms"
+    rule: Literal["auto", "sgd", "rms", "stream"] = "auto"
     lr: NonNegative | Literal["measured"] = MEASURED
     gain: Positive = 0.065
     decay: Fraction = 0.02
@@ -60,5 +63,5 @@ class DynamicConfig(Section):
 
     @property
     def needs_statistics(self) -> bool:
-        """Whether it has to know the size of gradients on training text."""
-        return self.rule == "rms" or self.lr == MEASURED
+        """Whether it goes by the size of gradients on training text, if there is any."""
+        return self.rule in ("auto", "rms") or (self.rule == "sgd" and self.lr == MEASURED)

@@ -72,7 +72,7 @@ def tune(
     search.check_fixed()
     moving = dynamic and DYNAMIC in search.wanted
     if moving:
-        scenario.check_statistics(settings.dynamic)
+        scenario.check_statistics(settings.dynamic, tuned=True)
     if scenario.kind == "cross-domain" and settings.base.lr > 0:
         rates = points("base", lr=grid.base_lr)
         search.take("base", _alone(search, scenario, rates, scenario.base, around, checkpoint))

@@ -29,13 +29,14 @@ def test_a_checkpoint_finds_the_text_it_was_trained_on(
     hashes = [sorted(map(str, each["provenance"]["data_sha256"].values())) for each in (found, named)]
     assert hashes[0] == hashes[1]
     assert len(hashes[0]) == 2, "of the text that was read, and of that which the model was trained on"
-    # Of the default methods it is left out, which is told.
+    # Without it dynamic evaluation goes by the text that is read, and is not tuned; both are told.
     quick = ["--text", str(world.other), "--max-tokens", "20", *CPU]
     absent = tmp_path / "gone"
     monkeypatch.setattr("hebblm.models.catalog.prepared_corpus", lambda *_, **__: prepared_corpus(str(absent), None))
     assert evaluate(["--checkpoint", str(world.model), *quick, "--output-path", str(tmp_path / "left")]) == 0
-    assert "dynamic evaluation is left out: the training text of" in capsys.readouterr().err
-    assert list(losses(tmp_path / "left")) == [name for name in DEFAULT_METHODS if name != "dynamic"]
+    assert "dynamic evaluation finds its rate on the text that it reads" in capsys.readouterr().err
+    assert list(losses(tmp_path / "left")) == list(DEFAULT_METHODS)
+    assert read(tmp_path / "left")["methods"]["dynamic"]["hyperparameters"]["rule"] == "stream"
     assert tune(["--checkpoint", str(world.model), *quick, "--output-path", str(tmp_path / "tuned")]) == 0
     assert "dynamic evaluation is left out: the training text of" in capsys.readouterr().err
     assert "dynamic.lr" not in json.loads((tmp_path / "tuned" / "tuned.json").read_text())["values"]
@@ -49,8 +50,11 @@ def test_a_checkpoint_finds_the_text_it_was_trained_on(
             "hebblm.models.catalog.prepared_corpus", lambda _, *rest, c=corpus: prepared_corpus(str(c), *rest)
         )
         for command in (evaluate, tune):
-            assert command(["--checkpoint", str(world.model), *moving]) == 2
+            rms = ["--set", "dynamic.rule=rms"] if command is evaluate else []
+            assert command(["--checkpoint", str(world.model), *moving, *rms]) == 2
             said = capsys.readouterr().err
             assert "is needed, but " in said
             assert why in said
             assert "leave dynamic evaluation out of --methods" in said
+    assert tune(["--checkpoint", str(world.model), *moving, "--set", "dynamic.rule=stream"]) == 2
+    assert "dynamic.rule=stream finds its rate by itself" in capsys.readouterr().err

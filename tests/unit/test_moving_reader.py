@@ -69,9 +69,9 @@ def same_as_evaluated(
         assert (scores.nll - plain).abs().max() > 1e-2
 
 
-@pytest.mark.parametrize("rule", ["rms", "sgd"])
+@pytest.mark.parametrize("rule", ["rms", "sgd", "stream"])
 def test_its_losses_are_those_of_the_evaluation(lm: hebblm.LanguageModel, tmp_path: Path, rule: str) -> None:
-    settings = FAST if rule == "sgd" else SETTINGS
+    settings = FAST if rule == "sgd" else {**SETTINGS, "dynamic.rule": rule}
     same_as_evaluated(lm, words(lm, 90), tmp_path, settings, list(DYNAMIC_METHODS))
 
 
@@ -168,11 +168,29 @@ def test_a_held_model_is_used_where_it_is_and_one_name_is_no_row_of_letters(monk
 
 
 def test_the_rms_rule_asks_for_the_training_text(lm: hebblm.LanguageModel) -> None:
-    with pytest.raises(UserError, match=r"dynamic\.rule=rms and .* need the training text; use dynamic\.rule=sgd"):
-        hebblm.Reader(lm.model, lm.vocabulary.fresh(), "dynamic")
-    pytest.importorskip("transformers")
-    with pytest.raises(UserError, match=r"held.* is needed, but .*names none; dynamic\.rule=sgd"):
-        hebblm.LanguageModel("held", lm.model, lm.vocabulary, None).reader("dynamic")
+    rms, stream = ({"dynamic.rule": rule} for rule in ("rms", "stream"))
+    with pytest.raises(UserError, match=r"it is not known; dynamic\.rule=stream does without it"):
+        hebblm.Reader(lm.model, lm.vocabulary.fresh(), "dynamic", settings=rms)
+    held = hebblm.LanguageModel("held", lm.model, lm.vocabulary, None)
+    with pytest.raises(UserError, match=r"held.* is needed, but .*; dynamic\.rule=stream does without it"):
+        held.reader("dynamic", settings=rms)
+    assert held.reader("dynamic", settings=stream).read(words(lm, 20)).nll.isfinite().all()
+
+
+def test_without_a_training_text_it_finds_its_rate_on_the_stream(
+    lm: hebblm.LanguageModel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text, rest = words(lm, 40) * 12, words(lm, 60, 1)
+    held = hebblm.LanguageModel("held", lm.model, lm.vocabulary, None)
+    reader = held.reader("dynamic", update_every=7)
+    assert "finds its rate on the text that it reads" in capsys.readouterr().err
+    scores, plain = reader.read(text), held.reader("lstm").read(text)
+    assert scores.unadapted is not None
+    torch.testing.assert_close(scores.unadapted.nll, plain.nll, atol=1e-5, rtol=1e-5)
+    assert scores.nll.mean() < plain.nll.mean() - 0.01
+    reader.save(tmp_path / "known")
+    again = held.reader("dynamic", memory=tmp_path / "known")
+    assert torch.equal(reader.read(rest).nll, again.read(rest).nll)
 
 
 def test_weights_that_are_not_finite_are_not_saved(lm: hebblm.LanguageModel, tmp_path: Path) -> None:

@@ -73,12 +73,17 @@ def find_key(model: Any, name: str) -> Key:
         if not layers:
             raise UserError(f"{type(model).__name__} has no feed-forward layer by a known name; name a layer by number")
         return Key(name, layers[-1], entering=True)
-    layers = max((list(module) for module in model.modules() if isinstance(module, nn.ModuleList)), key=len, default=[])
+    layers = layers_of(model)
     if not layers:
         raise UserError(f"{type(model).__name__} has no list of layers, so key {name!r} must be last or ffn-input")
     if not re.fullmatch(r"-?\d+", name) or not -len(layers) <= int(name) < len(layers):
         raise UserError(f"key {name!r} must be last, ffn-input or a layer from 0 to {len(layers) - 1}")
     return Key(name, layers[int(name)])
+
+
+def layers_of(model: Any) -> list[nn.Module]:
+    """Layers of a model: its longest list of modules, empty where it has none."""
+    return max((list(module) for module in model.modules() if isinstance(module, nn.ModuleList)), key=len, default=[])
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from hebblm.errors import UserError
 from hebblm.models.huggingface.adapter import MERGED, unwrapped
-from hebblm.models.huggingface.layers import LAST, FoundHead, find_head, find_key, logits_of
+from hebblm.models.huggingface.layers import LAST, FoundHead, find_head, find_key, layers_of, logits_of
 from hebblm.models.huggingface.load import load_causal
 from hebblm.models.huggingface.model import HuggingFaceModel, Weights, longest
 from hebblm.models.huggingface.network import CARRIED, Steps, replace_tensors, tensors_of, turn
@@ -23,7 +23,8 @@ from hebblm.text.subwords import token_before
 
 CONTEXT = 4096  # tokens of a window where none are asked for; less where the model was trained with less
 LARGE = 100_000_000  # parameters above which only some learn in dynamic evaluation
-LEARNS = ("lm_head", "norm", "bias")  # those; the output layer, whatever its name, counts as lm_head
+LAST_PART = 4  # of its layers: the last of so many parts has those that learn
+LEARNS = ("lm_head", "norm", "bias")  # those where no layers are found; the output layer, by any name, is lm_head
 PROBE = 12  # tokens that show how a model is read
 BEHIND = 7  # of them that are read behind what the others left
 
@@ -46,7 +47,7 @@ def open_causal(
         context: tokens of a window, at most what the model was trained with; None for that, but at most 4,096.
         stride: tokens by which the window moves on; None for half of it.
         learns: parts of the names of those weights that learn in dynamic evaluation; None for all, or of a model above
-            100 million parameters for lm_head, norm and bias.
+            100 million parameters for the last matrix of each of the last quarter of its layers.
         key: whose states memories keep: last (those that enter the output layer), ffn-input (those that enter the last
             feed-forward layer), or the number of a layer whose output it is.
         begin: token that each window begins with, None for any.
@@ -201,6 +202,8 @@ def _learning(model: Any, found: FoundHead, asked: Sequence[str] | None) -> tupl
     if asked is None:
         if sum(weight.numel() for weight in weights.values()) <= LARGE:
             return tuple(floating)
+        if late := _last_matrices(model, floating):
+            return late
         asked = LEARNS
     norms = [name for name, module in model.named_modules() if "norm" in type(module).__name__.lower()]
     kinds: dict[str, list[str]] = {part: [name for name in floating if part in name] for part in asked}
@@ -213,3 +216,18 @@ def _learning(model: Any, found: FoundHead, asked: Sequence[str] | None) -> tupl
             raise UserError(f"no weight of {type(model).__name__} has {part!r} in its name")
     chosen = {name for names in kinds.values() for name in names}
     return tuple(name for name in floating if name in chosen)
+
+
+def _last_matrices(model: Any, floating: Sequence[str]) -> tuple[str, ...]:
+    """Names of the last matrix of each of the last quarter of a model's layers: the second of its feed-forward part.
+
+    Their gradients need no way through earlier layers, and few weights are copied.
+    """
+    layers = layers_of(model)
+    shapes = {name: weight.ndim for name, weight in model.named_parameters() if name in set(floating)}
+    names = {id(module): name for name, module in model.named_modules()}
+    chosen = []
+    for layer in layers[-max(1, len(layers) // LAST_PART) :]:
+        matrices = [name for name, ndim in shapes.items() if ndim > 1 and name.startswith(f"{names[id(layer)]}.")]
+        chosen += matrices[-1:]
+    return tuple(chosen)

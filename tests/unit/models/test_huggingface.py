@@ -206,7 +206,12 @@ def test_only_named_weights_of_a_large_model_learn(monkeypatch: pytest.MonkeyPat
     model = random_model("GPT2")
     assert len(open_causal(model).learns) == len(list(model.named_parameters()))
     monkeypatch.setattr("hebblm.models.huggingface.open.LARGE", 1000)
-    chosen = open_causal(model).learns
+    assert open_causal(model).learns == ("transformer.h.1.mlp.c_proj.weight",)
+    second = {"Llama": "mlp.down_proj", "OPT": "fc2", "GPTNeoX": "mlp.dense_4h_to_h"}
+    for name, part in second.items():
+        [last] = open_causal(random_model(name)).learns
+        assert last.endswith(f".1.{part}.weight")
+    chosen = open_causal(model, learns=("lm_head", "norm", "bias")).learns
     assert {"transformer.wte.weight", "transformer.h.0.ln_1.weight", "transformer.h.1.mlp.c_fc.bias"} <= set(chosen)
     assert "transformer.h.0.mlp.c_fc.weight" not in chosen
     assert open_causal(model, learns=("h.1.",)).describe()["learning_parameters"] < 20_000

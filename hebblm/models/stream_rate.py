@@ -1,0 +1,116 @@
+"""Steps of dynamic evaluation whose rate is found on the stream itself, and a bound on what they may lose."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import exp, isfinite
+
+import torch
+from torch import Tensor
+
+from hebblm.models.base import State
+from hebblm.tensors import prefixed, under
+
+START = 5e-4  # share of a weight's size that the first step changes it by
+SMALLEST = 1e-3  # size of weights that are smaller, as biases of 0
+KEPT = 0.9  # of the evidence for a larger rate, from step to step
+SPEED = 0.15  # of the log of the rate, by the evidence, which is at most 1 / sqrt(1 - KEPT)
+ALLOWED = 0.003  # nats a token that the moved weights may be behind the trained ones
+GRACE = 500  # tokens for which that is allowed from the start
+
+
+class StreamRate:
+    """Steps from trained weights theta_0, and how large they are.
+
+    With g the gradient of the mean loss of a segment of n tokens, v the mean of its square over the segments so far,
+    for each weight, and V the mean of v over a tensor::
+
+        x   = n g . (theta_0 - theta)            what the way from theta_0 gains on the segment, to first order
+        s   <- 0.9 s + x,  r <- 0.9 r + x^2
+        f   = exp(0.15 s / sqrt(r)),  eta <- f eta
+        theta <- theta_0 + f (theta - theta_0) - eta RMS(theta_0) g / mean(sqrt(v), sqrt(V))
+
+    The segment was scored before, so x tests all earlier steps on text that they have not seen. It is positive where a
+    longer way would have been better, and negative where the rate is too large. The step's size by that of the weights
+    is Adafactor's (Shazeer and Stern 2018); a rate from the product of a gradient and earlier steps is hypergradient
+    descent (Baydin and others 2018). V keeps apart from the others those weights that have hardly a gradient, as rows
+    of the output layer of words that do not occur.
+
+    Args:
+        origin: theta_0, one tensor a parameter; of later rows only these first ones count for RMS(theta_0).
+        eta: rate of the first step.
+    """
+
+    def __init__(self, origin: Sequence[Tensor], eta: float) -> None:
+        self._sizes = [max(float(q.square().mean()) ** 0.5, SMALLEST) for q in origin]
+        self._means = [torch.zeros_like(q) for q in origin]
+        self.eta = eta
+        self._evidence = self._spread = 0.0
+        self._steps = 0
+        self._behind, self._tokens = 0.0, 0
+        self._moved = False
+
+    def holds(self, loss: float, trained: float, tokens: int) -> bool:
+        """Whether the moved weights are within what they may lose, once a segment of ``tokens`` was scored.
+
+        Args:
+            loss: mean loss under the moved weights, nats.
+            trained: mean loss under the trained weights, nats.
+            tokens: of the segment.
+        """
+        self._behind += tokens * (loss - trained)
+        self._tokens += tokens
+        return self._behind <= ALLOWED * (self._tokens + GRACE)
+
+    def returns(self) -> bool:
+        """Halve the rate, for a way that begins anew; False where there was none since the last return."""
+        moved, self._moved = self._moved, False
+        if moved:
+            self.eta, self._evidence, self._spread = self.eta / 2, 0.0, 0.0
+        return moved
+
+    def step(
+        self,
+        parameters: Sequence[Tensor],
+        gradients: Sequence[Tensor],
+        origin: Sequence[Tensor],
+        tokens: int,
+        share: float,
+    ) -> None:
+        """Change parameters by a step, ``share`` of a whole one; gradients that overflow change nothing."""
+        ways = [((q - p) * g).sum().double() for p, g, q in zip(parameters, gradients, origin, strict=True)]
+        gain = tokens * sum(map(float, ways))
+        if not isfinite(gain) or not all(bool(g.isfinite().all()) for g in gradients):
+            return
+        self._evidence, self._spread = KEPT * self._evidence + gain, KEPT * self._spread + gain**2
+        factor = exp(SPEED * self._evidence / self._spread**0.5) if self._spread else 1.0
+        self.eta *= factor
+        self._steps += 1
+        self._moved = True
+        for p, g, q, size, mean in zip(parameters, gradients, origin, self._sizes, self._means, strict=True):
+            mean.lerp_(g.square(), 1 / self._steps)
+            average = float(mean.mean()) ** 0.5
+            p.lerp_(q, 1 - factor)
+            if average:
+                p.addcdiv_(g, mean.sqrt().add_(average), value=-2 * share * self.eta * size)
+
+    def grow(self, origin: Sequence[Tensor]) -> None:
+        """Take in rows appended to the trained weights; they had no gradients so far."""
+        for index, q in enumerate(origin):
+            known = self._means[index]
+            if len(q) > len(known):
+                self._means[index] = torch.cat([known, torch.zeros_like(q[len(known) :])])
+
+    def state_dict(self) -> State:
+        """What it learned so far, as :meth:`load_state_dict` takes it over."""
+        numbers = [self.eta, self._evidence, self._spread, self._steps, self._behind, self._tokens, self._moved]
+        found = torch.tensor([float(number) for number in numbers], dtype=torch.float64, device="cpu")
+        return {"found": found, **prefixed("mean ", {f"{i:05d}": mean for i, mean in enumerate(self._means)})}
+
+    def load_state_dict(self, state: State) -> None:
+        self.eta, self._evidence, self._spread, steps, self._behind, tokens, moved = state["found"].tolist()
+        self._steps, self._tokens, self._moved = int(steps), int(tokens), bool(moved)
+        means = under("mean ", state)
+        self._means = [
+            means[name].to(known.device).clone() for name, known in zip(sorted(means), self._means, strict=True)
+        ]
