@@ -1,11 +1,10 @@
-"""The tables of ``best``: beside other methods, and what each component is worth."""
+"""The tables of ``best`` over a base that moves, and of the forms of the Hebbian term."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-from hebblm.adapt.former import GONE
 from hebblm.adapt.methods import DYNAMIC
 from hebblm.adapt.methods.best import BEST_OF_BOTH
 from hebblm.files import read_json
@@ -16,49 +15,12 @@ from hebblm.report.tables import interval_text
 from recipes.markdown import ROOT, body, origin_of
 
 FOLDER = ROOT / "recipes" / "best"
-TEXTS = {
-    "ptb": "Penn Treebank, test",
-    "wt2": "WikiText-2, test",
-    "wt2-to-ptb": "WikiText-2's model on Penn Treebank, test",
-    "ptb-moving": "Penn Treebank, test, over dynamic evaluation",
-    "wt2-moving": "WikiText-2, test, over dynamic evaluation",
-    "wt2-to-ptb-moving": "WikiText-2's model on Penn Treebank, test, over dynamic evaluation",
-}
+RESULTS = ROOT / "recipes" / "results"
 BOTH = {
-    "ptb": "Penn Treebank",
-    "wt2": "WikiText-2",
-    "wt2-to-ptb": "WikiText-2's model on Penn Treebank",
-    "wt2-to-ptb-tuned": "the same at its tuned values, learning every 10 tokens",
-    "ptb-medium": "Penn Treebank, base of the published shape",
+    "Penn Treebank": RESULTS / "intra-ptb" / "result.json",
+    "WikiText-2": RESULTS / "intra-wt2" / "result.json",
+    "WikiText-2's model on Penn Treebank": RESULTS / "wt2-to-ptb" / "result.json",
 }
-SPLITS = {
-    "valid": "Penn Treebank, validation",
-    "test": "Penn Treebank, test",
-    "across": "WikiText-2's model on Penn Treebank, test",
-}
-
-
-def best() -> str:
-    """Return the Markdown of all committed measurements."""
-    parts = []
-    for name, title in TEXTS.items():
-        path = measured(name)
-        if path.is_file():
-            document = read_json(path)
-            first = (
-                f", first {document['tokens']:,} tokens" if "--max-tokens" in document["provenance"]["command"] else ""
-            )
-            parts += [f"### {title}{first}", "", body(_table(document)), f"{origin(path, '../')}.", ""]
-    return "\n".join(parts)
-
-
-def choice() -> str:
-    """Return the Markdown of what each choice of components loses on validation text."""
-    path = FOLDER / "choice.json"
-    document = read_json(path)
-    columns = (Column("Components"), *(Column(text, "nll", "min", decimals=3) for text in document["texts"]))
-    rows = tuple((name, *losses) for name, losses in document["nll"].items())
-    return f"{body(Table('choice', '', columns, rows))}\n{origin(path, '../')}.\n"
 
 
 def both() -> str:
@@ -71,10 +33,7 @@ def both() -> str:
         *(Column(f"over {name_of(name).removesuffix(' (ours)')}") for name in parts),
     )
     rows, made = [], []
-    for name, title in BOTH.items():
-        path = FOLDER / "both" / f"{name}.json"
-        if not path.is_file():
-            continue
+    for title, path in BOTH.items():
         result = Result.load(path)
         for part, heading in (("All", f"{title}: perplexity"), ("OOV", "its new words: nats")):
             gains = [result.gain(mixed, other, part) for other in parts]
@@ -84,25 +43,6 @@ def both() -> str:
                 rows.append((heading, *losses, *(interval_text(gain, mark="*") for gain in gains if gain)))
         made.append(f"- {origin_of(title, path, result, '../')}")
     return "\n".join([body(Table("both", "", columns, tuple(rows))), *made, ""])
-
-
-def rates() -> str:
-    """Return the Markdown of what ``best`` reaches over a base that moves at other rates."""
-    columns = (
-        Column("dynamic.lr"),
-        Column("Read", wide=True),
-        Column("Update every", "count"),
-        *(Column(f"{name}: perplexity", "perplexity") for name in ("Dynamic eval.", "Dynamic+Best")),
-        *(Column(f"Dynamic+Best: {what}", "nll", decimals=3) for what in ("nats", "on new words")),
-    )
-    rows, made = [], []
-    for name, run in read_json(FOLDER / "rates.json").items():
-        split, lr = name.split("-")[:2]
-        alone, whole = (run["methods"].get(method, {}) for method in ("dynamic", "dynamic+best"))
-        losses = (alone.get("perplexity"), *(whole[key] for key in ("perplexity", "nll", "oov_nll")))
-        rows.append((lr, SPLITS[split], run["update_every"], *losses))
-        made.append(f"- `{run['provenance']['command']}`, commit `{run['provenance']['commit'][:12]}`")
-    return "\n".join([body(Table("rates", "", columns, tuple(rows))), *made, ""])
 
 
 def forms() -> str:
@@ -124,35 +64,6 @@ def _gains(document: dict[str, Any]) -> Table:
     return Table("forms", "", tuple(columns), tuple(rows))
 
 
-def _table(document: dict[str, Any]) -> Table:
-    """Return a row for each rule: perplexity, and what the whole mixture gains over it."""
-    methods = {name: found for name, found in document["methods"].items() if name not in GONE}
-    gains = document["gain_of_best"]
-    new = any("oov_nll" in found for found in methods.values())
-    rows = []
-    for name, found in methods.items():
-        gained = gains.get(name)
-        cells = [_written(name), found["perplexity"], _interval(gained, "all")]
-        rows.append((*cells, *((found["oov_nll"], _interval(gained, "new")) if new else ())))
-    columns = [
-        Column("Method"),
-        Column("Perplexity", "perplexity", "min"),
-        Column("The whole is better by (nats, 95 %)"),
-    ]
-    if new:
-        columns += [Column("Loss on new words", "nll", "min"), Column("The whole is better there by")]
-    return Table("best", "", tuple(columns), tuple(rows))
-
-
-def _written(name: str) -> str:
-    """Return how a rule is named in the table."""
-    for joint in (" without ", ", "):
-        method, found, rest = name.partition(joint)
-        if found:
-            return f"{name_of(method)}{joint}{rest}"
-    return name_of(name)
-
-
 def _interval(gains: dict[str, Any] | None, part: str) -> str:
     """Return a gain with its interval, empty for the whole mixture itself."""
     if gains is None:
@@ -161,11 +72,6 @@ def _interval(gains: dict[str, Any] | None, part: str) -> str:
     if gain["low"] is None:
         return f"{gain['gain']:+.4f}"
     return f"{gain['gain']:+.4f} ({gain['low']:+.4f} to {gain['high']:+.4f})"
-
-
-def measured(name: str) -> Path:
-    """Return the file of a text's measurement."""
-    return FOLDER / f"result-{name}.json"
 
 
 def origin(path: Path, up: str) -> str:

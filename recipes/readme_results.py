@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from hebblm.adapt.former import GONE
-from hebblm.adapt.methods import DEFAULT_METHODS
+from hebblm.adapt.methods import PUBLISHED
 from hebblm.files import read_json
 from hebblm.report import Result
 from hebblm.report.methods import BASE, name_of, ordered
@@ -88,7 +88,7 @@ def defaults() -> str:
             across.methods[name].oov_nll,
             _cost(across, name),
         )
-        for name in (*DEFAULT_METHODS, "best")
+        for name in (*PUBLISHED, "ngram", "best", "dynamic+best", "best-of-both")
         if name != "mixture+hebb"
     )
     lines = [
@@ -120,7 +120,7 @@ def at_defaults() -> str:
     parts = []
     for path in (WITHIN, LARGER, ACROSS):
         whole = Result.load(path)
-        result = replace(whole, methods={name: whole.methods[name] for name in DEFAULT_METHODS})
+        result = replace(whole, methods={name: whole.methods[name] for name in (*PUBLISHED, "ngram", "best")})
         made = present(gain_table(result), occurrence_table(result), frequency_table(result))
         parts += map(to_markdown, made)
     return _headed(parts)
@@ -193,10 +193,7 @@ PAGES: dict[Path, dict[str, Callable[[], str]]] = {
     README: {"demo": demo, "needs": needs, "defaults": defaults},
     DOCS / "results.md": {"defaults": at_defaults, "carried": carried, "every-method": every_method},
     DOCS / "methods.md": {
-        "choice": best_tables.choice,
-        "best": best_tables.best,
         "both": best_tables.both,
-        "rates": best_tables.rates,
         "forms": best_tables.forms,
         "windows": scale_tables.windows,
     },

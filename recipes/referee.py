@@ -34,7 +34,7 @@ from constriction import stream as coding
 from torch import Tensor
 
 from hebblm.adapt.batch import EvalBatch
-from hebblm.adapt.block import Block
+from hebblm.adapt.block import STEP, Block
 from hebblm.adapt.methods import METHODS, named
 from hebblm.adapt.methods.ngram import NgramConfig
 from hebblm.adapt.step import Labelled, step, take
@@ -118,18 +118,24 @@ def walk(known: Known, methods: Sequence[str], choose: Choose, title: str) -> li
     with bar() as progress:
         task = progress.add_task(title, total=len(stream), unit="tokens")
         while len(ids) < len(stream):
-            first = len(ids)
+            first, states, shares = len(ids), [], context.shares
             context.ngrams = latest
             with base.aside():
-                for _ in range(min(every, len(stream) - first)):
+                for place in range(min(every, len(stream) - first)):
                     hidden = base.read(torch.tensor([ids[-1] if ids else stream.eos], device=device))
+                    if place and place % STEP == 0:
+                        context.ngrams, context.shares = settled, shares
+                        labels = torch.tensor(ids[first:], device=device)
+                        so_far = EvalBatch(torch.cat(states), context, Block.of(labels, every, write))
+                        context.ngrams, context.shares = latest, so_far.observation(labels).shares[0]
+                    states.append(hidden)
                     before = None if latest is None else latest.context_after(ids)[None]  # (1, order)
                     batch = EvalBatch(hidden, context, contexts=before)
                     found = {name: rule.log_probs(batch)[0] for name, rule in rules.items()}
                     ids.append(choose({name: each.double().exp().cpu().numpy() for name, each in found.items()}))
                     if before is not None and latest is not None and latest is not settled:
                         latest.add(before, np.array(ids[-1:]))
-            context.ngrams = settled
+            context.ngrams, context.shares = settled, shares
             labels = torch.tensor(ids[first:], device=device)
             inputs = torch.tensor([ids[first - 1] if first else stream.eos, *ids[first:-1]], device=device)
             batch = EvalBatch(base.read(inputs), context, Block.of(labels, every, write))

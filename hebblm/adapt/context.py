@@ -105,6 +105,10 @@ class Context:
         """The shares learned from the first stream."""
         return self.stream_states[0].shares
 
+    @shares.setter
+    def shares(self, shares: dict[Learner[Any], Learned]) -> None:
+        self.stream_states[0].shares = shares
+
     def learn_shares(self, rules: Iterable[Needing]) -> None:
         """Learn from now on the shares that rules ask for, and count n-grams; what is learned already goes on."""
         for rule in rules:

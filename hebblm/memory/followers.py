@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from hebblm.memory.hash_table import ABSENT, HALF, Ints, Keys, Table
+from hebblm.memory.hash_table import ABSENT, HALF, HashTable, Ints, Keys
 
 TOKEN = 0xFFFFFFFF  # the lower half of a key, above which stands the row of the context
 
 
-class Followers(Table):
-    """Table of ``count`` by context, which is a row of another table, and token.
+class Followers(HashTable):
+    """HashTable of ``count`` by context, which is a row of another table, and token.
 
     For listing, it keeps runs of sorted numbers beside: a context above a row of this table, the longest run first.
     Runs of like length are merged, so that each row moves a few times while a text is read. There are none before the

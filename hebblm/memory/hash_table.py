@@ -20,7 +20,7 @@ BLOCK = 1 << 16  # rows that are placed at once
 FULLEST = 0.7  # of the index, above which it grows by half: probes stay short
 
 
-class Table:
+class HashTable:
     """Open addressing with linear probing; rows are numbered from 0 in the order in which they are inserted."""
 
     def __init__(self, *columns: str) -> None:

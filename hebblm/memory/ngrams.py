@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from hebblm.errors import UserError
 from hebblm.memory.followers import Followers, contexts_of_keys, tokens_of
-from hebblm.memory.hash_table import ABSENT, MULTIPLIER, Table, grown, mixed
+from hebblm.memory.hash_table import ABSENT, MULTIPLIER, HashTable, grown, mixed
 from hebblm.memory.ngram_rows import PAD, NGramRows, context_keys, contexts_of
 
 Ints = npt.NDArray[np.int64]
@@ -98,7 +98,7 @@ class NGrams:
 
     def _clear(self) -> None:
         self.tokens = 0
-        self._contexts = Table("total", "kinds", "once", "twice", "peak")
+        self._contexts = HashTable("total", "kinds", "once", "twice", "peak")
         self._contexts.insert(np.array([MULTIPLIER]))  # row 0: no token at all
         self._pairs = Followers()
         self._words = np.zeros(0)  # what the count of each token keeps of itself, the followers of row 0

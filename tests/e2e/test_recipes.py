@@ -26,11 +26,11 @@ from recipes.study.command import BookConfig, PaperConfig, ReadingsConfig
 RECIPES = Path(__file__).resolve().parents[2] / "recipes"
 LANGUAGE = ("lm_intra_domain", "lm_cross_domain", "frequency", "readings", "tune")
 OTHERS = (
-    "conclusions", "hf_results", "best/both", "best/rates",  # what they find is kept under recipes/
+    "conclusions", "hf_results",  # what they find is kept under recipes/
     "train_models", "quickstart", "hf_small", "paper_stages",
 )  # fmt: skip
 COMMANDS = tuple(f"hebblm-{name}" for name in ("eval", "tune", "vision", "report", "train", "preprocess"))
-MODULES = ("study", "conclusions", "causal_tables", "best.rates", "compact", "readme_results", "hf_small", "bench")
+MODULES = ("study", "conclusions", "causal_tables", "compact", "readme_results", "hf_small", "bench")
 VISION = tuple(sorted(path.stem for path in RECIPES.glob("vision_*.sh")))
 CONFIGS: dict[str, Any] = {
     "hebblm-eval": EvalConfig,
