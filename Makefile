@@ -10,7 +10,7 @@ TEXT ?= docs/methods.md
 
 demo: $(VENV)/.cpu  ## a tiny model of Python's documentation reads NumPy's with eight methods, in about a minute
 	$(BIN)/hebblm-eval --checkpoint $(MODEL) --target numpy --max-tokens 20000 --output-path results/demo \
-		--methods lstm,cache,knn,mixture,mbpa,hebb,mixture+mbpa,mixture+hebb
+		--methods lstm,cache,knn,mixture,mbpa,hebb,mixture+mbpa,best
 
 demo-train: $(VENV)/.cpu  ## train the demo's model anew, in some minutes, and let that one read
 	$(BIN)/hebblm-train --corpus pydoc --preset tiny --output-path runs/tiny-pydoc

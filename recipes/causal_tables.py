@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from hebblm.adapt.methods import PUBLISHED
+from hebblm.adapt.methods import DEFAULT_METHODS, PUBLISHED
 from hebblm.files import read_json
 from hebblm.report import Result
 from hebblm.report.methods import BASE, name_of
@@ -18,12 +18,46 @@ from hebblm.report.sections import scenario_line
 from hebblm.report.table import Column, Table
 from recipes.bench.record import BenchResult
 from recipes.bench.tables import origin
-from recipes.markdown import body, origin_of
+from recipes.markdown import ROOT, body, origin_of
 
 CAUSAL = Path(__file__).with_name("huggingface")
 TEXTS = ("wt2", "ptb", "numpy")
 KINDS = (("llama", ""), ("llama", "-tuned"), ("llama", "-ffn-input"), ("awd", ""))
+REAL = [CAUSAL / f"smollm2-docs-{window}.json" for window in (1024, 4096)]
 TRANSFORMER = [CAUSAL / f"llama-{name}.json" for name in TEXTS]
+
+
+def real(up: str = "../") -> str:
+    """Return what a pretrained model gains on these pages, in a short and in a long window."""
+    found = {path: Result.load(path) for path in REAL}
+    columns = (
+        Column("Method"),
+        *(
+            Column(f"window of {result.model['context']:,}: {what}", kind, best, decimals=3)
+            for result in found.values()
+            for what, kind, best in (("bits a byte", "nll", "min"), ("time, base = 1", "amount", None))
+        ),
+    )
+    methods = next(iter(found.values())).methods
+    rows = tuple(
+        (
+            name_of(name),
+            *(
+                value
+                for result in found.values()
+                for value in (
+                    result.methods[name].bits_per_byte,
+                    result.methods[BASE].tokens_per_second / result.methods[name].tokens_per_second,
+                )
+            ),
+        )
+        for name in methods
+    )
+    lines = "\n".join(f"- {origin_of(path.stem, path, result, up)}" for path, result in found.items())
+    if not up:  # README is short
+        made = (f"[{path.stem}]({path.relative_to(ROOT).as_posix()})" for path in found)
+        lines = f"- {', '.join(made)}, commit `{read_json(REAL[0])['provenance']['commit'][:12]}`"
+    return f"{body(Table('real', '', columns, rows))}\n{lines}\n"
 
 
 def transformer() -> str:
@@ -49,7 +83,7 @@ def transformer() -> str:
                 )
             ),
         )
-        for name in PUBLISHED
+        for name in DEFAULT_METHODS
     )
     lines = "\n".join(
         f"- {scenario_line(result.scenario)}: {origin_of(path.stem, path, result, '../')}"

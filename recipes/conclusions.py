@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from hebblm.adapt.former import GONE
 from hebblm.adapt.methods import PUBLISHED
 from hebblm.files import read_json, write_json
 from hebblm.report import Result
@@ -49,26 +48,6 @@ ONE_INTERVAL = {
     "dynamic-tuned-5": "every 5",
 }
 SPELLING = "n't"  # Penn Treebank's; WikiText-2 writes 't
-
-
-def gone() -> str:
-    """Return what the methods that are gone had, each with the one to use instead below it."""
-    results = {name: Result.load(RESULTS / name) for name in ("intra-ptb", "intra-wt2", "wt2-to-ptb")}
-    columns = (
-        Column("Method"),
-        Column("Penn Treebank", "perplexity", decimals=2),
-        Column("WikiText-2", "perplexity", decimals=2),
-        Column("across domains, nats", "nll", decimals=3),
-        Column("new words there, nats", "nll", decimals=3),
-    )
-
-    def row(shown: str, method: str) -> tuple[Cell, ...]:
-        within = (results[name].methods[method].perplexity for name in ("intra-ptb", "intra-wt2"))
-        across = results["wt2-to-ptb"].methods[method]
-        return (shown, *within, across.nll, across.oov_nll)
-
-    pairs = ((row(name, name), row(f"instead: {other}", other)) for name, other in GONE.items())
-    return body(Table("gone", "", columns, tuple(line for pair in pairs for line in pair)))
 
 
 def paired(ours: Losses, theirs: Losses, where: np.typing.NDArray[np.bool_] | None = None, block: int = 200) -> Gain:

@@ -190,7 +190,7 @@ def vision() -> str:
 
 
 PAGES: dict[Path, dict[str, Callable[[], str]]] = {
-    README: {"demo": demo, "needs": needs, "defaults": defaults},
+    README: {"real": lambda: causal.real(""), "demo": demo, "needs": needs, "defaults": defaults},
     DOCS / "results.md": {"defaults": at_defaults, "carried": carried, "every-method": every_method},
     DOCS / "methods.md": {
         "both": best_tables.both,
@@ -202,6 +202,7 @@ PAGES: dict[Path, dict[str, Callable[[], str]]] = {
     DOCS / "streams.md": {"streams": scale_tables.streams},
     DOCS / "processes.md": {"processes": processes.throughput},
     DOCS / "huggingface.md": {
+        "real": causal.real,
         "transformer": causal.transformer,
         "transformer-tuned": causal.transformer_tuned,
         "without-training-text": causal.without_training_text,
@@ -213,7 +214,6 @@ PAGES: dict[Path, dict[str, Callable[[], str]]] = {
     DOCS / "conclusions.md": {
         "constant": conclusions.constant,
         "freshness": conclusions.freshness,
-        "gone": conclusions.gone,
         "interval": conclusions.interval,
         "published": conclusions.published,
         "regimes": conclusions.regimes,

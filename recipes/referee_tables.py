@@ -10,7 +10,7 @@ from hebblm.report.methods import name_of
 from hebblm.report.table import Column, Table
 from recipes.markdown import ROOT, body
 
-FOUND = ROOT / "recipes" / "results" / "referee"
+FOUND = ROOT / "recipes" / "refereed"
 COLUMNS = (
     Column("Method"),
     Column("code, bytes"),

@@ -10,6 +10,7 @@ import torch
 
 from hebblm.adapt import functional
 from hebblm.adapt.batch import EvalBatch
+from hebblm.adapt.block import Block
 from hebblm.adapt.counts import class_weights
 from hebblm.adapt.functional.shares import LearnedShares, LearnedWeight
 from hebblm.adapt.methods import METHODS
@@ -198,3 +199,42 @@ def test_a_context_refuses_a_share_that_it_does_not_learn() -> None:
     with pytest.raises(ValueError, match="learn_shares"):
         rule.log_probs(EvalBatch(toy.randn(1, 2, toy.DIM), context))
     assert rule.needs == Needs(window=LEARNED[CacheConfig].window, shares=(rule,))
+
+
+@pytest.mark.parametrize("name", ["cache", "best"])
+def test_shares_learn_every_ten_tokens_of_an_interval(name: str) -> None:
+    stream = toy.stream_of(np.concatenate([toy.tokens(1, 60), toy.tokens(1, 60)]))
+    base = toy.base_of(toy.tiny_model().double())
+    rule = METHODS[name].rule(LEARNED)
+    found = evaluate(
+        base,
+        [toy.context_of(base, FlatMemory(toy.DIM, dtype=torch.float64), stream)],
+        {name: rule},
+        stream,
+        UnionVocabulary(),
+        Schedule(25, read_ahead=True),
+    ).nll[name]
+
+    base.reset()
+    hidden, targets = base.read(torch.from_numpy(stream.inputs)), torch.from_numpy(stream.targets)
+    context = toy.context_of(base, FlatMemory(toy.DIM, dtype=torch.float64), stream)
+    context.learn_shares([rule])
+    (learner,) = (one for one in context.learners if one is rule)
+    expected: list[float] = []
+    for start in range(0, len(stream), 25):
+        labels = targets[start : start + 25]
+        batch = EvalBatch(hidden[start : start + 25], context, Block.of(labels, 25, written=True))
+        said, shares = learner.evidence(batch, labels), context.shares[learner]
+        for some in torch.split(said, 10):
+            if name == "best":
+                parts = len(rule.rules)
+                losses, log_shares = some[:, :parts], shares.log_shares(some[:, parts:])
+            else:
+                losses, log_shares = some, torch.tensor([shares.value], dtype=torch.float64).log()
+            expected += functional.gated_losses(losses, log_shares).tolist()
+            shares = shares.after(some.tolist())
+        observation = batch.observation(labels)
+        assert observation.shares[0][learner].as_floats == pytest.approx(shares.as_floats, abs=1e-9)
+        context.take(observation)
+        context.count(observation)
+    np.testing.assert_allclose(found, expected, atol=1e-5)

@@ -136,7 +136,7 @@ def test_the_window_is_checked_and_the_model_s_own_where_none_is_asked_for() -> 
     assert (open_causal(model).context, open_causal(model).stride) == (64, 32)
     endless = random_model("Bloom")
     endless.config.max_position_embeddings = None
-    assert open_causal(endless).context == 1024
+    assert open_causal(endless).context == 4096
     for context, stride, told in ((65, None, "64"), (1, None, "context = 1"), (8, 8, "stride = 8")):
         with pytest.raises(UserError, match=told):
             open_causal(model, context=context, stride=stride)

