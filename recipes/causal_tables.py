@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 
 from hebblm.adapt.methods import DEFAULT_METHODS, PUBLISHED
@@ -15,7 +15,7 @@ from hebblm.files import read_json
 from hebblm.report import Result
 from hebblm.report.methods import BASE, name_of
 from hebblm.report.sections import scenario_line
-from hebblm.report.table import Column, Table
+from hebblm.report.table import Cell, Column, Table
 from recipes.bench.record import BenchResult
 from recipes.bench.tables import origin
 from recipes.markdown import ROOT, body, origin_of
@@ -25,6 +25,13 @@ TEXTS = ("wt2", "ptb", "numpy")
 KINDS = (("llama", ""), ("llama", "-tuned"), ("llama", "-ffn-input"), ("awd", ""))
 REAL = [CAUSAL / f"smollm2-docs-{window}.json" for window in (1024, 4096)]
 TRANSFORMER = [CAUSAL / f"llama-{name}.json" for name in TEXTS]
+
+
+def _rows(
+    results: Collection[Result], methods: Iterable[str], cells: Callable[[Result, str], tuple[Cell, Cell]]
+) -> tuple[tuple[Cell, ...], ...]:
+    """Return a row for each method, with its cells of each result."""
+    return tuple((name_of(name), *(cell for result in results for cell in cells(result, name))) for name in methods)
 
 
 def real(up: str = "../") -> str:
@@ -38,21 +45,12 @@ def real(up: str = "../") -> str:
             for what, kind, best in (("bits a byte", "nll", "min"), ("time, base = 1", "amount", None))
         ),
     )
-    methods = next(iter(found.values())).methods
-    rows = tuple(
-        (
-            name_of(name),
-            *(
-                value
-                for result in found.values()
-                for value in (
-                    result.methods[name].bits_per_byte,
-                    result.methods[BASE].tokens_per_second / result.methods[name].tokens_per_second,
-                )
-            ),
-        )
-        for name in methods
-    )
+
+    def cells(result: Result, name: str) -> tuple[Cell, Cell]:
+        method = result.methods[name]
+        return method.bits_per_byte, result.methods[BASE].tokens_per_second / method.tokens_per_second
+
+    rows = _rows(found.values(), next(iter(found.values())).methods, cells)
     lines = "\n".join(f"- {origin_of(path.stem, path, result, up)}" for path, result in found.items())
     if not up:  # README is short
         made = (f"[{path.stem}]({path.relative_to(ROOT).as_posix()})" for path in found)
@@ -71,20 +69,12 @@ def transformer() -> str:
             for what, kind, best, decimals in (("bits a byte", "nll", "min", 3), ("nats a word gained", "nll", None, 3))
         ),
     )
-    rows = tuple(
-        (
-            name_of(name),
-            *(
-                value
-                for result in found.values()
-                for value in (
-                    result.methods[name].bits_per_byte,
-                    None if name == BASE else result.methods[BASE].nll - result.methods[name].nll,
-                )
-            ),
-        )
-        for name in DEFAULT_METHODS
-    )
+
+    def cells(result: Result, name: str) -> tuple[Cell, Cell]:
+        method = result.methods[name]
+        return method.bits_per_byte, None if name == BASE else result.methods[BASE].nll - method.nll
+
+    rows = _rows(found.values(), DEFAULT_METHODS, cells)
     lines = "\n".join(
         f"- {scenario_line(result.scenario)}: {origin_of(path.stem, path, result, '../')}"
         for path, result in found.items()

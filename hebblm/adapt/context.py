@@ -218,7 +218,7 @@ class Context:
     def recall_ngrams(self, known: Mapping[str, Array]) -> None:
         """Take over what was counted earlier, as the base of all counts; nothing where nothing was, or is here.
 
-        Without what they go on after, a text begins behind them.
+        Counts saved without a history stand at the beginning of a text.
         """
         if self.ngrams is not None and known:
             order = int(known["tokens"][1])

@@ -61,8 +61,8 @@ class LearnedGate:
         S <- S + sum_t (r_t - w_t)^2 (x_t^2)^T
         G <- G + rate sum_t (r_t - w_t) x_t^T / sqrt(1 + S)
 
-    So that the mixture is never far behind one of its parts, the ``anchor``, both are mixed by how likely each made
-    the tokens so far: the log-odds of the gate grow by the anchor's loss less the gate's, within ``SURE``.
+    The mixture stays close to one of its parts, the ``anchor``, or does better: gate and anchor are mixed by how likely
+    each made the tokens so far. The log-odds of the gate grow by the anchor's loss less the gate's, within ``SURE``.
 
     Args:
         weights: (C, F) float64 G.
