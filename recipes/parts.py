@@ -10,11 +10,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
-
-import pyarrow.parquet as pq
 
 import hebblm
 from hebblm.files import read_json, sha256, write_json
@@ -28,19 +25,15 @@ LENGTHS = (2_000, 5_000, 20_000)
 
 
 def read(lm: LanguageModel, text: Path, most: int) -> dict[str, dict[str, Any]]:
-    """Return for each length the mean loss of every part and of ``best``, nats a token; the text's end is one."""
-    with tempfile.TemporaryDirectory() as folder:
-        hebblm.evaluate(
-            lm, str(text), [*PARTS, BEST], max_tokens=most, log_samples=True, output_path=folder, device="cpu"
-        )
-        table = pq.read_table(Path(folder) / "tokens.parquet")
-    losses = {name: table.column(f"nll_{name}").to_numpy() for name in (*PARTS, BEST)}
-    count = len(table)
-    found = {}
-    for length in sorted({min(length, count) for length in (*LENGTHS, most)}):
-        means = {name: float(values[:length].mean()) for name, values in losses.items()}
+    """Return for each length the mean loss of every part and of ``best``, nats a token or piece."""
+    found: dict[str, dict[str, Any]] = {}
+    for length in sorted({min(length, most) for length in LENGTHS}):
+        result = hebblm.evaluate(lm, str(text), [*PARTS, BEST], max_tokens=length, device="cpu")
+        means = {name: each.nll if each.piece_nll is None else each.piece_nll for name, each in result.methods.items()}
         part = min(PARTS, key=means.__getitem__)
-        found[str(length)] = {**means, "part": part, "lead": means[part] - means[BEST]}
+        found[str(result.scored)] = {**means, "part": part, "lead": means[part] - means[BEST]}
+        if result.scored < length:  # the text ends before
+            break
     return found
 
 
