@@ -31,7 +31,7 @@ def read(lm: LanguageModel, text: Path, most: int) -> dict[str, dict[str, Any]]:
         result = hebblm.evaluate(lm, str(text), [*PARTS, BEST], max_tokens=length, device="cpu")
         means = {name: each.nll if each.piece_nll is None else each.piece_nll for name, each in result.methods.items()}
         part = min(PARTS, key=means.__getitem__)
-        scored = result.scenario.pieces or result.scenario.tokens
+        scored = int(result.scenario.extra.get("pieces", result.scenario.tokens))
         found[str(scored)] = {**means, "part": part, "lead": means[part] - means[BEST]}
         if scored < length:  # the text ends before
             break
