@@ -60,7 +60,7 @@ class Reader:
     Args:
         model: as it was trained; it never changes.
         vocabulary: of the model, to which new words are added.
-        method: as :data:`hebblm.METHODS` has it. None for that of the reader saved in ``memory``, or ``mixture+hebb``.
+        method: as :data:`hebblm.METHODS` has it. None for that of the reader saved in ``memory``, or ``best``.
         memory: folder that :meth:`save` wrote, to go on from there; None starts with an empty memory.
         k: neighbours a query. None for that of the saved reader, or 200.
         update_every: most tokens between two updates; 1 learns from each token at once, more tokens take less time.

@@ -33,7 +33,7 @@ PLACE = "place.safetensors"
 MEMORY = "memory"
 WEIGHT = "weight."
 """Prefix of the names of weights in the file of the place."""
-METHOD = "mixture+hebb"
+METHOD = "best"
 """Method of a reader where neither its caller nor a saved reader names one."""
 
 

@@ -46,7 +46,7 @@ class ReadConfig(ReadingOptions):
             folders of such files, or - for standard input; they are read one after the other, and may be of any size;
             none only asks.
         column: of records that holds the text; by default text, or the only column of strings.
-        method: how the reader adapts, e.g. knn, mbpa; by default mixture+hebb, or as the reader in --memory.
+        method: how the reader adapts, e.g. knn, mbpa; by default best, or as the reader in --memory.
         plugin: Python files that register methods of your own, which --method then knows.
         suggest: a context, e.g. "The function": shows the words that come next, before and after reading.
         generate: a prompt: words drawn behind it before and after reading.

@@ -203,7 +203,7 @@ def test_shares_that_do_not_fit_are_told_of_and_begin_anew(
 def test_a_reader_is_opened_as_it_was_saved_unless_another_is_asked_for(
     lm: hebblm.LanguageModel, tmp_path: Path
 ) -> None:
-    assert (lm.reader().method, lm.reader().update_every) == ("mixture+hebb", 50)
+    assert (lm.reader().method, lm.reader().update_every) == ("best", 50)
     reader = lm.reader("knn", k=7, update_every=9, settings={"knn.temperature": 0.5})
     reader.read(TEXT)
     reader.save(tmp_path / "known")
