@@ -262,7 +262,11 @@ class Reader:
         return StreamReader(base, self._context, self._rule, self.update_every, self.vocabulary.unknown, learn)
 
     def begin(self) -> None:
-        """Stand at the beginning of a text; what was learned stays."""
+        """Stand at the beginning of a text; what was learned stays.
+
+        ``best`` trusts its memory no more than the model there: each word keeps half of the model's probability at
+        least, until the text shows that the memory knows better.
+        """
         self._base.load_stream_state(self._beginning)
         self._last = self._last.new_tensor([self.vocabulary.start])
         self._context.begin()

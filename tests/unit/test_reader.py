@@ -356,3 +356,15 @@ def test_what_does_not_fit_is_refused(lm: hebblm.LanguageModel, tmp_path: Path) 
     place.write_bytes(place.read_bytes()[:-1] + b"x")
     with pytest.raises(UserError, match="was changed"):
         lm.reader(memory=tmp_path / "known")
+
+
+def test_at_the_beginning_of_another_text_the_model_keeps_half_of_its_say(lm: hebblm.LanguageModel) -> None:
+    reader = lm.reader("best")
+    reader.read(TEXT * 4)
+    ids = reader.vocabulary.encode("of the list", include=False).ids
+    before = reader.log_probs(ids, last=3)
+    reader.begin()
+    after, plain = reader.log_probs(ids, last=3), lm.reader("lstm").log_probs(ids, last=3)
+    known = plain.shape[1]  # words met on the way have no row without the text
+    assert (after[:, :known].exp() >= plain.exp() / 2 - 1e-6).all()
+    assert (before[:, :known].exp() < plain.exp() / 2 - 1e-3).any(), "within a text that repeats it has less"
