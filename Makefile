@@ -34,11 +34,12 @@ slow: $(VENV)/.test  ## run the tests that take many seconds each, which `make t
 faults: $(VENV)/.test  ## damage thousands of files, kill commands: the figures of recipes/reliability.md, in some hours
 	$(BIN)/python -m tests.faults.run
 
-check: $(VENV)/.dev  ## format, lint, types, import order, documentation
+check: $(VENV)/.dev  ## format, lint, types, import order, documentation and its words
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m recipes.plain
 	$(BIN)/mkdocs build --strict --quiet
 
 house: $(VENV)/.dev  ## lines, size of the wheel, circles of imports, and the way of a setting from the command line to the solver

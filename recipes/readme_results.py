@@ -37,7 +37,7 @@ from recipes.study.paper import paper_tables
 
 README, DOCS, RECIPES = ROOT / "README.md", ROOT / "docs", ROOT / "recipes"
 PICTURE = DOCS / "new-words.png"
-PICTURED = ("lstm", "cache", "mbpa", "hebb", "mixture+hebb")
+PICTURED = ("lstm", "dynamic", "cache", "mixture+mbpa", "best")
 RESULTS = ROOT / "recipes" / "results"
 DEFAULTS = ROOT / "recipes" / "defaults"
 DEMO = ROOT / "recipes" / "demo"
