@@ -19,7 +19,7 @@ MEDIAN_WORDS, LONGEST_WORDS = 18, 40  # of a sentence
 ODD = {
     r"\bbehind\b": "after, or worse than",
     r"\bbeside\b": "next to, with, or compared with",
-    r"\b(?:is|are) none\b": "no such thing exists",
+    r"(?<!there )\b(?:is|are) none\b": "no such thing exists",
     r"(?<!there )\b(?:is|are) no (?:part|result|achievement|text|model|word|name)\b": "is not a",
     r"\b(?:is|are) of no\b": "does not belong, or has no",
     r"\bset for nothing\b": "has no effect",
