@@ -1,4 +1,4 @@
-"""The tables of recipes/huggingface/README.md: a small Llama under every method, its rates and keys, large output layers.
+"""The tables of recipes/huggingface/README.md: a small Llama under every method, large output layers.
 
 Usage: python -m recipes.causal_tables RESULTS FOLDER, which copies what hf_results.sh made, to recipes/huggingface.
 """

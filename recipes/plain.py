@@ -54,7 +54,9 @@ def paragraphs(text: str) -> Iterator[str]:
 
 def sentences(text: str) -> list[str]:
     """Return the sentences of a page; a piece of code counts as one word."""
-    return [sentence for paragraph in paragraphs(text) for sentence in END.split(paragraph) if len(sentence.split()) > 1]
+    return [
+        sentence for paragraph in paragraphs(text) for sentence in END.split(paragraph) if len(sentence.split()) > 1
+    ]
 
 
 def odd_words(text: str) -> list[str]:
