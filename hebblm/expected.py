@@ -30,11 +30,18 @@ class Suggestion(NamedTuple):
 
 def most_probable(adapted: Tensor, unadapted: Tensor, vocabulary: Vocabulary, n: int) -> list[Suggestion]:
     """Most probable next words, most probable first; ``<unk>``, which is none, is left out."""
+    return [
+        Suggestion(vocabulary[i], float(adapted[i]), float(unadapted[i])) for i in most_probable_ids(adapted, vocabulary, n)
+    ]
+
+
+def most_probable_ids(adapted: Tensor, vocabulary: Vocabulary, n: int) -> list[int]:
+    """Ids of the most probable next words, most probable first, without ``<unk>``; from probabilities (V,)."""
     n = whole("n", n)
     if vocabulary.unknown is not None:
         adapted[vocabulary.unknown] = -1.0
-    best = adapted.topk(min(n, int((adapted >= 0).sum()))).indices.tolist()
-    return [Suggestion(vocabulary[i], float(adapted[i]), float(unadapted[i])) for i in best]
+    best: list[int] = adapted.topk(min(n, int((adapted >= 0).sum()))).indices.tolist()
+    return best
 
 
 def draw(

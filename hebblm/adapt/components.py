@@ -1,0 +1,96 @@
+"""What a prediction is made of: the parts of a mixture, and the memory entries that speak for a word."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from hebblm.adapt.batch import EvalBatch
+from hebblm.adapt.methods.memory_mixture import RememberedLabels
+from hebblm.adapt.methods.ngram import Ngram
+from hebblm.adapt.methods.rule import Mixing, Rule
+
+
+ALIKE = 1e-5  # nats: rounding alone tells distributions apart that differ by less
+
+
+@runtime_checkable
+class Adapting(Protocol):
+    """A rule that adapts the head to the neighbours."""
+
+    def closeness(self, batch: EvalBatch) -> Tensor:
+        """How close each neighbour (N, K) is, of sum 1."""
+
+
+class Speaking(NamedTuple):
+    """Entries that speak for the words behind them, K of them."""
+
+    at: Tensor  # (K,) int64, from the oldest entry on; in a window below 0, from the end of the stream
+    labels: Tensor  # (K,) int64
+    weights: Tensor  # (K,) float64: what each gives its label
+
+
+def components(rule: Rule, batch: EvalBatch) -> list[tuple[Rule, Tensor]]:
+    """Rules that a rule mixes, mixtures among them taken apart, with the logarithms (N,) of their shares.
+
+    One that mixes nothing is its only component.
+    """
+    count = len(batch.hidden)
+    if not isinstance(rule, Mixing):
+        return [(rule, batch.hidden.new_zeros(count, dtype=torch.float64))]
+    shares = rule.log_shares(batch).expand(count, -1).unbind(1)
+    return [
+        (leaf, share + inner)
+        for part, share in zip(rule.rules, shares, strict=True)
+        for leaf, inner in components(part, batch)
+    ]
+
+
+def shares(rule: Rule, batch: EvalBatch) -> dict[str, Tensor]:
+    """What the components of a rule give every word (V,) after a single query, by name; together its probability.
+
+    Components of one name count as one. One that says what the base says, as a memory without entries does, is the
+    base.
+    """
+    found: dict[str, Tensor] = {}
+    for part, log_share in components(rule, batch):
+        given = part.log_probs(batch)
+        name = "base" if torch.allclose(given, batch.log_probs, rtol=0, atol=ALIKE) else part.name
+        found[name] = found.get(name, 0) + (given[0].double() + log_share).exp()
+    return found
+
+
+def speaking(rule: Rule, batch: EvalBatch) -> tuple[list[Speaking], list[Speaking], list[tuple[Ngram, float]]]:
+    """What speaks for the words after a single query.
+
+    Returns:
+        Entries that the memory found, those of windows, and n-grams with their shares. Weights are probabilities.
+        Where none of these is mixed, the neighbours that the head is adapted to, weighted by their closeness.
+    """
+    near: list[Speaking] = []
+    recent: list[Speaking] = []
+    ngrams: list[tuple[Ngram, float]] = []
+    parts = components(rule, batch)
+    for part, log_share in parts:
+        if isinstance(part, Ngram):
+            ngrams.append((part, float(log_share.exp())))
+        elif isinstance(part, RememberedLabels):
+            scores, labels, mask = part.entries(batch)
+            if not mask.any():
+                continue
+            weights = scores.double().masked_fill(~mask, -torch.inf).log_softmax(1).add(log_share).exp()[0]
+            if part.in_window:
+                recent.append(Speaking(torch.arange(-len(weights), 0), labels[0], weights))
+            else:
+                near.append(_found(batch, weights))
+    if not (near or recent or ngrams):
+        near = [_found(batch, part.closeness(batch)[0].double()) for part, _ in parts if isinstance(part, Adapting)]
+    return near, recent, ngrams
+
+
+def _found(batch: EvalBatch, weights: Tensor) -> Speaking:
+    """Neighbours of a single query with their weights (K,)."""
+    there = batch.neighbors.mask[0]
+    return Speaking(batch.positions().ids[0][there], batch.neighbors.values[0][there], weights[there])
