@@ -140,7 +140,7 @@ def _read(
     ngrams: NGrams,
     ranks: Ranks,
 ) -> list[int]:
-    """Save the entries of all pieces that are not there yet, and count n-grams; return how many pieces each file has."""
+    """Save the entries of all pieces that are not there yet, and count n-grams; return the number of each file's."""
     done, index = ranks.all_gather_object(parts.finished())[0], 0
     counts = []
     with bar() as progress:

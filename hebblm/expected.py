@@ -28,20 +28,13 @@ class Suggestion(NamedTuple):
     unadapted: float
 
 
-def most_probable(adapted: Tensor, unadapted: Tensor, vocabulary: Vocabulary, n: int) -> list[Suggestion]:
-    """Most probable next words, most probable first; ``<unk>``, which is none, is left out."""
-    return [
-        Suggestion(vocabulary[i], float(adapted[i]), float(unadapted[i])) for i in most_probable_ids(adapted, vocabulary, n)
-    ]
-
-
-def most_probable_ids(adapted: Tensor, vocabulary: Vocabulary, n: int) -> list[int]:
-    """Ids of the most probable next words, most probable first, without ``<unk>``; from probabilities (V,)."""
+def most_probable(adapted: Tensor, unadapted: Tensor, vocabulary: Vocabulary, n: int) -> dict[int, Suggestion]:
+    """Most probable next words by id, most probable first; ``<unk>``, which is none, is left out."""
     n = whole("n", n)
     if vocabulary.unknown is not None:
         adapted[vocabulary.unknown] = -1.0
-    best: list[int] = adapted.topk(min(n, int((adapted >= 0).sum()))).indices.tolist()
-    return best
+    best = adapted.topk(min(n, int((adapted >= 0).sum()))).indices.tolist()
+    return {i: Suggestion(vocabulary[i], float(adapted[i]), float(unadapted[i])) for i in best}
 
 
 def draw(

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from hebblm.adapt.batch import EvalBatch
-from hebblm.adapt.components import Speaking, shares, speaking
+from hebblm.adapt.components import Speakers, shares, speaking
+from hebblm.adapt.methods import unaliased
 from hebblm.adapt.methods.rule import Rule
+from hebblm.expected import Suggestion
 from hebblm.memory.ngram_rows import NGramRows
+from hebblm.report.methods import name_of
+from hebblm.report.table import Cell, Column, Table
 from hebblm.text.vocabulary import Vocabulary
 from hebblm.written import Written
 
@@ -49,6 +53,7 @@ class Explanation(NamedTuple):
         unadapted: of the base with the weights of training, and rows of zeros for new words.
         shares: what each part of the method gives of the probability, by name; they add up to it.
         entries: those that weigh most, the first one most.
+        by_closeness: whether these are weighed by closeness.
     """
 
     word: str
@@ -56,43 +61,37 @@ class Explanation(NamedTuple):
     unadapted: float
     shares: dict[str, float]
     entries: tuple[Remembered, ...]
+    by_closeness: bool
 
 
-def entry_weights(rule: Rule, batch: EvalBatch, written: Written, words: Sequence[int]) -> list[Floats]:
+def entry_weights(found: Speakers, batch: EvalBatch, written: Written, words: Sequence[int]) -> list[Floats]:
     """What each entry of the memory (M,) gives to each of some words after a single query.
 
     Entries that the memory has dropped are left out.
     """
-    near, recent, ngrams = speaking(rule, batch)
-    weights = np.zeros(len(written.ids))
-    for found in near:
-        np.add.at(weights, found.at.cpu().numpy(), found.weights.cpu().numpy())
-    for found in recent:
-        at, given = _in_memory(found, written)
-        np.add.at(weights, at, given)
-    given_words = [np.where(written.ids == word, weights, 0.0) for word in words]
-    for ngram, share in ngrams:
+    every = np.zeros(len(written.ids))
+    for part in found.near:
+        np.add.at(every, part.at.cpu().numpy(), part.weights.cpu().numpy())
+    for part in found.recent:
+        held = min(len(written.stream), len(part.at))
+        at, weights = written.stream[len(written.stream) - held :], part.weights.cpu().numpy()
+        np.add.at(every, at, weights[len(weights) - held :])
+    given = [np.where(written.ids == word, every, 0.0) for word in words]
+    for ngram, share in found.ngrams:
         counted = batch.context.ngrams
         assert counted is not None
-        contexts = ngram.rows(batch).contexts.repeat(len(words), 0)
-        nothing = np.zeros(len(words), dtype=np.int64)
+        contexts, nothing = ngram.rows(batch).contexts.repeat(len(words), 0), np.zeros(len(words), dtype=np.int64)
         once = share * counted.per_occurrence(NGramRows(contexts, np.array(words), nothing, nothing))
-        for word, own, each in zip(words, given_words, once.T.cumsum(1), strict=True):
+        for word, weights, each in zip(words, given, once.T.cumsum(1), strict=True):
             there = np.flatnonzero(written.ids == word)
-            own[there] += each[written.matches(there, contexts[0])]
-    return given_words
-
-
-def _in_memory(found: Speaking, written: Written) -> tuple[npt.NDArray[np.int64], Floats]:
-    """Entries of a window that the memory still holds, and their weights."""
-    held = min(len(written.stream), len(found.at))
-    return written.stream[len(written.stream) - held :], found.weights.cpu().numpy()[len(found.at) - held :]
+            weights[there] += each[written.matches(there, contexts[0])]
+    return given
 
 
 def explained(
     rule: Rule,
     batch: EvalBatch,
-    suggested: Sequence[tuple[int, float, float]],
+    suggested: Mapping[int, Suggestion],
     vocabulary: Vocabulary,
     written: Written,
     base: str,
@@ -102,24 +101,22 @@ def explained(
     Args:
         rule: of the method.
         batch: with the query.
-        suggested: id of each word, its probability, and that of the base as trained.
+        suggested: words by id.
         vocabulary: of the model.
         written: what the memory was written from.
         base: how the base is called.
     """
-    parts = shares(rule, batch)
-    words = [index for index, *_ in suggested]
-    found = []
-    for (index, adapted, unadapted), weights in zip(
-        suggested, entry_weights(rule, batch, written, words), strict=True
-    ):
+    parts, found = shares(rule, batch), speaking(rule, batch)
+    explanations = []
+    weighed = entry_weights(found, batch, written, [*suggested])
+    for (index, word), weights in zip(suggested.items(), weighed, strict=True):
         given = {base if name == "base" else name: float(part[index]) for name, part in parts.items()}
         heaviest = np.lexsort((-np.arange(len(weights)), -weights))[:MOST]  # of equal ones the latest
         entries = tuple(
             _remembered(entry, weights[entry], written, vocabulary) for entry in heaviest.tolist() if weights[entry] > 0
         )
-        found.append(Explanation(vocabulary[index], adapted, unadapted, given, entries))
-    return found
+        explanations.append(Explanation(*word, given, entries, found.by_closeness))
+    return explanations
 
 
 def _remembered(entry: int, weight: float, written: Written, vocabulary: Vocabulary) -> Remembered:
@@ -133,3 +130,37 @@ def _remembered(entry: int, weight: float, written: Written, vocabulary: Vocabul
         before,
         after,
     )
+
+
+def explanation_tables(title: str, found: Sequence[Explanation], shown: Callable[[str], str]) -> list[Table]:
+    """Shares of some words, and the entries that speak for them; ``shown`` is how a text is printed."""
+    names = [*found[0].shares] if found else []
+    parts = (Column(f"{name_of(unaliased(name))}, %", "nll", decimals=2) for name in names)
+    columns = (
+        Column("Next word"),
+        Column("Adapted, %", "nll", decimals=2),
+        Column("Unadapted, %", "nll", decimals=2),
+        *parts,
+    )
+    rows: list[tuple[Cell, ...]] = [
+        (shown(item.word), *(100 * value for value in (item.probability, item.unadapted, *item.shares.values())))
+        for item in found
+    ]
+    tables = [Table("explained", title, columns, tuple(rows))]
+    rows = [
+        (word, 100 * entry.weight, _place(entry), f"{shown(entry.before)} [{word}] {shown(entry.after)}")
+        for word, item in ((shown(item.word), item) for item in found)
+        for entry in item.entries
+    ]
+    if rows:
+        weight = Column("Closeness, %" if found[0].by_closeness else "Gives, %", "nll", decimals=2)
+        columns = (Column("Next word"), weight, Column("Where it was read"), Column("Text", wide=True))
+        tables.append(Table("entries", "What the memory holds of these words", columns, tuple(rows)))
+    return tables
+
+
+def _place(entry: Remembered) -> str:
+    if entry.token is None:
+        return "not known"
+    token = f"token {entry.token:,}"
+    return token if entry.document is None else f"{entry.document}, {token}"

@@ -18,7 +18,7 @@ from hebblm.adapt.context import Context
 from hebblm.adapt.methods import DYNAMIC, METHODS
 from hebblm.errors import UserError
 from hebblm.evaluation.scenario_config import ScenarioConfig, several, whole
-from hebblm.expected import Suggestion, draw, most_probable, most_probable_ids
+from hebblm.expected import Suggestion, draw, most_probable
 from hebblm.explain import Explanation, explained
 from hebblm.memory import build_memory
 from hebblm.memory.ngram_rows import contexts_of
@@ -336,7 +336,7 @@ class Reader:
             UserError: n below 1, or a context that is no string.
         """
         _, adapted, base = self._expected(context)
-        return most_probable(adapted, base, self.vocabulary, n)
+        return [*most_probable(adapted, base, self.vocabulary, n).values()]
 
     @torch.no_grad()
     def explain(self, context: str = "", n: int = 5) -> list[Explanation]:
@@ -354,11 +354,11 @@ class Reader:
             UserError: as of :meth:`suggest`.
         """
         batch, adapted, base = self._expected(context)
-        ids = most_probable_ids(adapted, self.vocabulary, n)
+        suggested = most_probable(adapted, base, self.vocabulary, n)
         written = Written.of(self._memory, self._texts, self.model)
-        suggested = [(index, float(adapted[index]), float(base[index])) for index in ids]
-        name = DYNAMIC if self.moving else "base"
-        return explained(self._rule, batch, suggested, self.vocabulary, written, name)
+        return explained(
+            self._rule, batch, suggested, self.vocabulary, written, base=DYNAMIC if self.moving else "base"
+        )
 
     def _expected(self, context: str) -> tuple[EvalBatch, Tensor, Tensor]:
         """The query behind a context, and probabilities (V,) of the next words, adapted and not."""

@@ -32,7 +32,9 @@ class Written:
         """What is known of a memory that texts were written to, one after the other."""
         ids = np.concatenate([part.values.cpu().numpy() for part in memory.segments()])
         names: list[str | None] = []
-        documents, tokens, streams = [], [], []
+        documents: list[Ints] = []
+        tokens: list[Ints] = []
+        streams: list[npt.NDArray[np.bool_]] = []
         for text in texts:
             if "tokens" not in text:  # what was written before this text may be of any length
                 documents, tokens, streams, names = [], [], [], []

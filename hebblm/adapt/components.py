@@ -12,7 +12,6 @@ from hebblm.adapt.methods.memory_mixture import RememberedLabels
 from hebblm.adapt.methods.ngram import Ngram
 from hebblm.adapt.methods.rule import Mixing, Rule
 
-
 ALIKE = 1e-5  # nats: rounding alone tells distributions apart that differ by less
 
 
@@ -27,9 +26,18 @@ class Adapting(Protocol):
 class Speaking(NamedTuple):
     """Entries that speak for the words behind them, K of them."""
 
-    at: Tensor  # (K,) int64, from the oldest entry on; in a window below 0, from the end of the stream
+    at: Tensor  # (K,) int64, from the oldest entry on
     labels: Tensor  # (K,) int64
     weights: Tensor  # (K,) float64: what each gives its label
+
+
+class Speakers(NamedTuple):
+    """What speaks for words."""
+
+    near: list[Speaking]  # entries that the memory found
+    recent: list[Speaking]  # the latest of the stream, counted from the oldest of them on
+    ngrams: list[tuple[Ngram, float]]  # n-grams and their shares
+    by_closeness: bool  # whether weights are closeness, of sum 1, or else probabilities
 
 
 def components(rule: Rule, batch: EvalBatch) -> list[tuple[Rule, Tensor]]:
@@ -62,12 +70,10 @@ def shares(rule: Rule, batch: EvalBatch) -> dict[str, Tensor]:
     return found
 
 
-def speaking(rule: Rule, batch: EvalBatch) -> tuple[list[Speaking], list[Speaking], list[tuple[Ngram, float]]]:
+def speaking(rule: Rule, batch: EvalBatch) -> Speakers:
     """What speaks for the words after a single query.
 
-    Returns:
-        Entries that the memory found, those of windows, and n-grams with their shares. Weights are probabilities.
-        Where none of these is mixed, the neighbours that the head is adapted to, weighted by their closeness.
+    Where neither memories nor n-grams are mixed, these are the neighbours that the head is adapted to.
     """
     near: list[Speaking] = []
     recent: list[Speaking] = []
@@ -82,12 +88,14 @@ def speaking(rule: Rule, batch: EvalBatch) -> tuple[list[Speaking], list[Speakin
                 continue
             weights = scores.double().masked_fill(~mask, -torch.inf).log_softmax(1).add(log_share).exp()[0]
             if part.in_window:
-                recent.append(Speaking(torch.arange(-len(weights), 0), labels[0], weights))
+                recent.append(Speaking(torch.arange(len(weights)), labels[0], weights))
             else:
                 near.append(_found(batch, weights))
-    if not (near or recent or ngrams):
-        near = [_found(batch, part.closeness(batch)[0].double()) for part, _ in parts if isinstance(part, Adapting)]
-    return near, recent, ngrams
+    if near or recent or ngrams:
+        return Speakers(near, recent, ngrams, by_closeness=False)
+    adapting = [part for part, _ in parts if isinstance(part, Adapting)]
+    near = [_found(batch, part.closeness(batch)[0].double()) for part in adapting]
+    return Speakers(near, [], [], by_closeness=True)
 
 
 def _found(batch: EvalBatch, weights: Tensor) -> Speaking:

@@ -138,9 +138,9 @@ def _check_fields(manifest: Manifest, path: Path) -> None:
 class ReadText(TypedDict, total=False):
     """Record of a text that was read: of one without a path, or of several in a row, only the bytes are known.
 
-    ``tokens`` are those of its documents, in the order of writing; absent in what earlier versions wrote. Documents that
-    were read side by side were written ``every`` tokens of each at a time; ``pieces`` are the tokens that a memory of
-    texts was built of at a time.
+    ``tokens`` are those of its documents, in the order of writing; absent in what earlier versions wrote. Of documents
+    side by side ``every`` tokens of each were written at a time; ``pieces`` are the tokens of the pieces in which a
+    memory of texts was built.
     """
 
     path: str

@@ -1,16 +1,15 @@
-"""Why words are suggested, against plain sums over everything that was read, by every method and for both kinds of model."""
+"""Why words are suggested, by every method and for both kinds of model, against plain sums over all that was read."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter, defaultdict
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from torch import Tensor
 
 import hebblm
 from hebblm.adapt.batch import EvalBatch
@@ -25,7 +24,7 @@ from hebblm.adapt.methods.memory_mixture import Mixed, RememberedLabels
 from hebblm.adapt.methods.ngram import Ngram
 from hebblm.adapt.methods.rule import Rule
 from hebblm.errors import UserError
-from hebblm.expected import most_probable_ids
+from hebblm.expected import most_probable
 from hebblm.explain import AROUND, MOST
 from hebblm.memory.ngrams import LONG, LONG_FROM, SHORT
 from hebblm.reader import Reader
@@ -160,8 +159,8 @@ def test_shares_and_entries_are_those_of_plain_sums(
     found = reader.explain(NEXT[kind], 4)
     assert [(item.word, item.probability, item.unadapted) for item in found] == before
     assert reader.suggest(NEXT[kind], 4) == before, "a question changes nothing"
-    batch, adapted, _ = reader._expected(NEXT[kind])
-    for item, word in zip(found, most_probable_ids(adapted, reader.vocabulary, 4), strict=True):
+    batch, adapted, base = reader._expected(NEXT[kind])
+    for item, word in zip(found, most_probable(adapted, base, reader.vocabulary, 4), strict=True):
         plain = Plain(reader, batch, word).add(reader._rule)
         if reader.moving and "base" in plain.shares:
             plain.shares["dynamic"] = plain.shares.pop("base")
@@ -258,7 +257,20 @@ def test_a_memory_of_texts_knows_where_its_entries_stand(tmp_path: Path) -> None
     for name in "ab":
         (tmp_path / name).write_text("\n".join(f"{line} {name}" for line in lines) + "\n")
     built = tmp_path / "memory"
-    assert main(["build", "--model", "tiny-pydoc-raw", "--text", *(str(tmp_path / name) for name in "ab"), "--output-path", str(built)]) == 0
+    assert (
+        main(
+            [
+                "build",
+                "--model",
+                "tiny-pydoc-raw",
+                "--text",
+                *(str(tmp_path / name) for name in "ab"),
+                "--output-path",
+                str(built),
+            ]
+        )
+        == 0
+    )
     reader = hebblm.load("tiny-pydoc-raw", device="cpu").reader("knn", memory=built)
     seen = set()
     for item in reader.explain("The function f7", 4):
@@ -267,9 +279,39 @@ def test_a_memory_of_texts_knows_where_its_entries_stand(tmp_path: Path) -> None
             words = (tmp_path / name).read_text().replace("\n", " <eos> ").split()
             assert entry.token is not None
             assert reader.vocabulary.tokenizer.tokenize(words[entry.token]) in ([item.word], [item.word.lower()])
-            assert entry.before.split() == [w for w in words[max(0, entry.token - AROUND) : entry.token] if w != "<eos>"]
+            assert entry.before.split() == [
+                w for w in words[max(0, entry.token - AROUND) : entry.token] if w != "<eos>"
+            ]
             seen.add(name)
     assert seen
+
+
+@pytest.mark.parametrize(
+    ("method", "weighed", "parts"), [("best", "Gives, %", "kNN-LM, %"), ("hebb", "Closeness", "Hebb, %")]
+)
+def test_the_command_prints_shares_and_entries(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    method: str,
+    weighed: str,
+    parts: str,
+) -> None:
+    from hebblm.cli.read import main
+
+    monkeypatch.setenv("COLUMNS", "300")
+    (tmp_path / "notes.txt").write_text(TEXTS["words"])
+    asked = ["--method", method, "--explain", "Call", "--words", "2", "--update-every", "5"]
+    assert main(["tiny-pydoc-raw", str(tmp_path / "notes.txt"), *asked]) in (0, None)
+    before, _, after = capsys.readouterr().out.partition("after reading: Call ...")
+    assert "before reading: Call ..." in before
+    assert "Base, %" in before
+    assert "What the memory holds" not in before
+    assert weighed in after
+    assert parts in after
+    assert f"{tmp_path / 'notes.txt'}, token 9  function frobnitz returns a list .⏎Call [frobnitz] with two" in re.sub(
+        "  +", "  ", after
+    )
 
 
 def test_what_cannot_be_explained_is_refused(models: dict[str, hebblm.LanguageModel]) -> None:
