@@ -16,7 +16,9 @@ import pyarrow.parquet as pq
 
 from hebblm.adapt.methods import DYNAMIC, ENSEMBLES, METHODS
 from hebblm.adapt.methods.mbpa import MbpaConfig
+from hebblm.adapt.methods.rule import Rule
 from hebblm.errors import UserError
+from hebblm.evaluation.accuracy import NEVER, AccuracyLog, TypedWords, letters_of
 from hebblm.evaluation.checkpoint import RunCheckpoint
 from hebblm.evaluation.documents import by_document
 from hebblm.evaluation.forgetting import Probe
@@ -29,9 +31,11 @@ from hebblm.files import atomic_path, sha256
 from hebblm.locks import held
 from hebblm.ranks import ALONE, Ranks
 from hebblm.report import MethodResult, Result, ScenarioRecord, frequency_report
+from hebblm.report.accuracy import Accuracy, Guesses, accuracy_report
 from hebblm.report.buckets import OOV_BY_OCCURRENCE, PIECES, occurrence_report, occurrences_so_far, stream_parts
 from hebblm.report.gains import Bootstrap, bootstrap_gains, lead, paired_gains
 from hebblm.report.inspection import NEIGHBORS_FILE
+from hebblm.report.methods import BASE
 from hebblm.report.numbers import perplexity
 from hebblm.report.result import FILE_NAME as RESULT_FILE
 from hebblm.report.stored import METHOD, RUN, SHARED, Part, Seconds
@@ -101,6 +105,7 @@ def run_scenario(
     log_neighbors: int = 0,
     forgetting: int | None = None,
     check: bool = False,
+    accuracy: bool = False,
     ranks: Ranks = ALONE,
     checkpoint: RunCheckpoint | None = None,
 ) -> Evaluation | None:
@@ -115,6 +120,7 @@ def run_scenario(
         log_neighbors: tokens of the beginning of the stream whose neighbours are noted.
         forgetting: tokens of the source's own text that are scored before and after, None for none.
         check: see :class:`~hebblm.evaluation.loop.Hooks`.
+        accuracy: also find how well each method suggests words, an ensemble apart.
         ranks: over which the streams are divided.
         checkpoint: of the run, None where that is not kept.
 
@@ -137,13 +143,15 @@ def run_scenario(
         if not any(rule.needs.retrieval for rule in rules.values()):
             raise UserError(f"no method of {','.join(methods)} retrieves; add one to log neighbours of")
         log = NeighborLog(log_neighbors, settings.methods[MbpaConfig], write=scenario.writes)
+    logs = _accuracy_logs(scenario.stream, rules, moving) if accuracy else ()
     shared, dynamic = Pass(EvaluationScores({})), Pass(EvaluationScores({}))
     if rules:
-        shared = shared_pass(scenario, rules, settings, Watching(probe, check, log, checkpoint), ranks)
+        observers = [observer for observer in (log, *logs[:1]) if observer is not None]
+        shared = shared_pass(scenario, rules, settings, Watching(probe, check, observers, checkpoint), ranks)
     if not ranks.leads:
         return None
     if moving:
-        dynamic = dynamic_pass(scenario, moving, settings, Watching(probe, check, None, checkpoint))
+        dynamic = dynamic_pass(scenario, moving, settings, Watching(probe, check, logs[1:], checkpoint))
         settings = replace(settings, dynamic=dynamic.dynamic or settings.dynamic)
     passes = {name: dynamic if name in moving else shared for name in built}
     ensembles = [name for name in methods if name in ENSEMBLES]
@@ -156,6 +164,8 @@ def run_scenario(
             raise UserError(f"{name}: {lost:,} of {len(losses):,} losses are nan; lower {rates} (--set)")
     nll = {name: scenario.stream.word_losses(losses) for name, losses in by_token.items()}
     bootstrap = Bootstrap(seed=config.seed)
+    guesses = {name: found for each in logs if each.rules for name, found in each.guesses(scenario.stream).items()}
+    suggested = _accuracy(scenario.stream, guesses, edges, bootstrap)
     gains, paired = _gains(scenario, nll, by_token, edges, bootstrap)
     results: dict[str, MethodResult] = {}
     for name, found in passes.items():
@@ -168,7 +178,12 @@ def run_scenario(
             measured=scenario.measured,
             checked=check and name in built and bool(built[name].needs.descents),
         )
-        results[name] = replace(result, gains=gains.get(name, ()), forgetting=found.forgetting.get(name))
+        results[name] = replace(
+            result,
+            gains=gains.get(name, ()),
+            forgetting=found.forgetting.get(name),
+            accuracy=suggested.get(name, ()),
+        )
     extra: dict[str, Any] = {"bootstrap": asdict(bootstrap), "lead": lead(by_token, bootstrap), "paired": paired}
     if probe is not None:
         extra["forgetting"] = probe.describe()
@@ -210,6 +225,26 @@ def _gains(
             for other, part in others.items():
                 paired[name][other] |= part
     return gains, paired
+
+
+def _accuracy_logs(stream: EvaluationStream, *passes: Mapping[str, Rule]) -> tuple[AccuracyLog, ...]:
+    """Logs of the methods of each pass."""
+    words = TypedWords(stream.symbols)
+    unknown = stream.symbols.index(UNK) if stream.pieces is None and UNK in stream.symbols else None
+    return tuple(AccuracyLog(rules, words, unknown) for rules in passes)
+
+
+def _accuracy(
+    stream: EvaluationStream, guesses: Mapping[str, Guesses], edges: tuple[int, ...], bootstrap: Bootstrap
+) -> dict[str, tuple[Accuracy, ...]]:
+    """How well methods suggest words, part by part."""
+    words = stream.reported
+    parts = stream_parts(words.target_counts, occurrences_so_far(words.targets), words.oov, edges)
+    unknown = words.symbols.index(UNK) if UNK in words.symbols else NEVER
+    order = [name for name in (BASE, *guesses) if name in guesses]  # gains are over the base
+    return accuracy_report(
+        {name: guesses[name] for name in order}, letters_of(stream), words.targets != unknown, parts, bootstrap
+    )
 
 
 def _record(scenario: Scenario, exchanged: Mapping[str, Any] | None) -> ScenarioRecord:
