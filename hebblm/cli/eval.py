@@ -104,6 +104,7 @@ def main(config: EvalConfig, argv: list[str]) -> int:
 
 def _evaluate(config: EvalConfig, argv: list[str]) -> None:
     from hebblm.front import evaluate
+    from hebblm.report.accuracy_tables import accuracy_table
     from hebblm.report.document import print_summary
     from hebblm.report.render import print_table
     from hebblm.report.tables import document_table
@@ -125,6 +126,8 @@ def _evaluate(config: EvalConfig, argv: list[str]) -> None:
         command=command_line(PROG, argv),
     )
     print_summary(result, Console())
+    if (suggested := accuracy_table(result)) is not None:
+        print_table(suggested, Console())
     if config.by_document:
         if (table := document_table(result, None)) is not None:
             print_table(table, Console())
