@@ -55,12 +55,14 @@ class Evaluation:
         scenario: that was evaluated.
         result: the numbers.
         nll: by method, (U,) float32 nats, of words where tokens are pieces of them.
+        guesses: by method, what it would have suggested; empty where that was not asked for.
         neighbors: what the first tokens retrieved, None if it was not logged.
     """
 
     scenario: Scenario
     result: Result
     nll: dict[str, Losses]
+    guesses: dict[str, Guesses]
     neighbors: NeighborLog | None = None
 
     def save(self, folder: Path, *, log_samples: bool) -> None:
@@ -80,7 +82,7 @@ class Evaluation:
             replace(self.result, extra={**self.result.extra, FILES: files}).save(folder)
 
     def tokens(self) -> pa.Table:
-        """One row a token: position, token, counts in training and stream so far, is_oov, losses in nats."""
+        """One row a token: position, token, counts in training and stream so far, is_oov, losses in nats, ranks."""
         stream = self.scenario.stream.reported
         targets, counts = stream.targets, stream.target_counts
         symbols = pa.array(stream.symbols, type=pa.string())
@@ -91,6 +93,7 @@ class Evaluation:
             "is_oov": pa.array(stream.oov),
             "seen": pa.array(occurrences_so_far(targets)),
             **{f"nll_{name}": pa.array(values) for name, values in self.nll.items()},
+            **{f"rank_{name}": pa.array(found.rank) for name, found in self.guesses.items()},
         }
         return pa.table(columns)
 
@@ -201,7 +204,7 @@ def run_scenario(
         ),
         extra=extra,
     )
-    return Evaluation(scenario, whole, nll, log)
+    return Evaluation(scenario, whole, nll, guesses, log)
 
 
 def _gains(

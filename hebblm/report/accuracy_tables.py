@@ -74,10 +74,7 @@ def _cells(part: Accuracy) -> list[Cell]:
     cells: list[Cell] = []
     for measure in MEASURES:
         gain = Gain(part.part, part.tokens, *(_percent(measure, x) for x in part.gains.get(measure, (None,) * 3)))
-        cells += [
-            _scaled(part, measure),
-            interval_text(gain, "*", _DECIMALS.get(measure, 1)) if gain.gain is not None else None,
-        ]
+        cells += [_scaled(part, measure), interval_text(gain, "*", _DECIMALS.get(measure, 1))]
     return cells
 
 

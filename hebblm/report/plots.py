@@ -243,9 +243,7 @@ def accuracy_figure(result: Result) -> Figure | None:
             axis.axhline(0, color="#555555", linewidth=0.8)
             axis.set_ylabel(title)
         axes[0].set_title(f"Suggestions by training count and occurrence, {result.scenario.label}")
-        by_bucket(
-            figure, [(part.part, part.tokens) for part in parts], "Occurrences of the word in training, or so far"
-        )
+        by_bucket(figure, [(part.part, part.tokens) for part in parts], "Training count, or occurrence of a new word")
     return figure
 
 
