@@ -4,8 +4,8 @@ python -m recipes.second_sighting words      # a model of words on a text with w
 python -m recipes.second_sighting pieces     # a pretrained model of pieces on documentation
 python -m recipes.second_sighting table      # what was found, as Markdown
 
-The first two write ``recipes/second/*.json``. A model of pieces has every word: rare are those whose first occurrence in
-the text costs the base most, a quarter of the types. Their later occurrences chose nothing.
+The first two write ``recipes/second/*.json``. A model of pieces has every word: rare are those whose first occurrence
+in the text costs the base most, a quarter of the types. Their later occurrences chose nothing.
 """
 
 from __future__ import annotations
