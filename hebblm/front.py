@@ -102,7 +102,8 @@ def evaluate(
             list of three saves. That takes whole distributions, and about twice the time.
         output_path: folder for result and report.
         log_samples: also write tokens.parquet there, one row a token.
-        log_neighbors: also write neighbors.parquet, what the first so many tokens retrieved.
+        log_neighbors: also write neighbors.parquet, what the first so many tokens retrieved, and components.parquet,
+            what each part of a method gave to them.
         command: as it can be typed again, for the result's provenance.
         options: fields of :class:`hebblm.evaluation.scenario_config.ScenarioConfig`, e.g. ``max_tokens=1000``.
 

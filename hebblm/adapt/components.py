@@ -70,6 +70,19 @@ def shares(rule: Rule, batch: EvalBatch) -> dict[str, Tensor]:
     return found
 
 
+def owned(rule: Rule, batch: EvalBatch, targets: Tensor) -> dict[str, Tensor]:
+    """Shares (N,) of the components of a rule in the probability of targets (N,), by name; of sum 1.
+
+    They are 0 where the rule gives a target nothing.
+    """
+    parts = components(rule, batch)
+    logs = torch.stack([log_share - part.score(batch, targets).double() for part, log_share in parts])
+    found: dict[str, Tensor] = {}
+    for (part, _), share in zip(parts, logs.softmax(0).nan_to_num(0.0), strict=True):
+        found[part.name] = found.get(part.name, 0) + share
+    return found
+
+
 def speaking(rule: Rule, batch: EvalBatch) -> Speakers:
     """What speaks for the words after a single query.
 

@@ -38,7 +38,8 @@ class EvalConfig(ScenarioConfig):
             use --methods.
         output_path: folder for result.json, reports and plots.
         log_samples: also write tokens.parquet, one row a token.
-        log_neighbors: also write neighbors.parquet, what the first so many tokens retrieved.
+        log_neighbors: also write neighbors.parquet, what the first so many tokens retrieved, and components.parquet,
+            what each part of a method gave to them.
         by_document: also print perplexity, bits a byte and size of each document (file, record or article), the worst
             first.
         frequency_edges: bounds of the frequency buckets, such as 50,100,500.

@@ -20,6 +20,7 @@ from hebblm.adapt.methods.rule import Rule
 from hebblm.errors import UserError
 from hebblm.evaluation.accuracy import NEVER, AccuracyLog, TypedWords, letters_of
 from hebblm.evaluation.checkpoint import RunCheckpoint
+from hebblm.evaluation.components import ComponentLog, component_table
 from hebblm.evaluation.documents import by_document
 from hebblm.evaluation.forgetting import Probe
 from hebblm.evaluation.hyperparameters import Hyperparameters
@@ -34,7 +35,7 @@ from hebblm.report import MethodResult, Result, ScenarioRecord, frequency_report
 from hebblm.report.accuracy import Accuracy, Guesses, accuracy_report
 from hebblm.report.buckets import OOV_BY_OCCURRENCE, PIECES, occurrence_report, occurrences_so_far, stream_parts
 from hebblm.report.gains import Bootstrap, bootstrap_gains, lead, paired_gains
-from hebblm.report.inspection import NEIGHBORS_FILE
+from hebblm.report.inspection import COMPONENTS_FILE, NEIGHBORS_FILE
 from hebblm.report.methods import BASE
 from hebblm.report.numbers import perplexity
 from hebblm.report.result import FILE_NAME as RESULT_FILE
@@ -57,6 +58,7 @@ class Evaluation:
         nll: by method, (U,) float32 nats, of words where tokens are pieces of them.
         guesses: by method, what it would have suggested; empty where that was not asked for.
         neighbors: what the first tokens retrieved, None if it was not logged.
+        components: what each part of the methods gave to them, likewise.
     """
 
     scenario: Scenario
@@ -64,6 +66,7 @@ class Evaluation:
     nll: dict[str, Losses]
     guesses: dict[str, Guesses]
     neighbors: NeighborLog | None = None
+    components: ComponentLog | None = None
 
     def save(self, folder: Path, *, log_samples: bool) -> None:
         """Write the tables, tokens with ``log_samples`` and neighbours if any, then the result with their hashes."""
@@ -72,6 +75,8 @@ class Evaluation:
             tables[TOKENS_FILE] = self.tokens()
         if self.neighbors is not None:
             tables[NEIGHBORS_FILE] = neighbor_table(self.neighbors, self.scenario)
+        if self.components is not None:
+            tables[COMPONENTS_FILE] = component_table(self.components, self.scenario.stream)
         # A result's hashes are those of its own tables: all is written before anything takes the place of former files.
         with held(folder / RESULT_FILE, "a result"), ExitStack() as stack:
             files = {}
@@ -141,15 +146,16 @@ def run_scenario(
     if moving:
         scenario.check_statistics(settings.dynamic)
     probe = None if forgetting is None else Probe.of(scenario, forgetting)
-    log = None
+    log, parts = None, None
     if log_neighbors:
         if not any(rule.needs.retrieval for rule in rules.values()):
             raise UserError(f"no method of {','.join(methods)} retrieves; add one to log neighbours of")
         log = NeighborLog(log_neighbors, settings.methods[MbpaConfig], write=scenario.writes)
+        parts = ComponentLog(log_neighbors, rules)
     logs = _accuracy_logs(scenario.stream, rules, moving) if accuracy else ()
     shared, dynamic = Pass(EvaluationScores({})), Pass(EvaluationScores({}))
     if rules:
-        observers = [observer for observer in (log, *logs[:1]) if observer is not None]
+        observers = [observer for observer in (log, parts, *logs[:1]) if observer is not None]
         shared = shared_pass(scenario, rules, settings, Watching(probe, check, observers, checkpoint), ranks)
     if not ranks.leads:
         return None
@@ -204,7 +210,7 @@ def run_scenario(
         ),
         extra=extra,
     )
-    return Evaluation(scenario, whole, nll, guesses, log)
+    return Evaluation(scenario, whole, nll, guesses, log, parts)
 
 
 def _gains(

@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 import hebblm
 from hebblm.adapt.batch import EvalBatch
+from hebblm.adapt.components import owned, shares
 from hebblm.adapt.methods import METHODS
 from hebblm.adapt.methods.base import Unadapted
 from hebblm.adapt.methods.cache import Cache
@@ -30,6 +32,8 @@ from hebblm.memory.ngrams import LONG, LONG_FROM, SHORT
 from hebblm.reader import Reader
 
 from ..parity.reference import relative
+from ..support import toy
+from ..support.adapters import MEMORIES, every_method, filled, queries
 from ..unit.models.architectures import opened
 
 TEXTS = {
@@ -180,9 +184,20 @@ def test_shares_and_entries_are_those_of_plain_sums(
     assert any(item.entries for item in found) == (reads == "a text" and method not in ("lstm", "dynamic"))
 
 
-def spoken(reader: Reader, context: str) -> list[tuple[str | None, int | None, str, str]]:
-    """Return document, token and text of the entries of the first word."""
-    return [entry[1:] for entry in reader.explain(context, 1)[0].entries]
+@every_method
+def test_the_share_of_a_component_in_a_token_is_that_of_the_word(method: str) -> None:
+    context = filled(MEMORIES["flat"], torch.float64)
+    rule = METHODS[method].rule(toy.LEARNED)
+    context.learn_shares([rule])
+    toy.observe(context, queries(9, 6, context), torch.arange(6))
+    hidden, targets = queries(1, 6, context), torch.tensor([0, 3, 5, 560, 17, 2])
+    found = owned(rule, EvalBatch(hidden, context), targets)
+    torch.testing.assert_close(torch.stack([*found.values()]).sum(0), torch.ones(6, dtype=torch.float64))
+    for row, target in enumerate(targets.tolist()):
+        given = shares(rule, EvalBatch(hidden[row : row + 1], context))
+        whole = sum(float(part[target]) for part in given.values())
+        for name, part in given.items():
+            assert float(found[name][row]) == pytest.approx(float(part[target]) / whole, rel=1e-6, abs=1e-9)
 
 
 @both_kinds
