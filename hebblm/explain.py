@@ -33,7 +33,7 @@ class Remembered(NamedTuple):
             of these its closeness, as a share of that of all neighbours.
         document: name of the document that it was read in; None where it has none, or where that is not known.
         token: its number in that document, from 0; None where that is not known.
-        before: the text before the word there.
+        before: the text before the word there, up to it.
         after: the text behind it.
     """
 
@@ -121,6 +121,8 @@ def explained(
 
 def _remembered(entry: int, weight: float, written: Written, vocabulary: Vocabulary) -> Remembered:
     before, after = (vocabulary.join(ids.tolist()) for ids in written.around(entry, AROUND))
+    if vocabulary.grows:  # tokens are words, which do not have their blanks
+        before, after = f"{before} " if before else "", f" {after}" if after else ""
     document = int(written.documents[entry])
     known = document >= 0
     return Remembered(
@@ -148,8 +150,8 @@ def explanation_tables(title: str, found: Sequence[Explanation], shown: Callable
     ]
     tables = [Table("explained", title, columns, tuple(rows))]
     rows = [
-        (word, 100 * entry.weight, _place(entry), f"{shown(entry.before)} [{word}] {shown(entry.after)}")
-        for word, item in ((shown(item.word), item) for item in found)
+        (shown(item.word), 100 * entry.weight, _place(entry), shown(_marked(item.word, entry)))
+        for item in found
         for entry in item.entries
     ]
     if rows:
@@ -157,6 +159,13 @@ def explanation_tables(title: str, found: Sequence[Explanation], shown: Callable
         columns = (Column("Next word"), weight, Column("Where it was read"), Column("Text", wide=True))
         tables.append(Table("entries", "What the memory holds of these words", columns, tuple(rows)))
     return tables
+
+
+def _marked(word: str, entry: Remembered) -> str:
+    """Text around an entry, its word in brackets."""
+    core = word.strip() or word
+    blank = word[: word.index(core)]
+    return f"{entry.before}{blank}[{core}]{entry.after}"
 
 
 def _place(entry: Remembered) -> str:
