@@ -70,13 +70,12 @@ def measured(folder: Path, bootstrap: Bootstrap) -> dict[str, Any]:
         name: rare & (columns["seen"] >= low) & (columns["seen"] < high) for name, (low, high) in SIGHTINGS.items()
     }
     found: dict[str, Any] = {"words": {name: int(mask.sum()) for name, mask in parts.items()}, "methods": {}}
+    parts = {name: mask for name, mask in parts.items() if mask.any()}
     for measure, values, sign in (("nll", nll, 1), ("top5", five, -1)):
         gains = bootstrap_gains({name: sign * value for name, value in values.items()}, parts, bootstrap)
         for name, value in values.items():
             of_method = found["methods"].setdefault(name, {})
-            of_method[measure] = {
-                part: {"value": float(value[mask].mean())} for part, mask in parts.items() if mask.any()
-            }
+            of_method[measure] = {part: {"value": float(value[mask].mean())} for part, mask in parts.items()}
             for gain in gains.get(name, ()):
                 of_method[measure][gain.part] |= {"gain": gain.gain, "low": gain.low, "high": gain.high}
     return found
