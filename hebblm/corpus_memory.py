@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,7 @@ def build(
     says how all are split. The n-grams of each text are counted in its order, from its beginning to its end.
     """
     check_replaceable(folder)
-    sources = [
+    sources: list[dict[str, Any]] = [
         {"path": str(file), "bytes": file.path.stat().st_size, "sha256": file.sha256()}
         | ({} if file.column is None else {"column": file.column})
         for file in files
@@ -89,13 +90,18 @@ def build(
             return there()
         if ranks.leads and (folder / MANIFEST).is_file():
             say(f"{folder} holds a memory of other texts or settings; it is replaced when this one is built")
-        count = _read(model, vocabulary, files, parts, memory, ngrams, ranks)
+        counts = _read(model, vocabulary, files, parts, memory, ngrams, ranks)
         if not ranks.leads:
             ranks.wait()
             return there()
-        for index in range(count):
-            part = parts.load(index)
-            memory.fill(part["keys"], part["labels"])
+        numbers = iter(range(sum(counts)))
+        for source, count in zip(sources, counts, strict=True):
+            lengths = source["pieces"] = []
+            for index in islice(numbers, count):
+                part = parts.load(index)
+                memory.fill(part["keys"], part["labels"])
+                lengths.append(len(part["labels"]))
+            source["tokens"] = [sum(lengths)]
         if not len(memory):
             raise UserError(f"{', '.join(map(str, files))}: no text to remember; name files that are not empty")
         about = {
@@ -108,8 +114,9 @@ def build(
         }
         if ngrams.tokens == ngrams.capacity:
             say(f"the n-grams of the first {ngrams.capacity:,} tokens are counted; see ngram.capacity")
-        counts = ngrams.state_dict()
-        save_memory(memory, folder, model_hash=owner[0], dictionary_hash=owner[1], about=about, ngrams=counts)
+        save_memory(
+            memory, folder, model_hash=owner[0], dictionary_hash=owner[1], about=about, ngrams=ngrams.state_dict()
+        )
         shutil.rmtree(parts.folder, ignore_errors=True)
         ranks.wait()
     return memory
@@ -132,13 +139,15 @@ def _read(
     memory: AnyMemory,
     ngrams: NGrams,
     ranks: Ranks,
-) -> int:
-    """Save the entries of all pieces that are not there yet, and count n-grams; return how many pieces there are."""
+) -> list[int]:
+    """Save the entries of all pieces that are not there yet, and count n-grams; return the number of each file's."""
     done, index = ranks.all_gather_object(parts.finished())[0], 0
+    counts = []
     with bar() as progress:
         whence = f", going on from piece {done + 1:,}" if done else ""
         task = progress.add_task(f"memory{whence}", total=FileLines(tuple(files)).size, unit="bytes")
         for file in files:
+            counts.append(-index)
             past: Ints = np.zeros(0, dtype=np.int64)
             for number, text in enumerate(pieces(file, PIECE)):
                 if not number:
@@ -156,8 +165,9 @@ def _read(
                     shutil.rmtree(begun.folder, ignore_errors=True)
                 progress.advance(task, len(text.encode()))
                 index += 1
+            counts[-1] += index
         ranks.wait()
-    return index
+    return counts
 
 
 def _entries(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from inspect import isfunction
 from pathlib import Path
@@ -14,10 +15,11 @@ from torch import Tensor
 
 from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.context import Context
-from hebblm.adapt.methods import METHODS
+from hebblm.adapt.methods import DYNAMIC, METHODS
 from hebblm.errors import UserError
 from hebblm.evaluation.scenario_config import ScenarioConfig, several, whole
 from hebblm.expected import Suggestion, draw, most_probable
+from hebblm.explain import Explanation, explained
 from hebblm.memory import build_memory
 from hebblm.memory.ngram_rows import contexts_of
 from hebblm.memory.persistence import Owner
@@ -38,6 +40,7 @@ from hebblm.reader_text import (
 from hebblm.scores import Scores
 from hebblm.stream_reader import ReaderBase, StreamReader, dynamic_base
 from hebblm.text.vocabulary import Encoded, Vocabulary
+from hebblm.written import Written, learned_of
 
 
 def _learnable(kind: type[Reader]) -> type[Reader]:
@@ -107,6 +110,7 @@ class Reader:
             self.method, chosen.k, chosen.update_every, values.read_by(self.method), name or opened.setup.model
         )
         self._texts = opened.setup.texts
+        self._goes_on = opened.state is not None  # whether the reader stands within a document
         self._told_of_loss = False
         if model.keyed:
             METHODS[self.method].check_keys(values.methods)
@@ -225,14 +229,25 @@ class Reader:
     def _read_on(
         self, encoded: Encoded, size: int, learn: bool, progress: Callable[[int, int], None], name: str | None
     ) -> Scores:
-        if learn:
-            self._texts = with_text(self._texts, size, name)
-
         def moved(done: int, total: int) -> None:
             self._last = self._last.new_tensor([encoded.ids[done - 1]])
             progress(done, total)
 
-        return self._with(self._base, learn).scores([encoded], [size], self._last, moved)[0]
+        with self._noted(learn, size, name, [len(encoded.ids)]):
+            return self._with(self._base, learn).scores([encoded], [size], self._last, moved)[0]
+
+    @contextmanager
+    def _noted(self, learn: bool, size: int, name: str | None, tokens: Sequence[int]) -> Iterator[None]:
+        """Note a text that is read inside, if it is learned from, as far as it was."""
+        before = int(self._context.observed.sum())
+        try:
+            yield
+        finally:
+            if learn:
+                own = learned_of(tokens, int(self._context.observed.sum()) - before, self.update_every)
+                every = self.update_every if len(own) > 1 else None
+                self._texts = with_text(self._texts, size, name, own, every=every, goes_on=self._goes_on)
+            self._goes_on = True
 
     def _read_documents(self, texts: Sequence[Text], learn: bool, progress: Callable[[int, int], None]) -> list[Scores]:
         if not len(texts):
@@ -244,13 +259,12 @@ class Reader:
             )
         encoded, sizes = encoded_documents(self.vocabulary, texts, self.update_every, include=learn)
         self.begin()
-        if learn:
-            self._texts = with_text(self._texts, sum(sizes), None)
         base = self._base
         if len(texts) > 1:
             base = ReaderBase(self.model.base(streams=len(texts)))
             base.grow(len(self._base.head.weight) - len(base.head.weight))
-        with self._context.side_by_side(len(texts)):
+        tokens = [len(text.ids) for text in encoded]
+        with self._noted(learn, sum(sizes), None, tokens), self._context.side_by_side(len(texts)):
             try:
                 return self._with(base, learn).scores(encoded, sizes, self._last, progress)
             finally:
@@ -270,6 +284,7 @@ class Reader:
         self._base.load_stream_state(self._beginning)
         self._last = self._last.new_tensor([self.vocabulary.start])
         self._context.begin()
+        self._goes_on = False
 
     @torch.no_grad()
     def predict(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
@@ -324,12 +339,38 @@ class Reader:
         Raises:
             UserError: n below 1, or a context that is no string.
         """
+        _, adapted, base = self._expected(context)
+        return [*most_probable(adapted, base, self.vocabulary, n).values()]
+
+    @torch.no_grad()
+    def explain(self, context: str = "", n: int = 5) -> list[Explanation]:
+        """Return why :meth:`suggest` suggests the words that it does; learns nothing.
+
+        Args:
+            context: as for :meth:`suggest`.
+            n: number of words.
+
+        Returns:
+            The words as :meth:`suggest` has them, each with what every part of the method gives of its probability, and
+            the three memory entries that weigh most.
+
+        Raises:
+            UserError: as of :meth:`suggest`.
+        """
+        batch, adapted, base = self._expected(context)
+        suggested = most_probable(adapted, base, self.vocabulary, n)
+        written = Written.of(self._memory, self._texts, self.model)
+        return explained(
+            self._rule, batch, suggested, self.vocabulary, written, base=DYNAMIC if self.moving else "base"
+        )
+
+    def _expected(self, context: str) -> tuple[EvalBatch, Tensor, Tensor]:
+        """The query behind a context, and probabilities (V,) of the next words, adapted and not."""
         with self._base.aside():
             ids = self._ids(context)
             hidden = self._base.read(ids)
         batch = self._batch(hidden[-1:], self._after(ids))
-        adapted, base = self._rule.log_probs(batch)[0].exp(), self._base.trained_log_probs(batch)[0].exp()
-        return most_probable(adapted, base, self.vocabulary, n)
+        return batch, self._rule.log_probs(batch)[0].exp(), self._base.trained_log_probs(batch)[0].exp()
 
     def generate(
         self,

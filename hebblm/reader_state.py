@@ -88,13 +88,27 @@ class ReaderState:
                 raise UserError(f"{place} has labels of words that are not beside it; build or save it anew")
 
 
-def with_text(texts: tuple[ReadText, ...], size: int, name: str | None) -> tuple[ReadText, ...]:
-    """Texts that were learned from, and so many bytes of a further one; those without a name count as one."""
-    last = texts[-1] if texts else None
-    if last is not None and "bytes" in last and "sha256" not in last and last.get("path") == name:
+def with_text(
+    texts: tuple[ReadText, ...], size: int, name: str | None, tokens: list[int], *, every: int | None, goes_on: bool
+) -> tuple[ReadText, ...]:
+    """Texts that were learned from, and so many bytes and tokens of a further one; those without a name count as one.
+
+    Args:
+        texts: so far.
+        size: bytes.
+        name: of the further one.
+        tokens: of each of its documents.
+        every: tokens of each that were read at a time, of several side by side; None for one.
+        goes_on: it is the rest of a document that was begun before.
+    """
+    last: ReadText = texts[-1] if texts else {}
+    if every is None and "tokens" in last and "pieces" not in last and "every" not in last and last.get("path") == name:
         size += last["bytes"]
-        texts = texts[:-1]
-    return (*texts, cast(ReadText, {**({} if name is None else {"path": name}), "bytes": size}))
+        *before, begun = last["tokens"] if goes_on else [*last["tokens"], 0]
+        tokens, texts = [*before, begun + tokens[0]], texts[:-1]
+    beside = {} if every is None else {"every": every}
+    named = {} if name is None else {"path": name}
+    return (*texts, cast(ReadText, {**named, "bytes": size, "tokens": tokens, **beside}))
 
 
 def check_free(folder: Path) -> None:

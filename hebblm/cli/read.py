@@ -49,8 +49,10 @@ class ReadConfig(ReadingOptions):
         method: how the reader adapts, e.g. knn, mbpa; by default best, or as the reader in --memory.
         plugin: Python files that register methods of your own, which --method then knows.
         suggest: a context, e.g. "The function": shows the words that come next, before and after reading.
+        explain: a context, as for --suggest: shows why the words that come next are suggested, what each part of the
+            method gives them, and the entries of the memory that weigh most.
         generate: a prompt: words drawn behind it before and after reading.
-        words: how many words are suggested.
+        words: how many words are suggested, or explained.
         new_tokens: how many words are generated.
         temperature: of --generate; 0 takes the most probable word each time.
         memory: folder of an earlier --save, to go on from there, or of hebblm-memory. What was set when it was saved
@@ -70,6 +72,7 @@ class ReadConfig(ReadingOptions):
     method: str | None = None
     plugin: list[Path] = field(default_factory=list, metadata={"nargs": "+"})
     suggest: str | None = None
+    explain: str | None = None
     generate: str | None = None
     words: int = 5
     new_tokens: int = 20
@@ -105,6 +108,7 @@ def main(config: ReadConfig, argv: list[str]) -> None:
     for file in empty:
         if file.path in config.files or len(empty) == len(files):  # of a folder one may be
             raise UserError(f"{file} is empty; put text into it")
+    from hebblm.explain import explanation_tables
     from hebblm.language_model import load
     from hebblm.reader_state import READER, check_free
     from hebblm.report.render import print_table
@@ -139,6 +143,10 @@ def main(config: ReadConfig, argv: list[str]) -> None:
             suggested = reader.suggest(config.suggest, config.words)
             rows = tuple((_shown(word, reader), 100 * adapted, 100 * base) for word, adapted, base in suggested)
             print_table(Table("suggested", f"{when}: {config.suggest} ...", columns, rows), Console())
+        if config.explain is not None:
+            found = reader.explain(config.explain, config.words)
+            for table in explanation_tables(f"{when}: {config.explain} ...", found, lambda word: _shown(word, reader)):
+                print_table(table, Console())
         if config.generate is not None:
             drawn = reader.generate(
                 config.generate,

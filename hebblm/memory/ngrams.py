@@ -203,6 +203,21 @@ class NGrams:
         with np.errstate(divide="ignore"):  # of a token that the lowest order gives nothing
             return np.log(found, out=found)
 
+    def per_occurrence(self, rows: NGramRows) -> Floats:
+        """What each time that a row's token was counted adds to its probability, (order + 1, N).
+
+        Row n is for contexts of n tokens: one that was read behind all of them counts for the shorter ones as well. The
+        rest of the probability is what stands below order 0. No row sees another.
+        """
+        count, found = len(rows.tokens), np.zeros((self.order + 1, len(rows.tokens)))
+        left = np.ones(count)  # what longer contexts leave to this one
+        levels = list(self._levels(self._seen(rows, rows), rows.contexts))
+        for n, level in reversed(list(enumerate(levels))):
+            once = level.discounts.left(level.wanted) / (level.total * np.maximum(level.wanted, 1))
+            found[n] = np.where(level.reached, left * once, 0)
+            left = np.where(level.reached, left * level.given, left)
+        return found
+
     def _share_followers(self, found: Floats, contexts: Ints, shares: Floats, discounts: Discounts) -> None:
         """Add to (N, V) what stored followers of contexts, by their rows (N,), get at these shares of a count (N,)."""
         known = np.flatnonzero((contexts != ABSENT) & (shares > 0))

@@ -136,12 +136,20 @@ def _check_fields(manifest: Manifest, path: Path) -> None:
 
 
 class ReadText(TypedDict, total=False):
-    """Record of a text that was read: of one without a path, or of several in a row, only the bytes are known."""
+    """Record of a text that was read: of one without a path, or of several in a row, only the bytes are known.
+
+    ``tokens`` are those of its documents, in the order of writing; absent in what earlier versions wrote. Of documents
+    side by side ``every`` tokens of each were written at a time; ``pieces`` are the tokens of the pieces in which a
+    memory of texts was built.
+    """
 
     path: str
     bytes: Count
     sha256: str
     column: str
+    tokens: list[Count]
+    every: Count
+    pieces: list[Count]
 
 
 class About(TypedDict, total=False):

@@ -255,8 +255,12 @@ def test_model_and_texts_are_recorded(lm: hebblm.LanguageModel, tmp_path: Path) 
     again.save(tmp_path / "known")
     document = read_json(tmp_path / "known" / "reader.json")
     assert document["model"] == MODEL
-    first = len(TEXT) + len("the list") + len("a list")
-    assert document["texts"] == [{"bytes": first}, {"path": "notes.txt", "bytes": 16}, {"bytes": len(REST)}]
+    assert document["texts"] == [
+        {"bytes": len(TEXT), "tokens": [len(TEXT.replace("\n", " <eos> ").split())]},
+        {"bytes": len("the list") + len("a list"), "tokens": [2, 2], "every": 50},
+        {"path": "notes.txt", "bytes": 16, "tokens": [6]},
+        {"bytes": len(REST), "tokens": [len(REST.replace("\n", " <eos> ").split())]},
+    ]
     with_changes(tmp_path / "known", texts=None, model=None)
     lm.reader(memory=tmp_path / "known").save(tmp_path / "later")
     document = read_json(tmp_path / "later" / "reader.json")

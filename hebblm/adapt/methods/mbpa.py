@@ -128,6 +128,10 @@ class Mbpa:
     def needs(self) -> Needs:
         return adaptation(self.config)
 
+    def closeness(self, batch: EvalBatch) -> Tensor:
+        """How close each neighbour (N, K) is, of sum 1."""
+        return shared_closeness(batch, self.config)
+
 
 @dataclass(frozen=True, slots=True)
 class MbpaWeight:
@@ -213,6 +217,12 @@ def _mbpa(batch: EvalBatch, config: MbpaConfig, rows: slice | list[int]) -> F.Mb
         states=batch.context.memory.states_of,
         groups=batch.groups[rows],
     )
+
+
+def shared_closeness(batch: EvalBatch, config: MbpaConfig) -> Tensor:
+    """MbPA's closeness c_k of each neighbour (N, K), scaled to sum 1."""
+    near = batch.neighbors
+    return F.closeness(near.distances, near.mask, eps=config.eps, normalization="sum", scale=config.scale)
 
 
 def adapted_logits(batch: EvalBatch, config: MbpaConfig) -> tuple[Tensor, Tensor]:
