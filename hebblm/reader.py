@@ -16,15 +16,18 @@ from torch import Tensor
 from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.context import Context
 from hebblm.adapt.methods import DYNAMIC, METHODS
+from hebblm.drafts import Ahead
 from hebblm.errors import UserError
 from hebblm.evaluation.scenario_config import ScenarioConfig, several, whole
 from hebblm.expected import Suggestion, draw, most_probable
 from hebblm.explain import Explanation, explained
 from hebblm.memory import build_memory
 from hebblm.memory.ngram_rows import contexts_of
+from hebblm.memory.ngrams import NGrams
 from hebblm.memory.persistence import Owner
 from hebblm.models.base import Ids, TrainedModel, device_of
 from hebblm.progress import say
+from hebblm.ranking import Ranked, ranked
 from hebblm.reader_state import ReaderSetup, ReaderState, check_asked, choose, open_reader, save_reader, with_text
 from hebblm.reader_text import (
     Progress,
@@ -380,6 +383,7 @@ class Reader:
         temperature: float = 1.0,
         seed: int = ScenarioConfig.seed,
         until: str | Sequence[str] = (),
+        draft: bool = False,
     ) -> str:
         """Return words drawn one after the other behind a prompt, which goes on from what was read; learns nothing.
 
@@ -389,18 +393,16 @@ class Reader:
             temperature: of the draw, ``P^(1/T)``; 0 takes the most probable word each time.
             seed: of the draw.
             until: strings before which the answer ends.
+            draft: let the base read ahead what followed the same words before, for methods that count n-grams. The
+                answer is the same but for rounding; it takes fewer passes where the text repeats.
 
         Raises:
             UserError: a temperature that is negative or infinite, a number of words or a seed that is negative or no
-                whole number, or a prompt that is no string.
+                whole number, a prompt that is no string, drafts where no n-grams are counted, or of a model whose state
+                cannot go back.
         """
-        read: list[Tensor] = []
-
-        def following(ids: Tensor) -> Tensor:
-            read.append(ids)
-            batch = self._batch(self._base.read(ids)[-1:], self._after(torch.cat(read)))
-            return self._rule.log_probs(batch)[0]
-
+        past = self._context.stream_states[0].history[::-1].tolist()
+        following = Ahead(self._base, self._expected, past, self._drafting(draft))
         with self._base.aside(), torch.no_grad():
             return draw(
                 following,
@@ -411,6 +413,35 @@ class Reader:
                 seed=whole("seed", seed, 0),
                 until=several("until", until),
             )
+
+    def rank(
+        self,
+        alternatives: Sequence[str],
+        before: str = "",
+        *,
+        prior: Sequence[float] | None = None,
+        weight: float = 1.0,
+    ) -> list[Ranked]:
+        """Return alternatives for the same place in the text, best first; learns nothing.
+
+        Nothing is learned within an alternative either: all its tokens are predicted from the memory as it stands. A
+        word without a row is charged as ``<unk>`` and spelled, 8 bits a byte. The end of an alternative is not charged:
+        let each end with a line break where it ends a line, or with the text that follows.
+
+        Args:
+            alternatives: texts, each of one token or more.
+            before: the text directly before each, a blank at its end included; it goes on from what was read.
+            prior: what speaks for each besides, higher for better, as the score of a recogniser; None for nothing.
+            weight: of the prior, which is added to the log-probability in nats.
+
+        Returns:
+            Each with its score, and its log-probability adapted and not, nats; equal scores in the order given.
+
+        Raises:
+            UserError: no alternatives, one without a token, a number of priors that is not theirs, or a prior or weight
+                that is not finite.
+        """
+        return ranked(self._with(self._base, False), self.vocabulary, self._last, alternatives, before, prior, weight)
 
     def save(self, folder: str | Path) -> None:
         """Write memory, new words and place to a folder, whole or not at all; ``reader(memory=folder)`` goes on there.
@@ -446,6 +477,18 @@ class Reader:
 
     def __repr__(self) -> str:
         return f"Reader({self.method!r}, {len(self):,} entries, {len(self.vocabulary.words):,} new words)"
+
+    def _expected(self, hidden: Tensor, text: Sequence[int]) -> Tensor:
+        """Log-probabilities (V,) behind a state (1, D) and a text."""
+        return self._rule.log_probs(self._batch(hidden, text))[0]
+
+    def _drafting(self, draft: bool) -> NGrams | None:
+        """Counts that drafts come from, None where none are made."""
+        if draft and self._context.ngrams is None:
+            raise UserError(
+                f"{self.method} counts no n-grams, which drafts come from; use {self.method}+ngram, or leave draft out"
+            )
+        return self._context.ngrams if draft else None
 
     def _batch(self, hidden: Tensor, text: Sequence[int] | None = None) -> EvalBatch:
         """A mini-batch of states (N, D); ``text`` ends with the token that the last one follows."""

@@ -114,6 +114,21 @@ class NGrams:
         context[: len(nearest)] = nearest
         return context
 
+    def likeliest(self, context: Ints) -> tuple[int, int, float] | None:
+        """Token that most often followed the longest context (order,) seen, its length, and what it keeps of its share.
+
+        Of equal ones that which came later first; None where not even the nearest token was seen.
+        """
+        rows = self._contexts.find(context_keys(context[None])[0])
+        seen = (rows != ABSENT) & np.r_[True, context != PAD]
+        length = int(seen.argmin() if not seen.all() else len(seen)) - 1
+        if length < 1:
+            return None
+        _, tokens, counts = self._pairs.lists(rows[length : length + 1])
+        best = len(counts) - 1 - int(counts[::-1].argmax())
+        kept = (LONG if length >= LONG_FROM else SHORT).left(counts[best : best + 1])
+        return int(tokens[best]), length, float(kept[0] / counts.sum())
+
     def add(self, contexts: Ints, tokens: Ints) -> None:
         """Count tokens (N,) behind their contexts (N, order), the nearest token first, PAD where a text begins.
 
