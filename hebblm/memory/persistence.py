@@ -136,12 +136,15 @@ def _check_fields(manifest: Manifest, path: Path) -> None:
 
 
 class ReadText(TypedDict, total=False):
-    """Record of a text that was read: of one without a path, or of several in a row, only the bytes are known."""
+    """Record of a text that was read: its name or file, which some have not, and what else is known of it."""
 
     path: str
     bytes: Count
     sha256: str
     column: str
+    tokens: Count
+    words: Count  # that no text before it had, nor the model
+    read: str  # when it was read last
 
 
 class About(TypedDict, total=False):
