@@ -41,7 +41,7 @@ from hebblm.reader_text import (
     named,
     reported,
 )
-from hebblm.replay import check_still, read_again, without_document, without_word
+from hebblm.replay import check_still, read_again, without_documents, without_word
 from hebblm.scores import Scores
 from hebblm.stream_reader import ReaderBase, StreamReader, dynamic_base
 from hebblm.text.vocabulary import Encoded, Vocabulary
@@ -329,16 +329,14 @@ class Reader:
         """Return the documents that were learned from, in order, those of a memory that it began with first."""
         return documents(self.journal.record)
 
-    def forget(
-        self, name: str | None = None, *, word: str | None = None, replay: bool = False, progress: Progress = None
-    ) -> None:
-        """Become, to the bit, the reader that never read a document, or read every text with a word struck out.
+    def forget(self, *names: str, word: str | None = None, replay: bool = False, progress: Progress = None) -> None:
+        """Become, to the bit, the reader that never read some documents, or read every text with a word struck out.
 
         All other texts are read again, in the order and parts in which they were read. Interrupted, nothing changes.
 
         Args:
-            name: of the document; "" for all text without a name.
-            word: instead, without blanks; in capital and small letters, wherever no letter or digit stands beside it.
+            names: of the documents; "" for all text without a name.
+            word: instead of them, without blanks; in capital and small letters, not within another word.
             replay: whether to do so where the base learned from the texts as well.
             progress: called with the number of tokens done and all of them after each interval.
 
@@ -347,12 +345,12 @@ class Reader:
                 base that learns without ``replay``, or a model that reads in another window now.
         """
         record = self.journal.record
-        if (name is None) == (word is None):
-            raise UserError("name one document to forget, or word=... alone")
+        if bool(names) == (word is not None):
+            raise UserError("name documents to forget, or word=... alone")
         if word is not None:
             left = without_word(record, word, self.vocabulary)
         else:
-            left = without_document(record, name_of(name))
+            left = without_documents(record, [*map(name_of, names)])
         check_still(record, whole=replay)
         vars(self).update(vars(read_again(left, self._as, reported(progress))))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Protocol, TypeVar
@@ -42,22 +42,24 @@ Opens = Callable[[Opened, Path | None, Mapping[str, Any]], R]
 """Opens a reader, over a memory or none, as it once was; the last are values that differ from those it had before."""
 
 
-def without_document(record: Record, name: str) -> Record:
-    """A record as if a document had never been read."""
-    known = [document.name for document in documents(record)]
-    if name not in [text.name for item in record.items for text in texts_in(item)]:
-        if name in known and record.base is not None:
+def without_documents(record: Record, names: Sequence[str]) -> Record:
+    """A record as if some documents had never been read."""
+    own = [text.name for item in record.items for text in texts_in(item)]
+    for name in names:
+        known = [document.name for document in documents(record)]
+        if name not in own and name in known and record.base is not None:
             raise UserError(
                 f"{name} is a text of {record.base.folder}, with which this reader began; make that memory anew "
                 "without it, and read the other texts over it"
             )
-        raise unknown("document", name, known, "reader.documents() and hebblm-memory info list them")
+        if name not in own:
+            raise unknown("document", name, known, "reader.documents() and hebblm-memory info list them")
     items: list[Item] = []
     for item in record.items:
         if isinstance(item, SideBySide):
-            if left := [text for text in item.texts if text.name != name]:
+            if left := [text for text in item.texts if text.name not in names]:
                 items.append(SideBySide(left))
-        elif not (isinstance(item, Read | Split) and item.name == name):
+        elif not (isinstance(item, Read | Split) and item.name in names):
             items.append(item)
     return Record(record.base, tuple(items))
 
