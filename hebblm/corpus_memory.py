@@ -101,7 +101,7 @@ def build(
                 part = parts.load(index)
                 memory.fill(part["keys"], part["labels"])
                 lengths.append(len(part["labels"]))
-            source["tokens"] = [sum(lengths)]
+            source["tokens"] = sum(lengths)
         if not len(memory):
             raise UserError(f"{', '.join(map(str, files))}: no text to remember; name files that are not empty")
         about = {

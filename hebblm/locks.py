@@ -5,12 +5,15 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 from hebblm.errors import UserError, unwritable
 from hebblm.files import umask
 from hebblm.progress import say
+
+_HELD: set[tuple[Path, int]] = set()  # places of this process, each by a thread
 
 
 @contextlib.contextmanager
@@ -19,11 +22,16 @@ def held(path: Path, what: str, *, wait: bool = True) -> Iterator[bool]:
 
     The system lets go of the lock of a process that was killed; its file, which stands beside ``path``, is taken over
     by the next one. Folders that are made for it are removed again if nothing else came to stand there. Yields whether
-    another process had the place first: what is asked for may be there by now. Without ``wait`` that is an error.
+    another process had the place first: what is asked for may be there by now. Without ``wait`` that is an error. A
+    block inside, of the same thread, has the place already.
     """
     from filelock import FileLock, Timeout  # waits are rare, and its import takes a while
 
     place = _place(path)
+    own = (place, threading.get_ident())
+    if own in _HELD:
+        yield False
+        return
     missing = [folder for folder in place.parents if not folder.exists()]
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -42,9 +50,11 @@ def held(path: Path, what: str, *, wait: bool = True) -> Iterator[bool]:
         place.write_text(f"{Path(sys.argv[0]).name} (process {os.getpid()})", encoding="utf-8")
     except OSError as error:
         raise unwritable(path, error) from error
+    _HELD.add(own)
     try:
         yield waited
     finally:
+        _HELD.discard(own)
         # Whoever waits for a file that is gone makes another one.
         with contextlib.suppress(OSError):
             place.unlink()

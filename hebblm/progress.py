@@ -6,6 +6,8 @@ import os
 import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, TypeVar
 
 from rich.console import Console
@@ -28,6 +30,7 @@ from hebblm.ranks import leads
 T = TypeVar("T")
 QUIET = 60.0  # seconds between two lines of a log
 SHORTEST, LONGEST = 6, 40  # of a bar itself
+_SILENT: ContextVar[bool] = ContextVar("silent", default=False)
 NUMBERS = 74  # columns for a description and the numbers, before a bar may be longer than the shortest
 
 
@@ -86,6 +89,16 @@ class Display(Progress):
         self.console.print(words, soft_wrap=True, highlight=False, markup=False)
 
 
+@contextmanager
+def silence() -> Iterator[None]:
+    """Say nothing inside: it was said when the same was done for the first time."""
+    token = _SILENT.set(True)
+    try:
+        yield
+    finally:
+        _SILENT.reset(token)
+
+
 def told() -> bool:
     """Whether this process tells how far it is: the first of several, and none where ``HEBBLM_QUIET`` is 1."""
     return leads() and os.environ.get("HEBBLM_QUIET") != "1"
@@ -93,7 +106,7 @@ def told() -> bool:
 
 def say(line: str) -> None:
     """Print a line beside the bars, on standard error; a warning of the first process even where it is quiet."""
-    if told() or (leads() and line.startswith("warning:")):
+    if not _SILENT.get() and (told() or (leads() and line.startswith("warning:"))):
         write(line, Console(stderr=True))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict
 from inspect import isfunction
 from pathlib import Path
 from typing import Any, cast, overload
@@ -21,6 +21,7 @@ from hebblm.errors import UserError
 from hebblm.evaluation.scenario_config import ScenarioConfig, several, whole
 from hebblm.expected import Suggestion, draw, most_probable
 from hebblm.explain import Explanation, explained
+from hebblm.journal import Document, Journal, Opened, Reading, documents, laid_out
 from hebblm.memory import build_memory
 from hebblm.memory.ngram_rows import contexts_of
 from hebblm.memory.ngrams import NGrams
@@ -28,22 +29,27 @@ from hebblm.memory.persistence import Owner
 from hebblm.models.base import Ids, TrainedModel, device_of
 from hebblm.progress import say
 from hebblm.ranking import Ranked, ranked
-from hebblm.reader_state import ReaderSetup, ReaderState, check_asked, choose, open_reader, save_reader, with_text
+from hebblm.reader_state import ReaderSetup, ReaderState, check_asked, choose, open_reader, save_reader
 from hebblm.reader_text import (
     Progress,
+    Spelled,
     Text,
+    Texts,
     are_documents,
     bytes_of,
     encoded_documents,
     encoded_text,
     in_intervals,
     known_ids,
+    name_of,
+    named,
     reported,
 )
+from hebblm.replay import check_still, read_again, without_documents, without_word
 from hebblm.scores import Scores
 from hebblm.stream_reader import ReaderBase, StreamReader, dynamic_base
 from hebblm.text.vocabulary import Encoded, Vocabulary
-from hebblm.written import Written, learned_of
+from hebblm.written import Written
 
 
 def _learnable(kind: type[Reader]) -> type[Reader]:
@@ -97,7 +103,7 @@ class Reader:
         name: str | None = None,
         training: Callable[[], Ids] | None = None,
     ) -> None:
-        asked = settings or {}
+        asked, beside = settings or {}, (vocabulary.splitting, tuple(vocabulary.words))
         check_asked(method, asked, memory)
         device = device_of(model)
         self._owner = Owner(model_hash=model.sha256, dictionary_hash=vocabulary.hash())
@@ -109,11 +115,12 @@ class Reader:
         self.moving = METHODS[self.method].moving
         self.update_every = chosen.update_every
         self.vocabulary = vocabulary
-        self._setup = ReaderSetup(
-            self.method, chosen.k, chosen.update_every, values.read_by(self.method), name or opened.setup.model
-        )
-        self._texts = opened.setup.texts
-        self._goes_on = opened.state is not None  # whether the reader stands within a document
+        read_by = values.read_by(self.method)
+        self._setup = ReaderSetup(self.method, chosen.k, chosen.update_every, read_by, name or opened.setup.model)
+        self._training = training
+        self.journal = Journal(vocabulary, opened.record)
+        how = {**read_by, **{f"memory.{key}": value for key, value in asdict(values.memory).items()}}
+        self.journal.opened(Opened(self.method, chosen.k, self.update_every, how, *beside, model.reading()))
         self._told_of_loss = False
         if model.keyed:
             METHODS[self.method].check_keys(values.methods)
@@ -150,18 +157,14 @@ class Reader:
 
     @overload
     def read(  # type: ignore[overload-overlap]
-        self, text: Text, *, learn: bool = True, progress: Progress = ...
+        self, text: Text, *, learn: bool = True, progress: Progress = ..., name: str | None = ...
     ) -> Scores: ...
 
     @overload
-    def read(self, text: Sequence[Text], *, learn: bool = True, progress: Progress = ...) -> list[Scores]: ...
+    def read(self, text: Texts, *, learn: bool = True, progress: Progress = ...) -> list[Scores]: ...
 
     def read(
-        self,
-        text: Text | Sequence[Text],
-        *,
-        learn: bool = True,
-        progress: Progress = None,
+        self, text: Text | Texts, *, learn: bool = True, progress: Progress = None, name: str | None = None
     ) -> Scores | list[Scores]:
         """Predict, score, then learn a text, going on from the last call, or several documents side by side.
 
@@ -170,11 +173,14 @@ class Reader:
         beginning of a text, with the window of the last one. The first string says how all are split into words: at
         punctuation as well as at blanks where that fits the model's own text, which is told.
 
+        A text goes on from the one before if both have the same name, or none; another name begins anew.
+
         Args:
             text: a string, each line break of which is an ``<eos>``, or the ids of known words, (T,); or a list of
-                such documents, which are a batch of the base.
+                such documents, or a dict of them by name, which are a batch of the base.
             learn: whether it is remembered; otherwise only the place in the text moves on.
             progress: called with the number of tokens done and T after each interval.
+            name: of the document, by which :meth:`forget` knows it.
 
         Returns:
             The loss of each token in nats, adapted and not; of documents a list, in their order.
@@ -184,9 +190,14 @@ class Reader:
                 progress that cannot be called.
         """
         report = reported(progress)
-        if are_documents(text):
-            return self._read_documents(cast(Sequence[Text], text), learn, report)
-        scores = self._read_on(*encoded_text(self.vocabulary, cast(Text, text), include=learn), learn, report, None)
+        if isinstance(text, Mapping) or are_documents(text):
+            return self._read_documents(*named(cast(Texts, text), name), learn, report)
+        name, text = name_of(name), cast(Text, text)
+        with self._rowed():
+            encoded, size = encoded_text(self.vocabulary, text, include=learn)
+            reading = self._begin(name, learn, text if isinstance(text, str | Spelled) else None)
+            scores = self._read_on(encoded, size, learn, report, reading)
+        reading.end()
         if scores.lost and not self._told_of_loss:
             self._told_of_loss = True
             say(
@@ -224,35 +235,46 @@ class Reader:
         Raises:
             UserError: as of :meth:`read`, or one string, whose letters are no pieces.
         """
-        report = reported(progress)
+        report, name = reported(progress), name_of(name)
         most = None if max_tokens is None else whole("max_tokens", max_tokens)
-        for encoded, size in in_intervals(self.vocabulary, pieces, self.update_every, include=learn, most=most):
-            yield self._read_on(encoded, size, learn, report, name)
+        texts: list[str] = []
+        reading: Reading | None = None
+        with self._rowed():
+            for encoded, size in in_intervals(
+                self.vocabulary, pieces, self.update_every, texts, include=learn, most=most
+            ):
+                reading = reading or self._begin(name, learn, texts)
+                if not self.journal.reads(reading):
+                    raise UserError("another text was read before all pieces of this one; read one after the other")
+                yield self._read_on(encoded, size, learn, report, reading)
+        if reading is not None and (most is None or len(reading.tokens) < most):
+            reading.end()
+
+    def _begin(self, name: str, learn: bool, text: str | list[str] | Spelled | None) -> Reading:
+        """Take down a text that is read now, from its beginning unless it goes on."""
+        if not self.journal.goes_on(name):
+            self._stand()
+        reading = Reading(name, learn, self.journal.now(), text)
+        self.journal.begin([reading], len(self._base.head.weight), together=False)
+        return reading
 
     def _read_on(
-        self, encoded: Encoded, size: int, learn: bool, progress: Callable[[int, int], None], name: str | None
+        self, encoded: Encoded, size: int, learn: bool, progress: Callable[[int, int], None], reading: Reading
     ) -> Scores:
+        ids, before = encoded.ids, len(reading.tokens)
+
         def moved(done: int, total: int) -> None:
-            self._last = self._last.new_tensor([encoded.ids[done - 1]])
+            reading.tokens.extend(ids[len(reading.tokens) - before : done])
+            self._last = self._last.new_tensor([ids[done - 1]])
             progress(done, total)
 
-        with self._noted(learn, size, name, [len(encoded.ids)]):
-            return self._with(self._base, learn).scores([encoded], [size], self._last, moved)[0]
+        scores = self._with(self._base, learn).scores([encoded], [size], self._last, moved)[0]
+        reading.bytes += size
+        return scores
 
-    @contextmanager
-    def _noted(self, learn: bool, size: int, name: str | None, tokens: Sequence[int]) -> Iterator[None]:
-        """Note a text that is read inside, if it is learned from, as far as it was."""
-        before = int(self._context.observed.sum())
-        try:
-            yield
-        finally:
-            if learn:
-                own = learned_of(tokens, int(self._context.observed.sum()) - before, self.update_every)
-                every = self.update_every if len(own) > 1 else None
-                self._texts = with_text(self._texts, size, name, own, every=every, goes_on=self._goes_on)
-            self._goes_on = True
-
-    def _read_documents(self, texts: Sequence[Text], learn: bool, progress: Callable[[int, int], None]) -> list[Scores]:
+    def _read_documents(
+        self, names: Sequence[str], texts: Sequence[Text], learn: bool, progress: Callable[[int, int], None]
+    ) -> list[Scores]:
         if not len(texts):
             return []
         if self.moving and len(texts) > 1:
@@ -260,23 +282,107 @@ class Reader:
                 f"{self.method} learns from one text at a time, not from {len(texts)} documents side by side; "
                 "read them one after the other"
             )
+        with self._rowed():
+            return self._read_side_by_side(names, texts, learn, progress)
+
+    def _read_side_by_side(
+        self, names: Sequence[str], texts: Sequence[Text], learn: bool, progress: Callable[[int, int], None]
+    ) -> list[Scores]:
         encoded, sizes = encoded_documents(self.vocabulary, texts, self.update_every, include=learn)
-        self.begin()
+        self._stand()
+        readings = [
+            Reading(name, learn, self.journal.now(), text if isinstance(text, str | Spelled) else None)
+            for name, text in zip(names, texts, strict=True)
+        ]
+        self.journal.begin(readings, len(self._base.head.weight), together=True)
+
+        def moved(done: int, total: int) -> None:
+            for reading, text in zip(readings, encoded, strict=True):
+                at = len(reading.tokens)
+                reading.tokens.extend(text.ids[at : at + self.update_every])
+            progress(done, total)
+
         base = self._base
         if len(texts) > 1:
             base = ReaderBase(self.model.base(streams=len(texts)))
             base.grow(len(self._base.head.weight) - len(base.head.weight))
-        tokens = [len(text.ids) for text in encoded]
-        with self._noted(learn, sum(sizes), None, tokens), self._context.side_by_side(len(texts)):
+        with self._context.side_by_side(len(texts)):
             try:
-                return self._with(base, learn).scores(encoded, sizes, self._last, progress)
+                found = self._with(base, learn).scores(encoded, sizes, self._last, moved)
             finally:
                 self._base.grow(len(base.head.weight) - len(self._base.head.weight))
                 self._context.set_head(self._base.head)
-                self.begin()
+                self._stand()
+        for reading, size in zip(readings, sizes, strict=True):
+            reading.bytes = size
+            reading.end()
+        return found
+
+    @contextmanager
+    def _rowed(self) -> Iterator[None]:
+        """Take words back that have no row yet where reading is broken off."""
+        try:
+            yield
+        except BaseException:
+            self.vocabulary.exclude(len(self._base.head.weight))
+            raise
 
     def _with(self, base: ReaderBase, learn: bool) -> StreamReader:
         return StreamReader(base, self._context, self._rule, self.update_every, self.vocabulary.unknown, learn)
+
+    def documents(self) -> list[Document]:
+        """Return the documents that were learned from, in order, those of a memory that it began with first."""
+        return documents(self.journal.record)
+
+    def forget(self, *names: str, word: str | None = None, replay: bool = False, progress: Progress = None) -> None:
+        """Become, to the bit, the reader that never read some documents, or read every text with a word struck out.
+
+        All other texts are read again, in the order and parts in which they were read. Interrupted, nothing changes.
+
+        Args:
+            names: of the documents; "" for all text without a name.
+            word: instead of them, without blanks; in capital and small letters, not within another word.
+            replay: whether to do so where the base learned from the texts as well.
+            progress: called with the number of tokens done and all of them after each interval.
+
+        Raises:
+            UserError: no such document or word, a text of a memory that the reader began with, or one that is gone, a
+                base that learns without ``replay``, or a model that reads in another window now.
+        """
+        record = self.journal.record
+        if bool(names) == (word is not None):
+            raise UserError("name documents to forget, or word=... alone")
+        if word is not None:
+            left = without_word(record, word, self.vocabulary)
+        else:
+            left = without_documents(record, [*map(name_of, names)])
+        check_still(record, whole=replay)
+        vars(self).update(vars(read_again(left, self._as, reported(progress))))
+
+    def _as(self, how: Opened, memory: Path | None, asked: Mapping[str, Any]) -> Reader:
+        """A reader of the same model as one was once opened."""
+        if how.reading != self.model.reading():
+            then, now = (
+                ", ".join(f"{name} = {value}" for name, value in reading.items())
+                for reading in (how.reading, self.model.reading())
+            )
+            raise UserError(f"the texts were read with {then}, and the model has {now}; load it as it was then")
+        vocabulary = self.vocabulary.fresh()
+        if how.splitting is not None:
+            vocabulary.split(how.splitting)
+        vocabulary.include(how.words)
+        return Reader(
+            self.model,
+            vocabulary,
+            how.method,
+            memory=memory,
+            k=how.k,
+            update_every=how.update_every,
+            settings=asked,
+            defaults=how.settings,
+            name=self._setup.model,
+            training=self._training,
+        )
 
     def begin(self) -> None:
         """Stand at the beginning of a text; what was learned stays.
@@ -284,10 +390,13 @@ class Reader:
         ``best`` trusts its memory no more than the model there: each word keeps half of the model's probability at
         least, until the text shows that the memory knows better.
         """
+        self.journal.began()
+        self._stand()
+
+    def _stand(self) -> None:
         self._base.load_stream_state(self._beginning)
         self._last = self._last.new_tensor([self.vocabulary.start])
         self._context.begin()
-        self._goes_on = False
 
     @torch.no_grad()
     def predict(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
@@ -362,7 +471,7 @@ class Reader:
         """
         batch, adapted, base = self._expected(context)
         suggested = most_probable(adapted, base, self.vocabulary, n)
-        written = Written.of(self._memory, self._texts, self.model)
+        written = Written.of(self._memory, laid_out(self.journal.record), self.model)
         return explained(
             self._rule, batch, suggested, self.vocabulary, written, base=DYNAMIC if self.moving else "base"
         )
@@ -402,7 +511,7 @@ class Reader:
                 cannot go back.
         """
         past = self._context.stream_states[0].history[::-1].tolist()
-        following = Ahead(self._base, self._expected, past, self._drafting(draft))
+        following = Ahead(self._base, self._next, past, self._drafting(draft))
         with self._base.aside(), torch.no_grad():
             return draw(
                 following,
@@ -467,7 +576,8 @@ class Reader:
                 self._context.known_ngrams,
                 self._base.weights(),
                 self.vocabulary.splitting,
-                replace(self._setup, texts=self._texts),
+                self._setup,
+                self.journal.record,
             ),
             self.vocabulary.known,
         )
@@ -478,7 +588,7 @@ class Reader:
     def __repr__(self) -> str:
         return f"Reader({self.method!r}, {len(self):,} entries, {len(self.vocabulary.words):,} new words)"
 
-    def _expected(self, hidden: Tensor, text: Sequence[int]) -> Tensor:
+    def _next(self, hidden: Tensor, text: Sequence[int]) -> Tensor:
         """Log-probabilities (V,) behind a state (1, D) and a text."""
         return self._rule.log_probs(self._batch(hidden, text))[0]
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 import torch
@@ -17,6 +17,7 @@ from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters, defaults, plain_name
 from hebblm.evaluation.scenario_config import ScenarioConfig, number_of_neighbors, several, whole
 from hebblm.files import Count, atomic_path, check_own, read_record, recover, sha256, write_json
+from hebblm.journal import Base, Record, read_record_of, texts_of, write_record
 from hebblm.locks import held
 from hebblm.memory import AnyMemory, load_memory, save_memory
 from hebblm.memory.ngrams import Array
@@ -31,6 +32,7 @@ SCHEMA, KIND = "hebblm-reader/1", "hebblm-place"
 READER = "reader.json"
 PLACE = "place.safetensors"
 MEMORY = "memory"
+TEXTS = "texts.jsonl"
 WEIGHT = "weight."
 """Prefix of the names of weights in the file of the place."""
 METHOD = "best"
@@ -46,7 +48,6 @@ class ReaderSetup:
     update_every: int | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)  # those that the method reads, by dotted name
     model: str | None = None  # its name
-    texts: tuple[ReadText, ...] = ()  # those that it learned from
 
 
 class _ReaderRecord(msgspec.Struct):
@@ -63,6 +64,7 @@ class _ReaderRecord(msgspec.Struct):
     settings: dict[str, str | float | int | bool | None] = {}
     model: str | None = None
     texts: list[ReadText] | None = None
+    texts_sha256: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,7 @@ class ReaderState:
     weights: Mapping[str, Tensor] = field(default_factory=dict)  # that learned; none where the base stays as trained
     splitting: Chosen | None = None  # of the texts; None before the first one
     setup: ReaderSetup = field(default_factory=ReaderSetup)
+    record: Record = field(default_factory=Record)
 
     def check_labels(self, classes: int, place: object) -> None:
         """Refuse a memory with labels (n,) that are none of so many classes."""
@@ -88,34 +91,11 @@ class ReaderState:
                 raise UserError(f"{place} has labels of words that are not beside it; build or save it anew")
 
 
-def with_text(
-    texts: tuple[ReadText, ...], size: int, name: str | None, tokens: list[int], *, every: int | None, goes_on: bool
-) -> tuple[ReadText, ...]:
-    """Texts that were learned from, and so many bytes and tokens of a further one; those without a name count as one.
-
-    Args:
-        texts: so far.
-        size: bytes.
-        name: of the further one.
-        tokens: of each of its documents.
-        every: tokens of each that were read at a time, of several side by side; None for one.
-        goes_on: it is the rest of a document that was begun before.
-    """
-    last: ReadText = texts[-1] if texts else {}
-    if every is None and "tokens" in last and "pieces" not in last and "every" not in last and last.get("path") == name:
-        size += last["bytes"]
-        *before, begun = last["tokens"] if goes_on else [*last["tokens"], 0]
-        tokens, texts = [*before, begun + tokens[0]], texts[:-1]
-    beside = {} if every is None else {"every": every}
-    named = {} if name is None else {"path": name}
-    return (*texts, cast(ReadText, {**named, "bytes": size, "tokens": tokens, **beside}))
-
-
 def check_free(folder: Path) -> None:
     """Refuse a folder that holds something else than a reader."""
     if folder.is_file() or (folder.is_dir() and any(folder.iterdir()) and not (folder / READER).is_file()):
         raise UserError(f"{folder} holds something else than a reader; choose another folder")
-    check_own(folder, {READER, PLACE, MEMORY})
+    check_own(folder, {READER, PLACE, MEMORY, TEXTS})
 
 
 def save_reader(folder: Path, owner: Owner, known: ReaderState, classes: int) -> None:
@@ -144,17 +124,20 @@ def save_reader(folder: Path, owner: Owner, known: ReaderState, classes: int) ->
     with held(folder, "this memory", wait=False), atomic_path(folder, directory=True) as temporary:
         save_memory(known.memory, temporary / MEMORY, **owner, ngrams=known.ngrams)
         write_tensors(temporary / PLACE, place, KIND)
+        write_record(temporary / TEXTS, known.record)
         write_json(
             temporary / READER,
             {
                 "schema": SCHEMA,
                 **asdict(known.setup),
+                "texts": texts_of(known.record),
                 "known": classes,
                 "shares": dict(known.shares),
                 "words": list(known.words),
                 "tokenizer": known.splitting,
                 "place_sha256": sha256(temporary / PLACE),
                 "memory_sha256": sha256(temporary / MEMORY / MANIFEST),
+                "texts_sha256": sha256(temporary / TEXTS),
             },
             seal=True,
         )
@@ -178,14 +161,15 @@ def open_reader(folder: Path, owner: Owner, device: torch.device) -> ReaderState
             setup=ReaderSetup(
                 settings={"ngram.order": int(ngrams["tokens"][1])} if ngrams else {},
                 model=about.get("model"),
-                texts=tuple(about.get("texts", [{"path": str(folder)}])),
             ),
+            record=Record(_base(folder, MANIFEST, about.get("texts"))),
         )
     document = read_record(_ReaderRecord, folder / READER, "read the text anew", SCHEMA)
     tensors, _ = read_tensors(folder / PLACE, KIND, "read the text anew")
     for path, written in (
         (folder / PLACE, document.place_sha256),
         (folder / MEMORY / MANIFEST, document.memory_sha256),
+        (folder / TEXTS, document.texts_sha256),
     ):
         if written and path.is_file() and sha256(path) != written:
             raise UserError(f"{path} was changed since it was written; read the text anew")
@@ -208,9 +192,17 @@ def open_reader(folder: Path, owner: Owner, device: torch.device) -> ReaderState
             document.update_every,
             document.settings,
             document.model,
-            tuple([{"path": str(folder)}] if document.texts is None else document.texts),
         ),
+        Record(_base(folder, READER, document.texts))
+        if document.texts_sha256 is None
+        else read_record_of(folder / TEXTS),
     )
+
+
+def _base(folder: Path, file: str, texts: Sequence[ReadText] | None) -> Base:
+    """What a reader begins with where its folder does not say what was read, only that."""
+    known = [ReadText(path=str(folder))] if texts is None else texts
+    return Base(str(folder.absolute()), file, sha256(folder / file), tuple(known))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,20 +6,45 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 from torch import Tensor
 
 from hebblm.errors import UserError
+from hebblm.text.fitting import Chosen
 from hebblm.text.vocabulary import Encoded, Vocabulary
 
 Text = str | Sequence[int] | Tensor
 """A string, each line break of which is an ``<eos>``, or the ids of known words, (T,)."""
+Texts = Sequence[Text] | Mapping[str, Text]
+"""Documents that are read side by side, of which a mapping says the names."""
 Progress = Callable[[int, int], None] | None
 """What is called with the tokens done and all of them after each interval, or nothing."""
 
 
+class Spelled(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A text of which the tokens are known alone: it was given as ids, or was read in part."""
+
+    tokens: tuple[int | str, ...]  # (T,) as :meth:`Vocabulary.lasting` gives them
+    bytes: int
+    split: Chosen | None = None  # how the text was split; None of ids
+    fits: Chosen | None = None  # how it would be, were it the first one; None of ids, or without words
+
+    def encoded(self, vocabulary: Vocabulary, *, include: bool) -> Encoded:
+        if vocabulary.splitting is None and self.fits is not None:
+            vocabulary.split(self.fits)
+        if self.split not in (None, vocabulary.splitting):
+            raise UserError(
+                f"a text of which a part was read is split as {self.split}, and what is left to be read as "
+                f"{vocabulary.splitting}; read the texts anew into another folder"
+            )
+        if include:
+            vocabulary.include(token for token in self.tokens if isinstance(token, str))
+        return vocabulary.of_ids(vocabulary.ids_of(self.tokens))
+
+
 def encoded_text(
-    vocabulary: Vocabulary, text: Text, *, include: bool, begins: bool = True, most: int | None = None
+    vocabulary: Vocabulary, text: Text | Spelled, *, include: bool, begins: bool = True, most: int | None = None
 ) -> tuple[Encoded, int]:
     """Tokens and ids of a text, and its bytes.
 
@@ -31,6 +56,9 @@ def encoded_text(
         most: only so many tokens of a string. Of a line of words that is read in part, bytes count by the share of its
             tokens.
     """
+    if isinstance(text, Spelled):
+        encoded = text.encoded(vocabulary, include=include)
+        return encoded, len(vocabulary.join(encoded.ids).encode()) if text.split is None else text.bytes
     if isinstance(text, str):
         text = text.removeprefix("\ufeff") if begins else text
         size = bytes_of(text)
@@ -50,7 +78,7 @@ def encoded_text(
 
 
 def encoded_documents(
-    vocabulary: Vocabulary, texts: Sequence[Text], every: int, *, include: bool
+    vocabulary: Vocabulary, texts: Sequence[Text | Spelled], every: int, *, include: bool
 ) -> tuple[list[Encoded], list[int]]:
     """Tokens and ids of texts that are read side by side, ``every`` tokens of each at a time, and their bytes."""
     documents = [encoded_text(vocabulary, text, include=False) for text in texts]
@@ -64,11 +92,11 @@ def encoded_documents(
 
 
 def in_intervals(
-    vocabulary: Vocabulary, pieces: Iterable[str], every: int, *, include: bool, most: int | None
+    vocabulary: Vocabulary, pieces: Iterable[str], every: int, texts: list[str], *, include: bool, most: int | None
 ) -> Iterator[tuple[Encoded, int]]:
     """Parts of a text that comes in pieces, whole intervals of ``every`` tokens but for the last, and their bytes.
 
-    Each piece is asked for once what came before it was taken; at ``most`` so many tokens are.
+    Each piece is asked for once what came before it was taken, and goes into ``texts``; at ``most`` so many tokens do.
     """
     if isinstance(pieces, str):
         raise UserError(f"{pieces!r:.60} is a text in one piece; give [text], or read it")
@@ -77,6 +105,7 @@ def in_intervals(
     waiting, size = Encoded((), ()), 0
     for number, piece in enumerate(pieces):
         encoded, more = encoded_text(vocabulary, piece, include=include, begins=not number, most=most)
+        texts.append(piece)
         waiting = waiting.then(encoded)
         now, waiting = waiting.cut(len(waiting.ids) // every * every)
         size += more
@@ -111,6 +140,24 @@ def bytes_of(text: str) -> int:
         raise UserError(
             f"character {error.start} of the text, {half!r}, is half a surrogate pair; decode the text anew"
         ) from error
+
+
+def name_of(name: object) -> str:
+    """Name of a document, "" of text without one; what is none is refused."""
+    if name is not None and (not isinstance(name, str) or not name.isprintable()):
+        raise UserError(f"name = {name!r:.60} is no name of a document; give a line of text")
+    return "" if name is None else name
+
+
+def named(texts: Texts, name: str | None) -> tuple[list[str], list[Text]]:
+    """Names of documents, "" of those without one, and the documents."""
+    if name is not None:
+        raise UserError(f"name = {name!r:.60} is of one document, not of several; read {{name: text, ...}}")
+    if not isinstance(texts, Mapping):
+        return [""] * len(texts), list(texts)
+    if not all(texts):
+        raise UserError("a document of several has no name; read [text, ...] where none has one")
+    return [*map(name_of, texts)], [*texts.values()]
 
 
 def are_documents(text: Text | Sequence[Text]) -> bool:

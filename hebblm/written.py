@@ -9,8 +9,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from hebblm.journal import Laid
 from hebblm.memory import AnyMemory
-from hebblm.memory.persistence import ReadText
 from hebblm.models.base import TrainedModel
 
 Ints = npt.NDArray[np.int64]
@@ -28,7 +28,7 @@ class Written:
     stream: Ints  # (S,) entries of the present stream, in its order
 
     @classmethod
-    def of(cls, memory: AnyMemory, texts: Sequence[ReadText], model: TrainedModel) -> Written:
+    def of(cls, memory: AnyMemory, texts: Sequence[Laid], model: TrainedModel) -> Written:
         """What is known of a memory that texts were written to, one after the other."""
         ids = np.concatenate([part.values.cpu().numpy() for part in memory.segments()])
         names: list[str | None] = []
@@ -36,21 +36,16 @@ class Written:
         tokens: list[Ints] = []
         streams: list[npt.NDArray[np.bool_]] = []
         for text in texts:
-            if "tokens" not in text:  # what was written before this text may be of any length
+            if text.lengths is None:  # what was written before this text may be of any length
                 documents, tokens, streams, names = [], [], [], []
                 continue
-            if "every" in text:
-                own, places = side_by_side(text["tokens"], text["every"])
-                streams.append(own == len(text["tokens"]) - 1)
-            else:
-                own = np.repeat(np.arange(len(text["tokens"])), text["tokens"])
-                places = np.concatenate([np.arange(0), *map(np.arange, text["tokens"])])
-                streams.append(np.ones(len(own), dtype=np.bool_))
-                if "pieces" in text:
-                    places = pieces_in_order(model, text["pieces"])
+            own, places = side_by_side(text.lengths, text.every)
+            if text.pieces:
+                places = pieces_in_order(model, text.pieces)
+            streams.append(own == len(text.lengths) - 1)
             documents.append(own + len(names))
             tokens.append(places)
-            names += [text.get("path")] * len(text["tokens"])
+            names += text.names
         total = len(ids)
         return cls(
             ids,
@@ -113,17 +108,6 @@ def pieces_in_order(model: TrainedModel, lengths: Iterable[int]) -> Ints:
         places.append(begin + model.label_places(length) - 1)
         begin += length
     return np.concatenate(places)
-
-
-def learned_of(lengths: Sequence[int], learned: int, every: int) -> list[int]:
-    """How many tokens of each document were learned, where so many of all were when reading them was broken off."""
-    if learned == sum(lengths):
-        return list(lengths)
-    if len(lengths) == 1:
-        return [learned]
-    stops = range(0, max(lengths) + 1, every)
-    found = ([min(length, stop) for length in lengths] for stop in stops)
-    return next(parts for parts in found if sum(parts) == learned)
 
 
 def _last(parts: Sequence[npt.NDArray[np.generic]], total: int) -> Ints:

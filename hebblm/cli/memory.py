@@ -1,4 +1,4 @@
-"""``hebblm-memory``: memories of many texts: built, told about, merged."""
+"""``hebblm-memory``: memories of many texts: built, told about, merged; documents and words taken out."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from hebblm.adapt.methods import load_plugin
 from hebblm.adapt.methods.ngram import NgramConfig
 from hebblm.cli.common import choosing, options, tell
 from hebblm.errors import UserError
@@ -13,12 +14,15 @@ from hebblm.evaluation.hyperparameters import Hyperparameters, parse_settings
 from hebblm.evaluation.scenario_config import ModelOptions
 from hebblm.files import lack
 from hebblm.interrupts import GOES_ON, interrupted
+from hebblm.locks import held
 from hebblm.models.catalog import model_folder
 from hebblm.models.device import check_device
+from hebblm.progress import bar
 from hebblm.ranks import opened
 from hebblm.text.sources import text_files
 
 PROG = "hebblm-memory"
+UNITS = {"bytes": "bytes", "tokens": "tokens", "words": "new words"}  # of what is known of a text
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,39 @@ class MergeConfig:
     first: Path = field(metadata={"positional": True})
     second: Path = field(metadata={"positional": True})
     output_path: Path
+
+
+@dataclass(frozen=True)
+class ForgetConfig:
+    """Options of forgetting.
+
+    Args:
+        folder: of a reader.
+        document: names of documents, as hebblm-memory info lists them; an empty one is all text without a name.
+        word: instead of documents, a word that is struck out of all texts, in capital and small letters.
+        replay: do so for a method of dynamic evaluation too, which learns weights from all texts.
+        model: of the reader, where its name or folder is another now.
+        plugin: Python files that register methods of your own.
+        context: tokens of the window, as when the texts were read.
+        stride: tokens by which it moves on, likewise.
+        dtype: number type of a transformers model's weights, likewise.
+        device: auto, cpu, cuda, or one of several as cuda:1.
+    """
+
+    folder: Path = field(metadata={"positional": True})
+    document: list[str] = field(default_factory=list, metadata={"nargs": "+"})
+    word: str | None = None
+    replay: bool = False
+    model: Path | None = None
+    plugin: list[Path] = field(default_factory=list, metadata={"nargs": "+"})
+    context: int | None = None
+    stride: int | None = None
+    dtype: str = "auto"
+    device: str = "auto"
+
+    def __post_init__(self) -> None:
+        if bool(self.document) == (self.word is not None):
+            raise UserError("name what is forgotten: --document NAME, or --word WORD")
 
 
 @options(f"{PROG} build", BuildConfig, f"{PROG} build --model small-wt2-raw --text novels --output-path memories")
@@ -131,7 +168,8 @@ def _info(config: InfoConfig, argv: list[str]) -> None:
     for name, value in rows.items():
         tell(f"{name:<12}{value}")
     for text in texts:
-        known = [f"{text['bytes']:,} bytes"] if "bytes" in text else []
+        known = [f"{text[key]:,} {unit}" for key, unit in UNITS.items() if text.get(key)]
+        known += [f"read {text['read']}"] if "read" in text else []
         known += [f"column {text['column']}"] if text.get("column") else []
         tell(f"  {text.get('path', 'texts without a name')}{f' ({chr(44).join(known)})' if known else ''}")
 
@@ -144,7 +182,38 @@ def _merge(config: MergeConfig, argv: list[str]) -> None:
     tell(f"{len(merge(config.first, config.second, config.output_path)):,} entries in {config.output_path}")
 
 
-main = choosing(PROG, {"build": _build, "info": _info, "merge": _merge})
+@options(f"{PROG} forget", ForgetConfig, f"{PROG} forget memories/business --document minutes.txt")
+@interrupted("nothing was changed")
+def _forget(config: ForgetConfig, argv: list[str]) -> None:
+    """Make of a reader the one that never read some documents, or read all texts without a word."""
+    for path in config.plugin:
+        load_plugin(path)
+    from hebblm.language_model import load
+    from hebblm.memory.persistence import read_about
+    from hebblm.reader_state import READER
+
+    if not (config.folder / READER).is_file():
+        raise UserError(f"{config.folder} holds no reader; name a folder that hebblm-read --save wrote")
+    name = config.model or read_about(config.folder, READER).get("model")
+    if name is None:
+        raise UserError(f"{config.folder} does not say which model reads; name it by --model")
+    with held(config.folder, "this memory", wait=False):
+        lm = load(name, device=config.device, dtype=config.dtype, context=config.context, stride=config.stride)
+        reader = lm.reader(memory=config.folder)
+        with bar() as progress:
+            task = progress.add_task("read the other texts again", total=None, unit="tokens")
+            reader.forget(
+                *config.document,
+                word=config.word,
+                replay=config.replay,
+                progress=lambda done, total: progress.update(task, completed=done, total=total),
+            )
+        reader.save(config.folder)
+    left = [document.tokens or 0 for document in reader.documents()]
+    tell(f"forgotten; {len(left):,} texts of {sum(left):,} tokens are left in {config.folder}")
+
+
+main = choosing(PROG, {"build": _build, "info": _info, "merge": _merge, "forget": _forget})
 
 
 if __name__ == "__main__":

@@ -136,20 +136,16 @@ def _check_fields(manifest: Manifest, path: Path) -> None:
 
 
 class ReadText(TypedDict, total=False):
-    """Record of a text that was read: of one without a path, or of several in a row, only the bytes are known.
-
-    ``tokens`` are those of its documents, in the order of writing; absent in what earlier versions wrote. Of documents
-    side by side ``every`` tokens of each were written at a time; ``pieces`` are the tokens of the pieces in which a
-    memory of texts was built.
-    """
+    """Record of a text that was read: its name or file, which some have not, and what else is known of it."""
 
     path: str
     bytes: Count
     sha256: str
     column: str
-    tokens: list[Count]
-    every: Count
-    pieces: list[Count]
+    tokens: Count
+    words: Count  # that no text before it had, nor the model
+    read: str  # when it was read last
+    pieces: list[Count]  # tokens of the pieces in which a memory of texts was built
 
 
 class About(TypedDict, total=False):

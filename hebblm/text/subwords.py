@@ -67,10 +67,9 @@ class Subwords(Vocabulary):
     def fresh(self, splitting: Splitting = "auto") -> Subwords:
         return Subwords(self.tokenizer, self.known, self.counts, splitting)
 
-    def fit(self, text: str, name: str = "the text") -> None:
+    def fits(self, text: str, name: str = "the text") -> Chosen | None:
         """Leave texts as they are, unless another splitting was asked for."""
-        if self.splitting is None:
-            self.split("own")
+        return "own"
 
     def split(self, splitting: Chosen) -> None:
         self.splitting = splitting

@@ -79,6 +79,14 @@ class Vocabulary(ABC):
         """Text that ids (T,) stand for, as those very ids; each is a word unless it can be told."""
         return Encoded(tuple(self[index] for index in ids), tuple(ids))
 
+    def lasting(self, ids: Sequence[int]) -> tuple[int | str, ...]:
+        """Ids as what they stay where other new words come before them: words where there are any, ids otherwise."""
+        return tuple(self[index] for index in ids) if self.grows else tuple(ids)
+
+    def ids_of(self, tokens: Sequence[int | str]) -> tuple[int, ...]:
+        """Ids of what :meth:`lasting` gave; a word that was not included is :attr:`unknown`."""
+        return tuple(token for token in tokens if isinstance(token, int))
+
     @abstractmethod
     def join(self, ids: Iterable[int]) -> str:
         """Text that ids stand for, as nearly as can be told."""
@@ -90,8 +98,17 @@ class Vocabulary(ABC):
     def include(self, words: Iterable[str]) -> None:  # noqa: B027 - there may be no new words
         """Give new words their ids, in order."""
 
-    def fit(self, text: str, name: str = "the text") -> None:  # noqa: B027 - there may be one way alone
+    def exclude(self, rows: int) -> None:  # noqa: B027
+        """Take back the ids of new words beyond so many rows: reading them was broken off."""
+
+    @abstractmethod
+    def fits(self, text: str, name: str = "the text") -> Chosen | None:
+        """How texts are split if this is the first one; None where it has no words."""
+
+    def fit(self, text: str, name: str = "the text") -> None:
         """Choose how texts are split, on the first one that has words; it stays so."""
+        if self.splitting is None and (found := self.fits(text, name)) is not None:
+            self.split(found)
 
     def split(self, splitting: Chosen) -> None:  # noqa: B027
         """Split texts as was chosen before."""
@@ -142,10 +159,11 @@ class GrowingVocabulary(Vocabulary):
     def fresh(self, splitting: Splitting = "auto") -> GrowingVocabulary:
         return GrowingVocabulary(self.dictionary, self.own, lower=self.lower, splitting=splitting)
 
-    def fit(self, text: str, name: str = "the text") -> None:
-        if self.splitting is None and text.strip():
-            found = fitting(text.split("\n", SAMPLE)[:SAMPLE], self.own, self._has, name=name)
-            self.split("own" if found is self.own else "moses")
+    def fits(self, text: str, name: str = "the text") -> Chosen | None:
+        if not text.strip():
+            return None
+        found = fitting(text.split("\n", SAMPLE)[:SAMPLE], self.own, self._has, name=name)
+        return "own" if found is self.own else "moses"
 
     def split(self, splitting: Chosen) -> None:
         self.splitting = splitting
@@ -159,10 +177,13 @@ class GrowingVocabulary(Vocabulary):
             tokens = [token if token in self.dictionary else token.lower() for token in tokens]
         if include:
             self.include(tokens)
-        ids = tuple(self._ids.get(token, self.dictionary.index(token)) for token in tokens)
+        ids = self.ids_of(tokens)
         pairs = enumerate(zip(tokens, ids, strict=True))
         unknown = tuple(at for at, (token, index) in pairs if index == self.unknown and token != UNK)
         return Encoded(tuple(tokens), ids, unknown)
+
+    def ids_of(self, tokens: Sequence[int | str]) -> tuple[int, ...]:
+        return tuple(self._ids.get(word, self.dictionary.index(word)) for word in map(str, tokens))
 
     def _has(self, word: str) -> bool:
         """Whether the dictionary has a word, as :meth:`encode` takes it."""
@@ -173,6 +194,11 @@ class GrowingVocabulary(Vocabulary):
             if word not in self.dictionary and word not in self._ids:
                 self._ids[word] = len(self)
                 self.words.append(word)
+
+    def exclude(self, rows: int) -> None:
+        for word in self.words[max(0, rows - self.known) :]:
+            del self._ids[word]
+        del self.words[max(0, rows - self.known) :]
 
     def join(self, ids: Iterable[int]) -> str:
         lines: list[list[str]] = [[]]

@@ -103,7 +103,7 @@ def test_only_the_first_tokens_are_read(model: str, tmp_path: Path, capsys: pyte
     assert f"model       {model}, weights" in told
     assert "texts       2" in told
     for path in files:
-        [size] = re.findall(rf"{re.escape(path)} \((\d+) bytes\)", told)
+        [size] = re.findall(rf"{re.escape(path)} \((\d+) bytes, 60 tokens, ", told)
         assert 60 < int(size) < 300
 
 

@@ -28,6 +28,7 @@ from hebblm.adapt.methods.rule import Rule
 from hebblm.errors import UserError
 from hebblm.expected import most_probable
 from hebblm.explain import AROUND, MOST
+from hebblm.journal import laid_out
 from hebblm.memory.ngrams import LONG, LONG_FROM, SHORT
 from hebblm.reader import Reader
 
@@ -256,7 +257,7 @@ def test_a_text_that_was_broken_off_counts_as_far_as_it_was_learned(models: dict
     assert all(entry.token is not None and entry.token < 8 + 6 for entry in entries)
     with pytest.raises(KeyboardInterrupt):
         reader.read(["one two three four five", "six seven eight nine ten"], progress=stop)
-    assert [text["tokens"] for text in reader._texts] == [[14], [4, 4]]
+    assert [text.lengths for text in laid_out(reader.journal.record)] == [(14,), (4, 4)]
 
 
 def test_entries_that_a_memory_forgot_are_left_out(models: dict[str, hebblm.LanguageModel]) -> None:

@@ -1,0 +1,294 @@
+"""What a reader read, in order: enough to read it again without a part of it."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple, cast
+
+import msgspec
+
+from hebblm.errors import UserError
+from hebblm.memory.persistence import ReadText
+from hebblm.progress import silence
+from hebblm.reader_text import Spelled
+from hebblm.text.fitting import Chosen
+from hebblm.text.vocabulary import Vocabulary
+
+
+class Document(NamedTuple):
+    """A document that a reader learned from; None is what is not known of one of the memory that it began with."""
+
+    name: str  # "" of text without a name
+    tokens: int | None
+    bytes: int | None
+    words: int | None  # that no text before it had, nor the model
+    read: str | None  # when it was read last
+
+
+class Laid(NamedTuple):
+    """A text, or several side by side, as their tokens were written to a memory."""
+
+    names: tuple[str | None, ...]
+    lengths: tuple[int, ...] | None  # of each, in tokens; None where that is not known
+    every: int = 1  # tokens of each of several that were written at a time
+    pieces: tuple[int, ...] = ()  # lengths of the pieces in which a memory of texts was built
+
+
+class Opened(msgspec.Struct, frozen=True, tag="opened"):
+    """How a reader was opened for what follows."""
+
+    method: str
+    k: int
+    update_every: int
+    settings: dict[str, str | float | int | bool | None]  # of method and memory, by dotted name
+    splitting: Chosen | None  # that was asked for
+    words: tuple[str, ...]  # new ones that its vocabulary had before
+    reading: dict[str, int]  # what the model's states depend on beside weights and tokens
+
+
+class Read(msgspec.Struct, tag="read", omit_defaults=True):
+    """Text of one call."""
+
+    name: str
+    learned: bool  # otherwise only the place in the text moved on
+    read: str  # when
+    tokens: int
+    bytes: int
+    words: int  # that no text before it had
+    texts: list[str] = []  # as they came, one or more; none where only the tokens are known
+    spelled: Spelled | None = None
+
+
+class SideBySide(msgspec.Struct, tag="side by side"):
+    """Texts that were read at once."""
+
+    texts: list[Read]
+
+
+class Began(msgspec.Struct, frozen=True, tag="began"):
+    """Whoever reads stood at the beginning of a text."""
+
+
+class Split(msgspec.Struct, frozen=True, tag="split"):
+    """How a text would split all others, were it the first; nothing else of it was kept."""
+
+    name: str
+    splitting: Chosen
+
+
+Item = Opened | Read | SideBySide | Began | Split
+
+
+class Base(msgspec.Struct, frozen=True):
+    """A memory that a reader began with."""
+
+    folder: str
+    file: str  # in it, whose sha256 tells it from any other
+    sha256: str
+    texts: tuple[ReadText, ...]
+
+
+class Record(msgspec.Struct, frozen=True):
+    """All that was read."""
+
+    base: Base | None = None
+    items: tuple[Item, ...] = ()
+
+
+class Reading:
+    """A text while it is read.
+
+    Args:
+        name: of the document.
+        learned: whether it is learned from.
+        read: when.
+        text: itself, or its pieces as they come, or what is known of it alone; None for ids.
+    """
+
+    def __init__(self, name: str, learned: bool, read: str, text: str | list[str] | Spelled | None) -> None:
+        self.name, self.learned, self.read = name, learned, read
+        self._spelled = text if isinstance(text, Spelled) else Spelled((), 0) if text is None else None
+        self._texts = [text] if isinstance(text, str) else text if isinstance(text, list) else []
+        self._whole = False
+        self.tokens = array("q")  # ids of those that were read
+        self.bytes = 0
+
+    def end(self) -> None:
+        """All of the text was read."""
+        self._whole = bool(self._texts)
+
+    def item(self, vocabulary: Vocabulary, rows: int) -> Read:
+        """What is to be kept; ``rows`` are the words there were before."""
+        ids, size, spelled = self.tokens.tolist(), self.bytes, self._spelled
+        if not self._whole:
+            spelled = spelled or Spelled((), 0, vocabulary.splitting, _fits(vocabulary, self._texts))
+            size = size or len(vocabulary.join(ids).encode())
+            spelled = msgspec.structs.replace(spelled, tokens=vocabulary.lasting(ids), bytes=size)
+        words = len({index for index in ids if index >= rows}) if self.learned else 0
+        texts = [] if spelled else self._texts
+        return Read(self.name, self.learned, self.read, len(ids), size, words, texts, spelled)
+
+
+class Journal:
+    """What a reader read.
+
+    Args:
+        vocabulary: the reader's.
+        record: what was read before.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, record: Record) -> None:
+        self.base = record.base
+        self.time: str | None = None  # at which the texts that follow are read; None for now
+        self._vocabulary = vocabulary
+        self._items: list[Item] = [*record.items]
+        self._open: tuple[Reading, ...] = ()  # being read now,
+        self._together = False  # side by side or alone
+        self._rows = 0  # words there were before these
+
+    @property
+    def record(self) -> Record:
+        """All that was read so far; of a text that is being read what was learned."""
+        return Record(self.base, (*self._items, *self._taken_down()))
+
+    def opened(self, how: Opened) -> None:
+        if self._items[-1:] != [how]:
+            self._items.append(how)
+
+    def goes_on(self, name: str) -> bool:
+        """Whether a text of this name goes on from where the reader stands."""
+        self._close()
+        last = next((item for item in reversed(self._items) if not isinstance(item, Opened | Split)), None)
+        return name == "" if last is None else isinstance(last, Read) and last.name == name
+
+    def begin(self, readings: Sequence[Reading], rows: int, *, together: bool) -> None:
+        """Take down what is read from now on, one text or several side by side."""
+        self._close()
+        self._open, self._rows, self._together = tuple(readings), rows, together
+
+    def reads(self, reading: Reading) -> bool:
+        """Whether a text is still being taken down."""
+        return reading in self._open
+
+    def now(self) -> str:
+        return self.time or datetime.now(UTC).isoformat(timespec="seconds")
+
+    def began(self) -> None:
+        """The reader stands at the beginning of a text, and what it only read before is no longer needed."""
+        self._close()
+        passed: list[Read] = []
+        while self._items and (texts := texts_in(self._items[-1])) and not any(text.learned for text in texts):
+            self._items.pop()
+            passed = [*texts, *passed]
+        for text in passed:
+            self.split(text.name, _fits(self._vocabulary, text.texts) if text.spelled is None else text.spelled.fits)
+        if not self._items or isinstance(self._items[-1], Read):
+            self._items.append(Began())
+
+    def split(self, name: str, splitting: Chosen | None) -> None:
+        """Keep how a text would split the others, once a name."""
+        if splitting is None:
+            return
+        if self._vocabulary.splitting is None:
+            self._vocabulary.split(splitting)
+        if not any(isinstance(item, Split) and item.name == name for item in self._items):
+            self._items.append(Split(name, splitting))
+
+    def _taken_down(self) -> list[Item]:
+        texts = [text.item(self._vocabulary, self._rows) for text in self._open]
+        return [SideBySide(texts) if self._together else texts[0]] if texts else []
+
+    def _close(self) -> None:
+        self._items += self._taken_down()
+        self._open = ()
+
+
+def learned(record: Record) -> list[Read]:
+    """Texts of a record that were learned from."""
+    return [text for item in record.items for text in texts_in(item) if text.learned]
+
+
+def documents(record: Record) -> list[Document]:
+    """What was learned from, in the order in which it was read first, what the reader began with before it."""
+    found: dict[str, Document] = {}
+    for text in learned(record):
+        tokens, size, words = text.tokens, text.bytes, text.words
+        if (before := found.get(text.name)) is not None:
+            tokens, size, words = (before.tokens or 0) + tokens, (before.bytes or 0) + size, (before.words or 0) + words
+        found[text.name] = Document(text.name, tokens, size, words, text.read)
+    base = () if record.base is None else record.base.texts
+    return [*(Document(text.get("path", ""), None, text.get("bytes"), None, None) for text in base), *found.values()]
+
+
+def laid_out(record: Record) -> list[Laid]:
+    """Texts in the order in which their tokens were written to a memory."""
+    base = () if record.base is None else record.base.texts
+    found = [
+        Laid(
+            (text.get("path"),),
+            (sum(text["pieces"]),) if "pieces" in text else None,
+            pieces=tuple(text.get("pieces", ())),
+        )
+        for text in base
+    ]
+    every, open_name = 1, None  # the latter of a document that may go on
+    for item in record.items:
+        if isinstance(item, Opened):
+            every = item.update_every
+        elif isinstance(item, Began):
+            open_name = None
+        elif (texts := texts_in(item)) and texts[0].learned:
+            names, lengths = tuple(text.name or None for text in texts), tuple(text.tokens for text in texts)
+            if isinstance(item, Read) and open_name == item.name and (before := found[-1].lengths):
+                found[-1] = found[-1]._replace(lengths=(before[0] + lengths[0],))
+            else:
+                found.append(Laid(names, lengths, every))
+                open_name = item.name if isinstance(item, Read) else None
+    return found
+
+
+def texts_of(record: Record) -> list[ReadText]:
+    """The same for who looks into a folder."""
+    base = [] if record.base is None else [*record.base.texts]
+    return base + [
+        cast(
+            ReadText,
+            {
+                **({"path": found.name} if found.name else {}),
+                **{name: value for name, value in found._asdict().items() if name != "name"},
+            },
+        )
+        for found in documents(record)[len(base) :]
+    ]
+
+
+def texts_in(item: Item) -> list[Read]:
+    return item.texts if isinstance(item, SideBySide) else [item] if isinstance(item, Read) else []
+
+
+def _fits(vocabulary: Vocabulary, texts: Sequence[str]) -> Chosen | None:
+    with silence():
+        found = (vocabulary.fits(text.removeprefix("\ufeff")) for text in texts)
+        return next((splitting for splitting in found if splitting is not None), None)
+
+
+def write_record(path: Path, record: Record) -> None:
+    """Write a record to a file, a line each text."""
+    encode = msgspec.json.Encoder().encode
+    with path.open("wb") as stream:
+        for line in (record.base, *record.items):
+            stream.write(encode(line) + b"\n")
+
+
+def read_record_of(path: Path) -> Record:
+    """Read what :func:`write_record` wrote."""
+    try:
+        with path.open("rb") as stream:
+            base = msgspec.json.decode(stream.readline(), type=Base | None)
+            items = msgspec.json.Decoder(Item).decode_lines(stream.read())
+    except (OSError, msgspec.DecodeError) as error:
+        raise UserError(f"{path} cannot be read ({error}); read the text anew") from error
+    return Record(base, tuple(items))

@@ -1,0 +1,170 @@
+"""What a reader read, read again without a document or a word: nothing of these is left."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+
+from hebblm.adapt.former import present_settings
+from hebblm.adapt.methods import METHODS, unaliased
+from hebblm.errors import UserError
+from hebblm.evaluation.hyperparameters import defaults
+from hebblm.files import sha256
+from hebblm.journal import Base, Item, Journal, Opened, Read, Record, SideBySide, Split, documents, texts_in
+from hebblm.progress import silence
+from hebblm.suggest import unknown
+from hebblm.text.vocabulary import Vocabulary
+
+
+class Reads(Protocol):
+    """A reader, which takes down what it reads."""
+
+    journal: Journal
+
+    def read(self, text: Any, *, learn: bool = ..., progress: Any = ..., name: str | None = ...) -> Any: ...
+
+    def read_pieces(
+        self, pieces: Iterable[str], *, learn: bool = ..., progress: Any = ..., name: str | None = ...
+    ) -> Iterable[Any]: ...
+
+    def begin(self) -> None: ...
+
+    def save(self, folder: str | Path) -> None: ...
+
+
+R = TypeVar("R", bound=Reads)
+Opens = Callable[[Opened, Path | None, Mapping[str, Any]], R]
+"""Opens a reader, over a memory or none, as it once was; the last are values that differ from those it had before."""
+
+
+def without_documents(record: Record, names: Sequence[str]) -> Record:
+    """A record as if some documents had never been read."""
+    own = [text.name for item in record.items for text in texts_in(item)]
+    for name in names:
+        known = [document.name for document in documents(record)]
+        if name not in own and name in known and record.base is not None:
+            raise UserError(
+                f"{name} is a text of {record.base.folder}, with which this reader began; make that memory anew "
+                "without it, and read the other texts over it"
+            )
+        if name not in own:
+            raise unknown("document", name, known, "reader.documents() and hebblm-memory info list them")
+    items: list[Item] = []
+    for item in record.items:
+        if isinstance(item, SideBySide):
+            if left := [text for text in item.texts if text.name not in names]:
+                items.append(SideBySide(left))
+        elif not (isinstance(item, Read | Split) and item.name in names):
+            items.append(item)
+    return Record(record.base, tuple(items))
+
+
+def without_word(record: Record, word: str, vocabulary: Vocabulary) -> Record:
+    """A record as if a word had been struck out of every text before it was read."""
+    if not isinstance(word, str) or not word or any(letter.isspace() for letter in word):
+        raise UserError(f"word = {word!r:.60} is no single word; give one without blanks")
+    if record.base is not None:
+        raise UserError(
+            f"a word cannot be taken out of {record.base.folder}, with which this reader began; make that memory anew "
+            "of texts without it"
+        )
+    # A blank before it goes as well; letters and digits beside it make it another word.
+    pattern = re.compile(rf"[ \t]?(?<!\w){re.escape(word)}(?!\w)", re.IGNORECASE)
+    items: list[Item] = []
+    for item in record.items:
+        if isinstance(item, SideBySide):
+            items.append(SideBySide([_struck(text, pattern, vocabulary) for text in item.texts]))
+        else:
+            items.append(_struck(item, pattern, vocabulary) if isinstance(item, Read) else item)
+    if items == [*record.items]:
+        raise UserError(f"{word!r:.60} is in no text that was read; write it as it stands there")
+    return Record(None, tuple(items))
+
+
+def _struck(text: Read, pattern: re.Pattern[str], vocabulary: Vocabulary) -> Read:
+    texts = text.texts
+    if text.spelled is not None:
+        texts = [vocabulary.join(vocabulary.ids_of(text.spelled.tokens))]
+    if not any(map(pattern.search, texts)):
+        return text
+    return msgspec.structs.replace(text, texts=[pattern.sub("", piece) for piece in texts], spelled=None)
+
+
+def check_still(record: Record, *, whole: bool) -> None:
+    """Refuse to read again what was read over a memory that is gone, or, unless ``whole``, by a base that learns."""
+    moving = [unaliased(item.method) for item in record.items if isinstance(item, Opened)]
+    moving = [method for method in moving if METHODS[method].moving]
+    if moving and not whole:
+        raise UserError(
+            f"{moving[0]} learned from all texts in the same weights, so that forgetting one takes reading all others "
+            "again, weights and all; ask for that with replay=True, or --replay"
+        )
+    if record.base is not None:
+        path = Path(record.base.folder, record.base.file)
+        if not path.is_file() or sha256(path) != record.base.sha256:
+            raise UserError(
+                f"{record.base.folder}, with which this reader began, is not there as it was, and nothing can be "
+                "forgotten without it; put it back, or read the other texts into a new folder"
+            )
+
+
+def read_again(record: Record, opens: Opens[R], progress: Callable[[int, int], None]) -> R:
+    """A reader of all that stands in a record, which begins with how it was opened."""
+    total, done = sum(text.tokens for item in record.items for text in texts_in(item)), 0
+    reader, former = None, dict[str, Any]()
+
+    def moved(now: int, _: int) -> None:
+        progress(min(done + now, total), total)
+
+    with silence():
+        for item in record.items:
+            if isinstance(item, Opened):
+                settings = {
+                    name: value for name, value in present_settings(item.settings).items() if name in defaults()
+                }
+                item = msgspec.structs.replace(item, method=unaliased(item.method), settings=settings)
+                asked = {name: value for name, value in settings.items() if former.get(name, value) != value}
+                former |= settings
+                if reader is None:
+                    reader = opens(item, _folder(record.base), {})
+                    continue
+                # A reader that goes on from a folder may differ in the last bit from one that never stopped.
+                with TemporaryDirectory(prefix="hebblm-") as folder:
+                    reader.save(Path(folder, "reader"))
+                    reader = opens(item, Path(folder, "reader"), asked)
+                continue
+            assert reader is not None, "a record begins with how its reader was opened"
+            _read_again(reader, item, moved)
+            done += sum(text.tokens for text in texts_in(item))
+    assert reader is not None, "a record begins with how its reader was opened"
+    reader.journal.time = None
+    return reader
+
+
+def _folder(base: Base | None) -> Path | None:
+    return None if base is None else Path(base.folder)
+
+
+def _read_again(reader: Reads, item: Item, progress: Callable[[int, int], None]) -> None:
+    if texts := texts_in(item):
+        reader.journal.time = texts[0].read
+    if isinstance(item, SideBySide):
+        documents = [text.spelled or text.texts[0] for text in texts]
+        names = [text.name for text in texts]
+        together = dict(zip(names, documents, strict=True)) if all(names) else documents
+        reader.read(together, learn=texts[0].learned, progress=progress)
+    elif isinstance(item, Read) and len(item.texts) > 1:
+        for _ in reader.read_pieces(item.texts, learn=item.learned, name=item.name):
+            pass
+    elif isinstance(item, Read):
+        text = item.texts[0] if item.spelled is None else item.spelled
+        reader.read(text, learn=item.learned, progress=progress, name=item.name)
+    elif isinstance(item, Split):
+        reader.journal.split(item.name, item.splitting)
+    else:
+        reader.begin()
