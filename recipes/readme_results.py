@@ -26,7 +26,7 @@ from hebblm.report.sections import scenario_line
 from hebblm.report.table import Cell, Column, Table, present
 from hebblm.report.tables import frequency_table, gain_table, interval_text, occurrence_table, side_by_side
 from hebblm.vision.tables import tables
-from recipes import best_tables, conclusions, referee_tables, reliability_tables, scale_tables
+from recipes import best_tables, conclusions, real_tables, referee_tables, reliability_tables, scale_tables
 from recipes import causal_tables as causal
 from recipes.bench.record import BenchResult
 from recipes.bench.tables import training_table
@@ -211,6 +211,7 @@ PAGES: dict[Path, dict[str, Callable[[], str]]] = {
     DOCS / "results.md": {"defaults": defaults},
     DOCS / "results-transformers.md": {
         "real": lambda: causal.real(short=True),
+        "texts": lambda: real_tables.texts(short=True),
         "transformer": lambda: causal.transformer(short=True),
     },
     DOCS / "results-images.md": {"images": pictures},
@@ -250,6 +251,7 @@ PAGES: dict[Path, dict[str, Callable[[], str]]] = {
         "new-words": conclusions.new_words,
     },
     RECIPES / "vision" / "README.md": {"images": vision},
+    RECIPES / "real" / "README.md": {"texts": real_tables.texts},
     RECIPES / "refereed" / "README.md": {"referee": referee_tables.referee},
 }
 

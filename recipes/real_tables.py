@@ -23,8 +23,8 @@ TITLES = {
 BEST = "best"
 
 
-def texts() -> str:
-    """Return bits a byte of every method on each text, in a short and in a long window."""
+def texts(*, short: bool = False) -> str:
+    """Return bits a byte of every method on each text, in a short and in a long window; ``short`` without commands."""
     found = {path: Result.load(path) for text in TITLES for path in sorted(FOLDER.glob(f"{text}-*.json"))}
     names = next(iter(found.values())).methods
     columns = (Column("Text"), Column("Window", "count"), *(Column(name_of(name), "nll", decimals=3) for name in names))
@@ -32,10 +32,10 @@ def texts() -> str:
     for path, result in sorted(found.items(), key=lambda item: list(TITLES).index(item[0].stem.split("-")[0])):
         values = (result.methods[name].bits_per_byte for name in names)
         rows.append((TITLES[path.stem.split("-")[0]], result.model["context"], *values))
-    return "\n".join([body(Table("texts", "", columns, tuple(rows))), *_origins(found), ""])
+    return "\n".join([body(Table("texts", "", columns, tuple(rows))), *([] if short else _origins(found)), ""])
 
 
-def windows() -> str:
+def windows(*, short: bool = False) -> str:
     """Return bits a byte of the base and of ``best`` by window, and the window of the base that is as good."""
     found = {path: Result.load(path) for path in sorted((FOLDER / "windows").glob("*.json"))}
     by_text: dict[str, list[Result]] = defaultdict(list)
@@ -54,7 +54,7 @@ def windows() -> str:
         base = [(int(result.model["context"]), _bits(result, BASE)) for result in results]
         for (window, bits), result in zip(base, results, strict=True):
             rows.append((TITLES[text], window, bits, _bits(result, BEST), worth(base, _bits(result, BEST))))
-    return "\n".join([body(Table("windows", "", columns, tuple(rows))), *_origins(found), ""])
+    return "\n".join([body(Table("windows", "", columns, tuple(rows))), *([] if short else _origins(found)), ""])
 
 
 def worth(base: Sequence[tuple[int, float]], bits: float) -> str:
@@ -74,4 +74,4 @@ def _bits(result: Result, name: str) -> float:
 
 def _origins(found: dict[Path, Result]) -> list[str]:
     """Return a line on how each result was made."""
-    return [f"- {origin_of(path.stem, path, result, '../')}" for path, result in found.items()]
+    return [f"- {origin_of(path.stem, path, result, '../../')}" for path, result in found.items()]
