@@ -55,7 +55,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     """JSON document of a checkpoint, empty if there is none.
 
     Raises:
-        CheckpointError: it is no JSON object, was changed since it was written, or a value is of another type.
+        CheckpointError: it is not JSON object, was changed since it was written, or a value is of another type.
     """
     path, remedy = folder / CONFIG, "restore or retrain the checkpoint"
     try:

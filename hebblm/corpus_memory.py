@@ -73,7 +73,7 @@ def build(
     there = partial(load_memory, folder, model_hash=owner[0], dictionary_hash=owner[1])
     parts = Segments(folder.with_name(f".{folder.name}.{identity[:12]}.parts"))
     if ranks.all_gather_object(read_about(folder).get("identity"))[0] == identity:
-        say(f"{folder} holds this memory already")
+        say(f"{folder} already holds this memory")
         if ranks.leads:
             remove_left(folder)
             remove_left(parts.folder)
@@ -86,7 +86,7 @@ def build(
             stack.enter_context(parts.held("this memory"))
             stack.enter_context(held(folder, "this memory", wait=False))
         if ranks.all_gather_object(read_about(folder).get("identity"))[0] == identity:
-            say(f"{folder} holds this memory already")
+            say(f"{folder} already holds this memory")
             return there()
         if ranks.leads and (folder / MANIFEST).is_file():
             say(f"{folder} holds a memory of other texts or settings; it is replaced when this one is built")
@@ -241,7 +241,7 @@ def _merge(first: Path, second: Path, folder: Path) -> AnyMemory:
         if first != second:
             raise UserError(
                 f"{both[0].folder} has memory.{setting}={first} and {both[1].folder} memory.{setting}={second}; "
-                f"build one of them anew with --set memory.{setting} of the other"
+                f"build one of them again with --set memory.{setting} of the other"
             )
     words = list(dict.fromkeys(word for one in both for word in one.words))
     place = {word: index for index, word in enumerate(words)}
@@ -250,7 +250,7 @@ def _merge(first: Path, second: Path, folder: Path) -> AnyMemory:
     for one in both:
         ids = torch.tensor([place[word] for word in one.words], dtype=torch.int64)
         if one.words and one.known is None:
-            raise UserError(f"{one.folder.parent} does not say where its new words begin; read and save it anew")
+            raise UserError(f"{one.folder.parent} does not say where its new words begin; read and save it again")
         source = load_memory(one.folder, model_hash=owner[0], dictionary_hash=owner[1])
         for part in source.segments():
             for begin in range(0, len(part), CHUNK):
@@ -291,7 +291,7 @@ def _merged_counts(memories: Sequence[SavedMemory], place: Mapping[str, int]) ->
         if own.order != merged.order:
             raise UserError(
                 f"{counted[0][0].folder} counts n-grams with ngram.order={merged.order} and {one.folder} with "
-                f"{own.order}; build one of them anew with --set ngram.order of the other"
+                f"{own.order}; build one of them again with --set ngram.order of the other"
             )
         ids = None
         if one.known is not None and any(place[word] != index for index, word in enumerate(one.words)):

@@ -119,7 +119,7 @@ def evaluate(
     request = Request.of(model, target, hyperparameters, values, settings, output_path, **options)
     request.check_keys(rules)
     if every and request.config.streams > 1:
-        say(f"left out, since it mixes methods that follow a single stream: {', '.join(ENSEMBLES)}")
+        say(f"left out, because it mixes methods that follow a single stream: {', '.join(ENSEMBLES)}")
         methods = rules
     for name in ENSEMBLES.keys() & methods:
         request.check_one_stream(f"{name}, one of the methods, follows a single stream")
@@ -128,7 +128,7 @@ def evaluate(
         raise UserError("--log-samples needs --output-path DIR to write to")
     log_neighbors = whole("log_neighbors", log_neighbors, 0)
     if log_neighbors and not log_samples:
-        raise UserError(f"--log-neighbors {log_neighbors} needs --log-samples beside it")
+        raise UserError(f"--log-neighbors {log_neighbors} needs --log-samples as well")
     source, read = request.config.corpora()
     if forgetting is not None or log_neighbors or accuracy:
         option = "--forgetting" if forgetting is not None else "--log-neighbors" if log_neighbors else "--accuracy"
@@ -141,7 +141,7 @@ def evaluate(
     if request.folder is not None and (request.folder / FILE_NAME).is_file():
         say(f"{request.folder} holds a finished result; it is replaced when this run ends")
     elif request.folder is not None and (page := request.folder / "report.md").exists():
-        raise UserError(f"{page} is of no result there, and would be replaced; choose another folder")
+        raise UserError(f"{page} does not belong to a result, and would be overwritten; choose another folder")
     scenario, record = request.open("evaluate", command)
     if methods == [*DEFAULT_METHODS] and not _has_statistics(scenario, request.settings):
         methods.remove(DYNAMIC)

@@ -290,5 +290,5 @@ def read_record_of(path: Path) -> Record:
             base = msgspec.json.decode(stream.readline(), type=Base | None)
             items = msgspec.json.Decoder(Item).decode_lines(stream.read())
     except (OSError, msgspec.DecodeError) as error:
-        raise UserError(f"{path} cannot be read ({error}); read the text anew") from error
+        raise UserError(f"{path} cannot be read ({error}); read the text again") from error
     return Record(base, tuple(items))

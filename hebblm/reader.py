@@ -560,7 +560,7 @@ class Reader:
                 loaded, or what was learned is not finite.
         """
         if not isinstance(folder, str | Path):
-            raise UserError(f"{folder!r:.60} is no folder; name one to save to")
+            raise UserError(f"{folder!r:.60} is not a folder; name one to save to")
         observed, recent = self._context.observed, self._context.recent.latest(self._context.window)
         save_reader(
             Path(folder),
@@ -616,7 +616,7 @@ class Reader:
     def _ids(self, text: str) -> Tensor:
         """The last token read and those of a text behind it (N,); new words read ``<unk>``."""
         if not isinstance(text, str):
-            raise UserError(f"{text!r:.60} is no text; name a string")
+            raise UserError(f"{text!r:.60} is not a text; give a string")
         bytes_of(text)
         ids = self._last.new_tensor(self.vocabulary.encode(text, include=False).ids)
         return torch.cat([self._last, self._known(ids)])

@@ -101,7 +101,7 @@ def in_intervals(
     if isinstance(pieces, str):
         raise UserError(f"{pieces!r:.60} is a text in one piece; give [text], or read it")
     if not isinstance(pieces, Iterable):
-        raise UserError(f"{pieces!r:.60} is no row of pieces of a text")
+        raise UserError(f"{pieces!r:.60} is not a sequence of strings")
     waiting, size = Encoded((), ()), 0
     for number, piece in enumerate(pieces):
         encoded, more = encoded_text(vocabulary, piece, include=include, begins=not number, most=most)
@@ -138,7 +138,7 @@ def bytes_of(text: str) -> int:
     except UnicodeEncodeError as error:
         half = text[error.start]
         raise UserError(
-            f"character {error.start} of the text, {half!r}, is half a surrogate pair; decode the text anew"
+            f"character {error.start} of the text, {half!r}, is half a surrogate pair; decode the text again"
         ) from error
 
 
@@ -182,7 +182,7 @@ def known_ids(vocabulary: Vocabulary, text: Sequence[int] | Tensor, wanted: str)
     ids: list[int] = rows.tolist()
     for index in ids:
         if not 0 <= index < len(vocabulary):
-            raise UserError(f"id {index} is none of the vocabulary's 0 to {len(vocabulary) - 1}")
+            raise UserError(f"id {index} is outside the vocabulary, which has 0 to {len(vocabulary) - 1}")
     return ids
 
 

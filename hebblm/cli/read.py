@@ -189,9 +189,9 @@ def main(config: ReadConfig, argv: list[str]) -> None:
     ask("after reading" if config.files else "now")
     if config.save is not None:
         reader.save(config.save)
-        tell(f"what was read is in {config.save}; go on with --memory {config.save}")
+        tell(f"what was read is in {config.save}; continue with --memory {config.save}")
     elif texts and not config.read_only:
-        tell("what was read is not kept; --save DIR keeps it")
+        tell("nothing is saved; add --save DIR to keep what was read")
     if lists:
         _rank(reader, lists, config)
 

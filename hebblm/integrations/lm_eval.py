@@ -75,7 +75,7 @@ class AdaptedLM(TemplateLM):  # type: ignore[misc]
         if not pretrained:
             raise UserError("no model is named; say which with --model_args pretrained=NAME")
         if device == HARNESS_DEVICE and not torch.cuda.is_available():
-            say(f"torch sees no CUDA device; {pretrained} is read on the CPU instead of the harness's {device}")
+            say(f"torch finds no CUDA device; {pretrained} is read on the CPU instead of the harness's {device}")
             device = "cpu"
         lm = load(pretrained, device=device or "auto", dtype=dtype, **options)
         if options.get("context") is None:

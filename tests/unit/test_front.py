@@ -34,7 +34,7 @@ from hebblm.request import Request
         (hebblm.evaluate, {"seed": None}, "seed = None must be at least 0"),
         (hebblm.evaluate, {"methods": "mixtur"}, "unknown method 'mixtur'; did you mean mixture"),
         (hebblm.evaluate, {"methods": [None]}, "methods = None is no string"),
-        (hebblm.evaluate, {"model": (1, 2)}, "a tuple is no model to evaluate; .*hebblm.load"),
+        (hebblm.evaluate, {"model": (1, 2)}, "a tuple is not a model; .*hebblm.load"),
         (hebblm.evaluate, {"methods": "lstm,mbpa", "settings": {"mbpa.lr": 2}}, "mbpa.lr is of gradient descent"),
         (hebblm.tune, {"settings": {"mbpa.lr_units": "guarded"}}, "mbpa.lr_units is of gradient descent"),
         (hebblm.evaluate, {"forgetting": 10}, "ptb is the only one"),
@@ -78,7 +78,7 @@ def test_values_that_are_set_for_nothing_are_told_and_methods_are_named_as_on_th
     values = {"hebb.beta": 0.4, "cache.theta": 2.0}
     result = hebblm.evaluate("tiny-pydoc-raw", Path(__file__), "base, cache", settings=values, max_tokens=50)
     assert list(result.methods) == ["lstm", "cache"]
-    assert "set for nothing, since none of lstm, cache reads it: hebb.beta\n" in capsys.readouterr().err
+    assert "no effect, because none of lstm, cache reads it: hebb.beta\n" in capsys.readouterr().err
 
 
 def test_a_page_of_ones_own_is_not_replaced(tmp_path: Path) -> None:

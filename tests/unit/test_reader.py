@@ -279,7 +279,7 @@ def test_what_is_set_of_torch_changes_nothing(lm: hebblm.LanguageModel, method: 
 
 def test_values_that_are_set_for_nothing_are_told(lm: hebblm.LanguageModel, capsys: pytest.CaptureFixture[str]) -> None:
     lm.reader("mixture", settings={"hebb.beta": 0.4, "mixture.theta": 2.0})
-    assert "set for nothing, since mixture does not read it: hebb.beta\n" in capsys.readouterr().err
+    assert "no effect, because mixture does not read it: hebb.beta\n" in capsys.readouterr().err
 
 
 def test_ids_are_read_as_words_are(lm: hebblm.LanguageModel) -> None:
@@ -303,7 +303,7 @@ def test_documents_are_taken_from_whatever_holds_them_in_a_row(lm: hebblm.Langua
     assert lm.reader().read([]) == []
     assert lm.reader().generate("the", until="a") == lm.reader().generate("the", until=["a"])
     for wrong in (pandas.DataFrame({"text": texts}), np.array("the list")):
-        with pytest.raises(UserError, match="is no text; name a string"):
+        with pytest.raises(UserError, match="is not a text; give a string"):
             lm.reader().read(wrong)
 
 
@@ -337,7 +337,7 @@ def test_what_does_not_fit_is_refused(lm: hebblm.LanguageModel, tmp_path: Path) 
         (lambda: lm.reader(memory=tmp_path / "m", settings={"memory.capacity": 3}), "memory.capacity is set beside"),
         (lambda: lm.reader().suggest(n=0), "n = 0"),
         (lambda: lm.reader().suggest("a \ud83d b"), "character 2 of the text, '\\ud83d', is half a surrogate pair"),
-        (lambda: lm.reader(settings=["a=1"]), "['a=1'] are no values by dotted name"),
+        (lambda: lm.reader(settings=["a=1"]), "['a=1'] are not values by dotted name"),
         (lambda: lm.reader(k=100_001), "k = 100001 must be at most 100,000"),
         (lambda: list(lm.reader().read_pieces(None)), "None is no row of pieces"),
         (lambda: lm.reader().predict(torch.zeros(2, 3)), "states of shape (2, 3) are not (N, "),

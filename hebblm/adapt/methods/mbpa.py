@@ -70,7 +70,7 @@ class MbpaConfig(Section):
         if self.optimizer == "rmsprop" and (self.solver == "fast" or self.lr_units == "relative"):
             raise UserError(
                 "mbpa.optimizer = 'rmsprop' follows all classes at a rate of its own; set mbpa.solver=exact and "
-                "mbpa.lr_units=guarded or absolute beside it"
+                "mbpa.lr_units=guarded or absolute as well"
             )
 
 
