@@ -17,19 +17,19 @@ _HELD: set[tuple[Path, int]] = set()  # places of this process, each by a thread
 
 
 @contextlib.contextmanager
-def held(path: Path, what: str, *, wait: bool = True) -> Iterator[bool]:
+def held(path: Path, what: str, *, wait: bool = True, again: bool = False) -> Iterator[bool]:
     """Keep a place to this process while the block writes there; another waits until it ends, or dies.
 
     The system lets go of the lock of a process that was killed; its file, which stands beside ``path``, is taken over
     by the next one. Folders that are made for it are removed again if nothing else came to stand there. Yields whether
-    another process had the place first: what is asked for may be there by now. Without ``wait`` that is an error. A
-    block inside, of the same thread, has the place already.
+    another process had the place first: what is asked for may be there by now. Without ``wait`` that is an error. With
+    ``again`` the same thread may hold it already.
     """
     from filelock import FileLock, Timeout  # waits are rare, and its import takes a while
 
     place = _place(path)
     own = (place, threading.get_ident())
-    if own in _HELD:
+    if again and own in _HELD:
         yield False
         return
     missing = [folder for folder in place.parents if not folder.exists()]

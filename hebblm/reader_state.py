@@ -121,7 +121,7 @@ def save_reader(folder: Path, owner: Owner, known: ReaderState, classes: int) ->
         **{f"state.{name.replace(' ', '.')}": tensor for name, tensor in known.state.items()},
         **prefixed(WEIGHT, known.weights),
     }
-    with held(folder, "this memory", wait=False), atomic_path(folder, directory=True) as temporary:
+    with held(folder, "this memory", wait=False, again=True), atomic_path(folder, directory=True) as temporary:
         save_memory(known.memory, temporary / MEMORY, **owner, ngrams=known.ngrams)
         write_tensors(temporary / PLACE, place, KIND)
         write_record(temporary / TEXTS, known.record)

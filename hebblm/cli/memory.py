@@ -22,7 +22,6 @@ from hebblm.ranks import opened
 from hebblm.text.sources import text_files
 
 PROG = "hebblm-memory"
-UNITS = {"bytes": "bytes", "tokens": "tokens", "words": "new words"}  # of what is known of a text
 
 
 @dataclass(frozen=True)
@@ -168,10 +167,11 @@ def _info(config: InfoConfig, argv: list[str]) -> None:
     for name, value in rows.items():
         tell(f"{name:<12}{value}")
     for text in texts:
-        known = [f"{text[key]:,} {unit}" for key, unit in UNITS.items() if text.get(key)]
-        known += [f"read {text['read']}"] if "read" in text else []
-        known += [f"column {text['column']}"] if text.get("column") else []
-        tell(f"  {text.get('path', 'texts without a name')}{f' ({chr(44).join(known)})' if known else ''}")
+        units = {"bytes": "bytes", "tokens": "tokens", "words": "new words"}
+        known = [f"{text[key]:,} {unit}" for key, unit in units.items() if text.get(key)]
+        known += [f"{word} {text[word]}" for word in ("read", "column") if text.get(word)]
+        said = f" ({', '.join(known)})" if known else ""
+        tell(f"  {text.get('path', 'texts without a name')}{said}")
 
 
 @options(f"{PROG} merge", MergeConfig, f"{PROG} merge memories/a memories/b --output-path memories/both")
@@ -210,7 +210,8 @@ def _forget(config: ForgetConfig, argv: list[str]) -> None:
             )
         reader.save(config.folder)
     left = [document.tokens or 0 for document in reader.documents()]
-    tell(f"forgotten; {len(left):,} texts of {sum(left):,} tokens are left in {config.folder}")
+    texts = "1 text" if len(left) == 1 else f"{len(left):,} texts"
+    tell(f"forgotten; {texts} of {sum(left):,} tokens {'is' if len(left) == 1 else 'are'} left in {config.folder}")
 
 
 main = choosing(PROG, {"build": _build, "info": _info, "merge": _merge, "forget": _forget})

@@ -33,6 +33,7 @@ class Encoded:
 
     def cut(self, place: int) -> tuple[Encoded, Encoded]:
         """Text before one of its tokens, and what begins with that; lost bytes go with the first part."""
+        place = min(place, len(self.ids))
         words = (None, None) if self.words is None else self.words.cut(place)
         earlier = tuple(at for at in self.unknown if at < place)
         later = tuple(at - place for at in self.unknown[len(earlier) :])
