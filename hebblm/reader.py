@@ -40,7 +40,7 @@ from hebblm.reader_text import (
 from hebblm.scores import Scores
 from hebblm.stream_reader import ReaderBase, StreamReader, dynamic_base
 from hebblm.text.vocabulary import Encoded, Vocabulary
-from hebblm.written import Written, learned_of
+from hebblm.written import WrittenText, learned_of
 
 
 def _learnable(kind: type[Reader]) -> type[Reader]:
@@ -355,7 +355,7 @@ class Reader:
         """
         batch, adapted, base = self._expected(context)
         suggested = most_probable(adapted, base, self.vocabulary, n)
-        written = Written.of(self._memory, self._texts, self.model)
+        written = WrittenText.of(self._memory, self._texts, self.model)
         return explained(
             self._rule, batch, suggested, self.vocabulary, written, base=DYNAMIC if self.moving else "base"
         )
