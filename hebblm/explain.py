@@ -17,7 +17,7 @@ from hebblm.memory.ngram_rows import NGramRows
 from hebblm.report.methods import name_of
 from hebblm.report.table import Cell, Column, Table
 from hebblm.text.vocabulary import Vocabulary
-from hebblm.written import Written
+from hebblm.written import WrittenText
 
 MOST = 3  # entries of a word
 AROUND = 8  # tokens before and after an entry
@@ -25,7 +25,7 @@ AROUND = 8  # tokens before and after an entry
 Floats = npt.NDArray[np.float64]
 
 
-class Remembered(NamedTuple):
+class MemoryEntry(NamedTuple):
     """A memory entry that speaks for a word.
 
     Args:
@@ -60,11 +60,11 @@ class Explanation(NamedTuple):
     probability: float
     unadapted: float
     shares: dict[str, float]
-    entries: tuple[Remembered, ...]
+    entries: tuple[MemoryEntry, ...]
     by_closeness: bool
 
 
-def entry_weights(found: Speakers, batch: EvalBatch, written: Written, words: Sequence[int]) -> list[Floats]:
+def entry_weights(found: Speakers, batch: EvalBatch, written: WrittenText, words: Sequence[int]) -> list[Floats]:
     """What each entry of the memory (M,) gives to each of some words after a single query.
 
     Entries that the memory has dropped are left out.
@@ -93,7 +93,7 @@ def explained(
     batch: EvalBatch,
     suggested: Mapping[int, Suggestion],
     vocabulary: Vocabulary,
-    written: Written,
+    written: WrittenText,
     base: str,
 ) -> list[Explanation]:
     """Explanations of suggested words after a single query.
@@ -119,13 +119,13 @@ def explained(
     return explanations
 
 
-def _remembered(entry: int, weight: float, written: Written, vocabulary: Vocabulary) -> Remembered:
+def _remembered(entry: int, weight: float, written: WrittenText, vocabulary: Vocabulary) -> MemoryEntry:
     before, after = (vocabulary.join(ids.tolist()) for ids in written.around(entry, AROUND))
     if vocabulary.grows:  # tokens are words, which do not have their blanks
         before, after = f"{before} " if before else "", f" {after}" if after else ""
     document = int(written.documents[entry])
     known = document >= 0
-    return Remembered(
+    return MemoryEntry(
         float(weight),
         written.names[document] if known else None,
         int(written.tokens[entry]) if known else None,
@@ -161,14 +161,14 @@ def explanation_tables(title: str, found: Sequence[Explanation], shown: Callable
     return tables
 
 
-def _marked(word: str, entry: Remembered) -> str:
+def _marked(word: str, entry: MemoryEntry) -> str:
     """Text around an entry, its word in brackets."""
     core = word.strip() or word
     blank = word[: word.index(core)]
     return f"{entry.before}{blank}[{core}]{entry.after}"
 
 
-def _place(entry: Remembered) -> str:
+def _place(entry: MemoryEntry) -> str:
     if entry.token is None:
         return "not known"
     token = f"token {entry.token:,}"

@@ -49,7 +49,7 @@ from hebblm.replay import check_still, read_again, without_documents, without_wo
 from hebblm.scores import Scores
 from hebblm.stream_reader import ReaderBase, StreamReader, dynamic_base
 from hebblm.text.vocabulary import Encoded, Vocabulary
-from hebblm.written import Written
+from hebblm.written import WrittenText
 
 
 def _learnable(kind: type[Reader]) -> type[Reader]:
@@ -471,7 +471,7 @@ class Reader:
         """
         batch, adapted, base = self._expected(context)
         suggested = most_probable(adapted, base, self.vocabulary, n)
-        written = Written.of(self._memory, laid_out(self.journal.record), self.model)
+        written = WrittenText.of(self._memory, laid_out(self.journal.record), self.model)
         return explained(
             self._rule, batch, suggested, self.vocabulary, written, base=DYNAMIC if self.moving else "base"
         )

@@ -18,7 +18,7 @@ UNKNOWN = -1
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenText:
     """Entries of a memory (M,), in the order of writing."""
 
     ids: Ints  # (M,) the token that each has for its label
@@ -28,7 +28,7 @@ class Written:
     stream: Ints  # (S,) entries of the present stream, in its order
 
     @classmethod
-    def of(cls, memory: AnyMemory, texts: Sequence[Laid], model: TrainedModel) -> Written:
+    def of(cls, memory: AnyMemory, texts: Sequence[Laid], model: TrainedModel) -> WrittenText:
         """What is known of a memory that texts were written to, one after the other."""
         ids = np.concatenate([part.values.cpu().numpy() for part in memory.segments()])
         names: list[str | None] = []

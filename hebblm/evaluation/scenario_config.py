@@ -170,7 +170,7 @@ class ScenarioConfig(ReadingOptions):
             "output",
             None,
             "output_path log_samples log_neighbors by_document frequency_edges forgetting forgetting_tokens check "
-            "models settings",
+            "accuracy models settings",
         ),
     )
 
