@@ -118,9 +118,9 @@ class Reader:
         read_by = values.read_by(self.method)
         self._setup = ReaderSetup(self.method, chosen.k, chosen.update_every, read_by, name or opened.setup.model)
         self._training = training
-        self.journal = Journal(vocabulary, opened.record)
         how = {**read_by, **{f"memory.{key}": value for key, value in asdict(values.memory).items()}}
-        self.journal.opened(Opened(self.method, chosen.k, self.update_every, how, *beside, model.reading()))
+        opening = Opened(self.method, chosen.k, self.update_every, how, *beside, model.reading())
+        self.journal = Journal(vocabulary, opened.record, opening)
         self._told_of_loss = False
         if model.keyed:
             METHODS[self.method].check_keys(values.methods)
@@ -357,7 +357,7 @@ class Reader:
         else:
             left = without_documents(record, [*map(name_of, names)])
         check_still(record, whole=replay)
-        vars(self).update(vars(read_again(left, self._as, reported(progress))))
+        vars(self).update(vars(read_again(left, self.journal.opening, self._as, reported(progress))))
 
     def _as(self, how: Opened, memory: Path | None, asked: Mapping[str, Any]) -> Reader:
         """A reader of the same model as one was once opened."""

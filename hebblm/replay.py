@@ -113,8 +113,9 @@ def check_still(record: Record, *, whole: bool) -> None:
             )
 
 
-def read_again(record: Record, opens: Opens[R], progress: Callable[[int, int], None]) -> R:
-    """A reader of all that stands in a record, which begins with how it was opened."""
+def read_again(record: Record, opening: Opened | None, opens: Opens[R], progress: Callable[[int, int], None]) -> R:
+    """A reader of all that stands in a record, ready to go on as it was opened last."""
+    items = [*record.items, *([opening] if opening is not None and record.items[-1:] != (opening,) else [])]
     total, done = sum(text.tokens for item in record.items for text in texts_in(item)), 0
     reader, former = None, dict[str, Any]()
 
@@ -122,7 +123,7 @@ def read_again(record: Record, opens: Opens[R], progress: Callable[[int, int], N
         progress(min(done + now, total), total)
 
     with silence():
-        for item in record.items:
+        for item in items:
             if isinstance(item, Opened):
                 settings = {
                     name: value for name, value in present_settings(item.settings).items() if name in defaults()
@@ -143,6 +144,7 @@ def read_again(record: Record, opens: Opens[R], progress: Callable[[int, int], N
             done += sum(text.tokens for text in texts_in(item))
     assert reader is not None, "a record begins with how its reader was opened"
     reader.journal.time = None
+    progress(total, total)
     return reader
 
 
