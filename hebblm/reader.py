@@ -449,7 +449,7 @@ class Reader:
             The words, most probable first, each with its probability with and without adaptation.
 
         Raises:
-            UserError: n below 1, or a context that is no string.
+            UserError: n below 1, or a context that is not a string.
         """
         _, adapted, base = self._expected(context)
         return [*most_probable(adapted, base, self.vocabulary, n).values()]
@@ -507,8 +507,8 @@ class Reader:
 
         Raises:
             UserError: a temperature that is negative or infinite, a number of words or a seed that is negative or no
-                whole number, a prompt that is no string, drafts where no n-grams are counted, or of a model whose state
-                cannot go back.
+                whole number, a prompt that is not a string, drafts where no n-grams are counted, or of a model whose
+                state cannot go back.
         """
         past = self._context.stream_states[0].history[::-1].tolist()
         following = Ahead(self._base, self._next, past, self._drafting(draft))

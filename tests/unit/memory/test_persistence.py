@@ -130,7 +130,7 @@ def test_damaged_files_are_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(UserError, match=f"{name} does not exist"):
         load(folder)
     os.mkfifo(path)
-    with pytest.raises(UserError, match=f"{name} is no plain file"):
+    with pytest.raises(UserError, match=f"{name} is not a plain file"):
         load(folder)
 
 
