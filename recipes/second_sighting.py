@@ -127,7 +127,8 @@ def main(words: list[str]) -> None:
     match words:
         case ["table"]:
             for name in RUNS:
-                print(table(name))
+                if (FOLDER / f"{name}.json").is_file():
+                    print(table(name))
         case [name] if name in RUNS:
             run(name)
         case _:
