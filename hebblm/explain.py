@@ -111,10 +111,9 @@ def explained(
     weighed = entry_weights(found, batch, written, [*suggested])
     for (index, word), weights in zip(suggested.items(), weighed, strict=True):
         given = {base if name == "base" else name: float(part[index]) for name, part in parts.items()}
-        heaviest = np.lexsort((-np.arange(len(weights)), -weights))[:MOST]  # of equal ones the latest
-        entries = tuple(
-            _remembered(entry, weights[entry], written, vocabulary) for entry in heaviest.tolist() if weights[entry] > 0
-        )
+        there = np.flatnonzero(weights)
+        heaviest = there[np.lexsort((-there, -weights[there]))[:MOST]]  # of equal ones the latest
+        entries = tuple(_remembered(entry, weights[entry], written, vocabulary) for entry in heaviest.tolist())
         explanations.append(Explanation(*word, given, entries, found.by_closeness))
     return explanations
 

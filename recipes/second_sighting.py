@@ -1,10 +1,11 @@
 """Whether memories help at the second and third sighting of a word that the model never saw, or found least likely.
 
 python -m recipes.second_sighting words      # a model of words on a text with words that it never saw
+python -m recipes.second_sighting learned    # the same, second sightings whose first one was learned already, apart
 python -m recipes.second_sighting pieces     # a pretrained model of pieces on documentation
 python -m recipes.second_sighting table      # what was found, as Markdown
 
-The first two write ``recipes/second/*.json``. A model of pieces has every word: rare are those whose first occurrence
+The first three write ``recipes/second/*.json``. A model of pieces has every word: rare are those whose first occurrence
 in the text costs the base most, a quarter of the types. Their later occurrences chose nothing.
 """
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +34,17 @@ from recipes.markdown import ROOT, body
 
 FOLDER = ROOT / "recipes" / "second"
 METHODS = "lstm,dynamic,cache,knn,mixture,mbpa,hebb,mixture+mbpa,mixture+hebb,ngram,best"
+LEARNED, NOT_YET = "2nd, learned", "2nd, not yet"
 RUNS: dict[str, dict[str, Any]] = {
     "words": {
         "title": "words that the model never saw (WikiText-2's model on Penn Treebank, not lower-cased)",
         "options": {"cross_domain": "wt2-to-ptb", "normalization": "raw", "preset": "small", "max_tokens": 10_000},
+    },
+    "learned": {
+        "title": "the same words, where the first sighting was learned before the second one came, and where not",
+        "options": {"cross_domain": "wt2-to-ptb", "normalization": "raw", "preset": "small", "max_tokens": 10_000},
+        "methods": "lstm,cache,knn,ngram",
+        "shown": (LEARNED, NOT_YET),
     },
     "pieces": {
         "title": "words that the model found least likely at first (SmolLM2-135M on documentation)",
@@ -59,16 +68,30 @@ def rare_words(tokens: Any, seen: NDArray[np.int64], oov: Mask, base: NDArray[np
     return np.array([word in chosen for word in words.tolist()])
 
 
-def measured(folder: Path, bootstrap: Bootstrap) -> dict[str, Any]:
-    """Return loss and top-5 accuracy of every method at each sighting, with gains over the base and their intervals."""
+def first_learned(tokens: Sequence[str], every: int) -> Mask:
+    """Return which tokens (T,) are of words whose first sighting lies in an earlier interval."""
+    first: dict[str, int] = {}
+    return np.array([first.setdefault(token, at) // every < at // every for at, token in enumerate(tokens)])
+
+
+def measured(folder: Path, bootstrap: Bootstrap, every: int | None = None) -> dict[str, Any]:
+    """Return loss and top-5 accuracy of every method at each sighting, with gains over the base and their intervals.
+
+    Where tokens are words and ``every`` of them are learned at a time, second sightings are split by whether the first
+    one was learned.
+    """
     table = pq.read_table(folder / FILE_NAME)
     columns = {name: table.column(name).to_numpy() for name in table.column_names if name != "token"}
     nll = {name.removeprefix("nll_"): columns[name].astype(np.float64) for name in columns if name.startswith("nll_")}
     five = {name: ((columns[f"rank_{name}"] > 0) & (columns[f"rank_{name}"] <= 5)).astype(np.float64) for name in nll}
-    rare = rare_words(table.column("token").to_pylist(), columns["seen"], columns["is_oov"], nll[BASE])
+    tokens = table.column("token").to_pylist()
+    rare = rare_words(tokens, columns["seen"], columns["is_oov"], nll[BASE])
     parts = {
         name: rare & (columns["seen"] >= low) & (columns["seen"] < high) for name, (low, high) in SIGHTINGS.items()
     }
+    if every is not None:
+        learned = first_learned(tokens, every)
+        parts |= {LEARNED: parts["2nd"] & learned, NOT_YET: parts["2nd"] & ~learned}
     found: dict[str, Any] = {"words": {name: int(mask.sum()) for name, mask in parts.items()}, "methods": {}}
     parts = {name: mask for name, mask in parts.items() if mask.any()}
     for measure, values, sign in (("nll", nll, 1), ("top5", five, -1)):
@@ -82,13 +105,14 @@ def measured(folder: Path, bootstrap: Bootstrap) -> dict[str, Any]:
 
 
 def run(name: str) -> None:
-    """Evaluate one of the two, and write what was found."""
+    """Evaluate one of them, and write what was found."""
     with tempfile.TemporaryDirectory() as folder:
         result = hebblm.evaluate(
-            methods=METHODS, accuracy=True, log_samples=True, output_path=folder,
+            methods=RUNS[name].get("methods", METHODS), accuracy=True, log_samples=True, output_path=folder,
             command=f"python -m recipes.second_sighting {name}", **RUNS[name]["options"],
         )  # fmt: skip
-        found = measured(Path(folder), result.bootstrap)
+        every = None if result.of_pieces else result.scenario.extra["update_every"]
+        found = measured(Path(folder), result.bootstrap, every)
     scenario = {key: result.to_json()["scenario"][key] for key in ("source", "target", "split", "tokens", "oov_tokens")}
     seconds = {method: item.seconds for method, item in result.methods.items()}
     FOLDER.mkdir(exist_ok=True)
@@ -97,14 +121,14 @@ def run(name: str) -> None:
 
 
 def table(name: str) -> str:
-    """Return the Markdown of one of the two."""
+    """Return the Markdown of one of them."""
     document = read_json(FOLDER / f"{name}.json")
-    columns = [Column("Method")]
-    for part in ("2nd", "3rd"):
+    columns, shown = [Column("Method")], RUNS[name].get("shown", ("2nd", "3rd"))
+    for part in shown:
         count = document["words"][part]
         columns += [Column(f"{part} ({count}): nats"), Column("gain"), Column("top 5, %"), Column("gain")]
     rows = [
-        (name_of(method), *(cell for part in ("2nd", "3rd") for cell in _cells(item, part, document["words"][part])))
+        (name_of(method), *(cell for part in shown for cell in _cells(item, part, document["words"][part])))
         for method, item in document["methods"].items()
     ]
     by = document["provenance"]
@@ -127,7 +151,8 @@ def main(words: list[str]) -> None:
     match words:
         case ["table"]:
             for name in RUNS:
-                print(table(name))
+                if (FOLDER / f"{name}.json").is_file():
+                    print(table(name))
         case [name] if name in RUNS:
             run(name)
         case _:

@@ -27,8 +27,7 @@ class Speaking(NamedTuple):
     """Entries that speak for the words behind them, K of them."""
 
     at: Tensor  # (K,) int64, from the oldest entry on
-    labels: Tensor  # (K,) int64
-    weights: Tensor  # (K,) float64: what each gives its label
+    weights: Tensor  # (K,) float64: what each gives to its label
 
 
 class Speakers(NamedTuple):
@@ -96,12 +95,12 @@ def speaking(rule: Rule, batch: EvalBatch) -> Speakers:
         if isinstance(part, Ngram):
             ngrams.append((part, float(log_share.exp())))
         elif isinstance(part, RememberedLabels):
-            scores, labels, mask = part.entries(batch)
+            scores, _, mask = part.entries(batch)
             if not mask.any():
                 continue
             weights = scores.double().masked_fill(~mask, -torch.inf).log_softmax(1).add(log_share).exp()[0]
             if part.in_window:
-                recent.append(Speaking(torch.arange(len(weights)), labels[0], weights))
+                recent.append(Speaking(torch.arange(len(weights)), weights))
             else:
                 near.append(_found(batch, weights))
     if near or recent or ngrams:
@@ -114,4 +113,4 @@ def speaking(rule: Rule, batch: EvalBatch) -> Speakers:
 def _found(batch: EvalBatch, weights: Tensor) -> Speaking:
     """Neighbours of a single query with their weights (K,)."""
     there = batch.neighbors.mask[0]
-    return Speaking(batch.positions().ids[0][there], batch.neighbors.values[0][there], weights[there])
+    return Speaking(batch.positions().ids[0][there], weights[there])

@@ -15,6 +15,9 @@ NOTE = (
     "and blanks, by a list of three words that begin with the letters typed so far."
 )
 PIECES_NOTE = "Of a word of several pieces each has to be found, after those before it; the list offers pieces."
+UNION_NOTE = (
+    "With a union vocabulary new words are listed before they were read. --vocabulary open lists what a reader would."
+)
 _DECIMALS = {"reciprocal_rank": 3}  # others are percent, with 1
 
 
@@ -46,7 +49,8 @@ def accuracy_by_part(result: StoredResult, measure: str) -> Table | None:
         (name_of(name), *(_scaled(part, measure) for part in parts if part.tokens)) for name, parts in items.items()
     ]
     title = f"{MEASURES[measure]}: by part of {result.scenario.label}"
-    return Table(f"accuracy-{measure}", title, tuple(columns), tuple(rows))
+    union = result.scenario.oov_tokens and result.scenario.vocabulary == "union" and not result.of_pieces
+    return Table(f"accuracy-{measure}", title, tuple(columns), tuple(rows), (UNION_NOTE,) if union else ())
 
 
 def accuracy_rows(result: StoredResult) -> Table | None:

@@ -164,6 +164,22 @@ def test_a_result_has_them_by_part_with_intervals_and_so_has_its_page(kind: str,
         hebblm.evaluate(lm, tmp_path / "text.txt", "base,cache", accuracy=True, streams=2)
 
 
+def test_the_list_of_an_open_vocabulary_has_no_word_before_it_was_read(tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("frobnitz the list .\n" * 30)
+    saved = {}
+    for vocabulary in ("union", "open"):
+        result = hebblm.evaluate(
+            "tiny-pydoc-raw", tmp_path / "text.txt", "base,cache", accuracy=True, vocabulary=vocabulary,
+            output_path=tmp_path / vocabulary, device="cpu",
+        )  # fmt: skip
+        [first] = [part for part in result.methods["cache"].accuracy if part.part == "OOV 1st"]
+        saved[vocabulary] = first.saved
+        page = (tmp_path / vocabulary / "report.md").read_text()
+        assert ("--vocabulary open lists what a reader would" in page) == (vocabulary == "union")
+    assert saved["open"] == 0
+    assert saved["union"] != 0
+
+
 def test_words_of_pieces_take_no_more_keys_than_letters_and_a_blank(tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("the cat in a hat.\nThe fin the the Abc in the fog, a fan.\n" * 3)
     found: dict[str, Guesses] = {}

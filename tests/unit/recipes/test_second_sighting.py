@@ -11,7 +11,7 @@ import pytest
 
 from hebblm.report.gains import Bootstrap
 from hebblm.report.tokens import FILE_NAME
-from recipes.second_sighting import measured, rare_words
+from recipes.second_sighting import first_learned, measured, rare_words
 
 
 def test_rare_words_are_those_the_model_never_saw_or_whose_first_sighting_cost_most() -> None:
@@ -39,6 +39,11 @@ def test_losses_and_accuracy_are_means_by_sighting_with_paired_gains(tmp_path: P
         }
     )
     pq.write_table(table, tmp_path / FILE_NAME)
+    assert first_learned(["a", "x", "x", "a", "x"], 2).tolist() == [False, False, True, True, True]
+    apart = measured(tmp_path, Bootstrap(block=8, resamples=50), every=4)
+    assert apart["words"] | {"1st": 0} == {
+        "1st": 0, "2nd": times, "3rd": 0, "4th and later": 0, "2nd, learned": times - 1, "2nd, not yet": 1
+    }  # fmt: skip
     found = measured(tmp_path, Bootstrap(block=8, resamples=50))
     assert found["words"] == {"1st": times, "2nd": times, "3rd": 0, "4th and later": 0}
     cache = found["methods"]["cache"]
