@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := $(VENV)/bin
 INSTALL = @echo 'installing hebblm and what it needs into $(VENV): once, a few minutes'; $(BIN)/python -m pip install --quiet --editable
 MODEL ?= tiny-pydoc-raw
-TEXT ?= docs/methods.md
+TEXT ?= CHANGELOG.md
 
 .PHONY: demo demo-train demo-real demo-real-kept test slow faults check house docs clean
 
@@ -31,14 +31,15 @@ test: $(VENV)/.test  ## run the tests, a process a core
 slow: $(VENV)/.test  ## run the tests that take many seconds each, which `make test` leaves out
 	$(BIN)/python -m pytest -m slow -n auto --dist worksteal
 
-faults: $(VENV)/.test  ## damage thousands of files, kill commands: the figures of docs/reliability.md, in some hours
+faults: $(VENV)/.test  ## damage thousands of files, kill commands: the figures of recipes/reliability.md, in some hours
 	$(BIN)/python -m tests.faults.run
 
-check: $(VENV)/.dev  ## format, lint, types, import order, documentation
+check: $(VENV)/.dev  ## format, lint, types, import order, documentation and its words
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m recipes.plain
 	$(BIN)/mkdocs build --strict --quiet
 
 house: $(VENV)/.dev  ## lines, size of the wheel, circles of imports, and the way of a setting from the command line to the solver

@@ -11,6 +11,7 @@ from hebblm.lazy import lazily
 if TYPE_CHECKING:
     from hebblm.adapt.methods import METHODS, Method, register
     from hebblm.expected import Suggestion
+    from hebblm.explain import Explanation
     from hebblm.front import evaluate, tune
     from hebblm.language_model import LanguageModel, load
     from hebblm.reader import Reader
@@ -43,6 +44,7 @@ __version__ = "0.2.0"
 __all__ = [
     "METHODS",
     "Adapter",
+    "Explanation",
     "LanguageModel",
     "Memory",
     "Method",
@@ -66,6 +68,7 @@ if not TYPE_CHECKING:  # a name that is none stays an error for the type checker
         "types",
         "scores",
         "expected",
+        "explain",
         "reader",
         "language_model",
         "report.result",

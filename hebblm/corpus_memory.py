@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,7 @@ def build(
     says how all are split. The n-grams of each text are counted in its order, from its beginning to its end.
     """
     check_replaceable(folder)
-    sources = [
+    sources: list[dict[str, Any]] = [
         {"path": str(file), "bytes": file.path.stat().st_size, "sha256": file.sha256()}
         | ({} if file.column is None else {"column": file.column})
         for file in files
@@ -72,7 +73,7 @@ def build(
     there = partial(load_memory, folder, model_hash=owner[0], dictionary_hash=owner[1])
     parts = Segments(folder.with_name(f".{folder.name}.{identity[:12]}.parts"))
     if ranks.all_gather_object(read_about(folder).get("identity"))[0] == identity:
-        say(f"{folder} holds this memory already")
+        say(f"{folder} already holds this memory")
         if ranks.leads:
             remove_left(folder)
             remove_left(parts.folder)
@@ -85,17 +86,22 @@ def build(
             stack.enter_context(parts.held("this memory"))
             stack.enter_context(held(folder, "this memory", wait=False))
         if ranks.all_gather_object(read_about(folder).get("identity"))[0] == identity:
-            say(f"{folder} holds this memory already")
+            say(f"{folder} already holds this memory")
             return there()
         if ranks.leads and (folder / MANIFEST).is_file():
             say(f"{folder} holds a memory of other texts or settings; it is replaced when this one is built")
-        count = _read(model, vocabulary, files, parts, memory, ngrams, ranks)
+        counts = _read(model, vocabulary, files, parts, memory, ngrams, ranks)
         if not ranks.leads:
             ranks.wait()
             return there()
-        for index in range(count):
-            part = parts.load(index)
-            memory.fill(part["keys"], part["labels"])
+        numbers = iter(range(sum(counts)))
+        for source, count in zip(sources, counts, strict=True):
+            lengths = source["pieces"] = []
+            for index in islice(numbers, count):
+                part = parts.load(index)
+                memory.fill(part["keys"], part["labels"])
+                lengths.append(len(part["labels"]))
+            source["tokens"] = sum(lengths)
         if not len(memory):
             raise UserError(f"{', '.join(map(str, files))}: no text to remember; name files that are not empty")
         about = {
@@ -108,8 +114,9 @@ def build(
         }
         if ngrams.tokens == ngrams.capacity:
             say(f"the n-grams of the first {ngrams.capacity:,} tokens are counted; see ngram.capacity")
-        counts = ngrams.state_dict()
-        save_memory(memory, folder, model_hash=owner[0], dictionary_hash=owner[1], about=about, ngrams=counts)
+        save_memory(
+            memory, folder, model_hash=owner[0], dictionary_hash=owner[1], about=about, ngrams=ngrams.state_dict()
+        )
         shutil.rmtree(parts.folder, ignore_errors=True)
         ranks.wait()
     return memory
@@ -132,13 +139,15 @@ def _read(
     memory: AnyMemory,
     ngrams: NGrams,
     ranks: Ranks,
-) -> int:
-    """Save the entries of all pieces that are not there yet, and count n-grams; return how many pieces there are."""
+) -> list[int]:
+    """Save the entries of all pieces that are not there yet, and count n-grams; return the number of each file's."""
     done, index = ranks.all_gather_object(parts.finished())[0], 0
+    counts = []
     with bar() as progress:
         whence = f", going on from piece {done + 1:,}" if done else ""
         task = progress.add_task(f"memory{whence}", total=FileLines(tuple(files)).size, unit="bytes")
         for file in files:
+            counts.append(-index)
             past: Ints = np.zeros(0, dtype=np.int64)
             for number, text in enumerate(pieces(file, PIECE)):
                 if not number:
@@ -156,8 +165,9 @@ def _read(
                     shutil.rmtree(begun.folder, ignore_errors=True)
                 progress.advance(task, len(text.encode()))
                 index += 1
+            counts[-1] += index
         ranks.wait()
-    return index
+    return counts
 
 
 def _entries(
@@ -231,7 +241,7 @@ def _merge(first: Path, second: Path, folder: Path) -> AnyMemory:
         if first != second:
             raise UserError(
                 f"{both[0].folder} has memory.{setting}={first} and {both[1].folder} memory.{setting}={second}; "
-                f"build one of them anew with --set memory.{setting} of the other"
+                f"build one of them again with --set memory.{setting} of the other"
             )
     words = list(dict.fromkeys(word for one in both for word in one.words))
     place = {word: index for index, word in enumerate(words)}
@@ -240,7 +250,7 @@ def _merge(first: Path, second: Path, folder: Path) -> AnyMemory:
     for one in both:
         ids = torch.tensor([place[word] for word in one.words], dtype=torch.int64)
         if one.words and one.known is None:
-            raise UserError(f"{one.folder.parent} does not say where its new words begin; read and save it anew")
+            raise UserError(f"{one.folder.parent} does not say where its new words begin; read and save it again")
         source = load_memory(one.folder, model_hash=owner[0], dictionary_hash=owner[1])
         for part in source.segments():
             for begin in range(0, len(part), CHUNK):
@@ -281,7 +291,7 @@ def _merged_counts(memories: Sequence[SavedMemory], place: Mapping[str, int]) ->
         if own.order != merged.order:
             raise UserError(
                 f"{counted[0][0].folder} counts n-grams with ngram.order={merged.order} and {one.folder} with "
-                f"{own.order}; build one of them anew with --set ngram.order of the other"
+                f"{own.order}; build one of them again with --set ngram.order of the other"
             )
         ids = None
         if one.known is not None and any(place[word] != index for index, word in enumerate(one.words)):

@@ -28,13 +28,13 @@ class Suggestion(NamedTuple):
     unadapted: float
 
 
-def most_probable(adapted: Tensor, unadapted: Tensor, vocabulary: Vocabulary, n: int) -> list[Suggestion]:
-    """Most probable next words, most probable first; ``<unk>``, which is none, is left out."""
+def most_probable(adapted: Tensor, unadapted: Tensor, vocabulary: Vocabulary, n: int) -> dict[int, Suggestion]:
+    """Most probable next words by id, most probable first; ``<unk>``, which is none, is left out."""
     n = whole("n", n)
     if vocabulary.unknown is not None:
         adapted[vocabulary.unknown] = -1.0
     best = adapted.topk(min(n, int((adapted >= 0).sum()))).indices.tolist()
-    return [Suggestion(vocabulary[i], float(adapted[i]), float(unadapted[i])) for i in best]
+    return {i: Suggestion(vocabulary[i], float(adapted[i]), float(unadapted[i])) for i in best}
 
 
 def draw(

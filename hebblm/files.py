@@ -87,7 +87,7 @@ def check_own(folder: Path, own: Collection[str]) -> None:
     """Refuse to replace a folder in which more stands than the files that are written there."""
     others = sorted(path.name for path in folder.iterdir() if path.name not in own) if folder.is_dir() else []
     if others:
-        raise UserError(f"{folder} holds other files ({others[0]}), which would be lost; choose another folder")
+        raise UserError(f"{folder} holds other files ({others[0]}), which would be overwritten; choose another folder")
 
 
 def umask() -> int:
@@ -195,10 +195,10 @@ def read_bytes(path: Path, most: int) -> bytes:
 
 
 def lack(path: Path) -> str:
-    """Reason why a path is no file, in words."""
+    """Reason why a path is not a file, in words."""
     if path.is_dir():
         return "is a folder"
-    return "is no plain file" if os.path.lexists(path) else "does not exist"
+    return "is not a plain file" if os.path.lexists(path) else "does not exist"
 
 
 def _seal_of(value: dict[str, Any]) -> str:

@@ -77,6 +77,7 @@ def evaluate(
     frequency_edges: Sequence[int] = DEFAULT_EDGES,
     forgetting: int | None = None,
     check: bool = False,
+    accuracy: bool = False,
     output_path: str | Path | None = None,
     log_samples: bool = False,
     log_neighbors: int = 0,
@@ -97,9 +98,12 @@ def evaluate(
         forgetting: tokens of the source's own text that are scored before and after, None for none.
         check: also count the queries whose neighbours' loss rose in MbPA, and compare its fast form with the exact one
             on one query in a thousand. That takes about a tenth longer.
+        accuracy: also find how often the next word is among those that a method suggests, and the keystrokes that a
+            list of three saves. That takes whole distributions, and about twice the time.
         output_path: folder for result and report.
         log_samples: also write tokens.parquet there, one row a token.
-        log_neighbors: also write neighbors.parquet, what the first so many tokens retrieved.
+        log_neighbors: also write neighbors.parquet, what the first so many tokens retrieved, and components.parquet,
+            what each part of a method gave to them.
         command: as it can be typed again, for the result's provenance.
         options: fields of :class:`hebblm.evaluation.scenario_config.ScenarioConfig`, e.g. ``max_tokens=1000``.
 
@@ -115,7 +119,7 @@ def evaluate(
     request = Request.of(model, target, hyperparameters, values, settings, output_path, **options)
     request.check_keys(rules)
     if every and request.config.streams > 1:
-        say(f"left out, since it mixes methods that follow a single stream: {', '.join(ENSEMBLES)}")
+        say(f"left out, because it mixes methods that follow a single stream: {', '.join(ENSEMBLES)}")
         methods = rules
     for name in ENSEMBLES.keys() & methods:
         request.check_one_stream(f"{name}, one of the methods, follows a single stream")
@@ -124,10 +128,10 @@ def evaluate(
         raise UserError("--log-samples needs --output-path DIR to write to")
     log_neighbors = whole("log_neighbors", log_neighbors, 0)
     if log_neighbors and not log_samples:
-        raise UserError(f"--log-neighbors {log_neighbors} needs --log-samples beside it")
+        raise UserError(f"--log-neighbors {log_neighbors} needs --log-samples as well")
     source, read = request.config.corpora()
-    if forgetting is not None or log_neighbors:
-        option = "--forgetting" if log_neighbors == 0 else "--log-neighbors"
+    if forgetting is not None or log_neighbors or accuracy:
+        option = "--forgetting" if forgetting is not None else "--log-neighbors" if log_neighbors else "--accuracy"
         request.check_one_stream(f"{option} follows a single stream")
     forgetting = None if forgetting is None else whole("forgetting", forgetting)
     if forgetting is not None and source == read:
@@ -137,11 +141,17 @@ def evaluate(
     if request.folder is not None and (request.folder / FILE_NAME).is_file():
         say(f"{request.folder} holds a finished result; it is replaced when this run ends")
     elif request.folder is not None and (page := request.folder / "report.md").exists():
-        raise UserError(f"{page} is of no result there, and would be replaced; choose another folder")
+        raise UserError(f"{page} does not belong to a result, and would be overwritten; choose another folder")
     scenario, record = request.open("evaluate", command)
     if methods == [*DEFAULT_METHODS] and not _has_statistics(scenario, request.settings):
         methods.remove(DYNAMIC)
-    beside = {"methods": methods, "log_neighbors": log_neighbors, "forgetting": forgetting, "check": check}
+    beside = {
+        "methods": methods,
+        "log_neighbors": log_neighbors,
+        "forgetting": forgetting,
+        "check": check,
+        "accuracy": accuracy,
+    }
     with resumable(scenario, request.settings, record, beside) as checkpoint:
         run = run_scenario(
             scenario,
@@ -152,6 +162,7 @@ def evaluate(
             log_neighbors=log_neighbors,
             forgetting=forgetting,
             check=check,
+            accuracy=accuracy,
             ranks=ranks,
             checkpoint=checkpoint,
         )
@@ -195,7 +206,7 @@ def tune(
 
     Raises:
         UserError: the test split, an open vocabulary, an unknown name or value, a value that is not tried, or
-            ``around`` is no file of a tuning.
+            ``around`` is not a file of a tuning.
     """
     options = {"split": "valid", "max_tokens": 10_000, **options}
     if options["split"] != "valid":

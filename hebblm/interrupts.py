@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-GOES_ON = "what was finished is kept, and the same command goes on"
+GOES_ON = "finished parts are kept; run the same command to continue"
 
 
 @contextmanager

@@ -28,6 +28,15 @@ class Document(NamedTuple):
     read: str | None  # when it was read last
 
 
+class Laid(NamedTuple):
+    """A text, or several side by side, as their tokens were written to a memory."""
+
+    names: tuple[str | None, ...]
+    lengths: tuple[int, ...] | None  # of each, in tokens; None where that is not known
+    every: int = 1  # tokens of each of several that were written at a time
+    pieces: tuple[int, ...] = ()  # lengths of the pieces in which a memory of texts was built
+
+
 class Opened(msgspec.Struct, frozen=True, tag="opened"):
     """How a reader was opened for what follows."""
 
@@ -226,6 +235,33 @@ def documents(record: Record) -> list[Document]:
     return [*(Document(text.get("path", ""), None, text.get("bytes"), None, None) for text in base), *found.values()]
 
 
+def laid_out(record: Record) -> list[Laid]:
+    """Texts in the order in which their tokens were written to a memory."""
+    base = () if record.base is None else record.base.texts
+    found = [
+        Laid(
+            (text.get("path"),),
+            (sum(text["pieces"]),) if "pieces" in text else None,
+            pieces=tuple(text.get("pieces", ())),
+        )
+        for text in base
+    ]
+    every, open_name = 1, None  # the latter of a document that may go on
+    for item in record.items:
+        if isinstance(item, Opened):
+            every = item.update_every
+        elif isinstance(item, Began):
+            open_name = None
+        elif (texts := texts_in(item)) and texts[0].learned:
+            names, lengths = tuple(text.name or None for text in texts), tuple(text.tokens for text in texts)
+            if isinstance(item, Read) and open_name == item.name and (before := found[-1].lengths):
+                found[-1] = found[-1]._replace(lengths=(before[0] + lengths[0],))
+            else:
+                found.append(Laid(names, lengths, every))
+                open_name = item.name if isinstance(item, Read) else None
+    return found
+
+
 def texts_of(record: Record) -> list[ReadText]:
     """The same for who looks into a folder."""
     base = [] if record.base is None else [*record.base.texts]
@@ -266,5 +302,5 @@ def read_record_of(path: Path) -> Record:
             base = msgspec.json.decode(stream.readline(), type=Base | None)
             items = msgspec.json.Decoder(Item).decode_lines(stream.read())
     except (OSError, msgspec.DecodeError) as error:
-        raise UserError(f"{path} cannot be read ({error}); read the text anew") from error
+        raise UserError(f"{path} cannot be read ({error}); read the text again") from error
     return Record(base, tuple(items))

@@ -155,7 +155,7 @@ def load(
         held, tokenizer = name
         if not hasattr(tokenizer, "bos_token_id"):
             within = "give its .tokenizer" if hasattr(tokenizer, "tokenizer") else "give (model, tokenizer)"
-            raise UserError(f"{type(tokenizer).__name__} is no tokenizer of transformers; {within}")
+            raise UserError(f"{type(tokenizer).__name__} is not a tokenizer of transformers; {within}")
         opened = open_causal(held, **reading, begin=token_before(tokenizer))
         place = device_of(opened)
         if device != "auto" and (chosen.type != place.type or chosen.index not in (None, place.index or 0)):

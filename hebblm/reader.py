@@ -15,16 +15,20 @@ from torch import Tensor
 
 from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.context import Context
-from hebblm.adapt.methods import METHODS
+from hebblm.adapt.methods import DYNAMIC, METHODS
+from hebblm.drafts import Ahead
 from hebblm.errors import UserError
 from hebblm.evaluation.scenario_config import ScenarioConfig, several, whole
 from hebblm.expected import Suggestion, draw, most_probable
-from hebblm.journal import Document, Journal, Opened, Reading, documents
+from hebblm.explain import Explanation, explained
+from hebblm.journal import Document, Journal, Opened, Reading, documents, laid_out
 from hebblm.memory import build_memory
 from hebblm.memory.ngram_rows import contexts_of
+from hebblm.memory.ngrams import NGrams
 from hebblm.memory.persistence import Owner
 from hebblm.models.base import Ids, TrainedModel, device_of
 from hebblm.progress import say
+from hebblm.ranking import Ranked, ranked
 from hebblm.reader_state import ReaderSetup, ReaderState, check_asked, choose, open_reader, save_reader
 from hebblm.reader_text import (
     Progress,
@@ -45,6 +49,7 @@ from hebblm.replay import check_still, read_again, without_documents, without_wo
 from hebblm.scores import Scores
 from hebblm.stream_reader import ReaderBase, StreamReader, dynamic_base
 from hebblm.text.vocabulary import Encoded, Vocabulary
+from hebblm.written import WrittenText
 
 
 def _learnable(kind: type[Reader]) -> type[Reader]:
@@ -67,7 +72,7 @@ class Reader:
     Args:
         model: as it was trained; it never changes.
         vocabulary: of the model, to which new words are added.
-        method: as :data:`hebblm.METHODS` has it. None for that of the reader saved in ``memory``, or ``mixture+hebb``.
+        method: as :data:`hebblm.METHODS` has it. None for that of the reader saved in ``memory``, or ``best``.
         memory: folder that :meth:`save` wrote, to go on from there; None starts with an empty memory.
         k: neighbours a query. None for that of the saved reader, or 200.
         update_every: most tokens between two updates; 1 learns from each token at once, more tokens take less time.
@@ -380,7 +385,11 @@ class Reader:
         )
 
     def begin(self) -> None:
-        """Stand at the beginning of a text; what was learned stays."""
+        """Stand at the beginning of a text; what was learned stays.
+
+        ``best`` trusts its memory no more than the model there: each word keeps half of the model's probability at
+        least, until the text shows that the memory knows better.
+        """
         self.journal.began()
         self._stand()
 
@@ -440,14 +449,40 @@ class Reader:
             The words, most probable first, each with its probability with and without adaptation.
 
         Raises:
-            UserError: n below 1, or a context that is no string.
+            UserError: n below 1, or a context that is not a string.
         """
+        _, adapted, base = self._expected(context)
+        return [*most_probable(adapted, base, self.vocabulary, n).values()]
+
+    @torch.no_grad()
+    def explain(self, context: str = "", n: int = 5) -> list[Explanation]:
+        """Return why :meth:`suggest` suggests the words that it does; learns nothing.
+
+        Args:
+            context: as for :meth:`suggest`.
+            n: number of words.
+
+        Returns:
+            The words as :meth:`suggest` has them, each with what every part of the method gives of its probability, and
+            the three memory entries that weigh most.
+
+        Raises:
+            UserError: as of :meth:`suggest`.
+        """
+        batch, adapted, base = self._expected(context)
+        suggested = most_probable(adapted, base, self.vocabulary, n)
+        written = WrittenText.of(self._memory, laid_out(self.journal.record), self.model)
+        return explained(
+            self._rule, batch, suggested, self.vocabulary, written, base=DYNAMIC if self.moving else "base"
+        )
+
+    def _expected(self, context: str) -> tuple[EvalBatch, Tensor, Tensor]:
+        """The query behind a context, and probabilities (V,) of the next words, adapted and not."""
         with self._base.aside():
             ids = self._ids(context)
             hidden = self._base.read(ids)
         batch = self._batch(hidden[-1:], self._after(ids))
-        adapted, base = self._rule.log_probs(batch)[0].exp(), self._base.trained_log_probs(batch)[0].exp()
-        return most_probable(adapted, base, self.vocabulary, n)
+        return batch, self._rule.log_probs(batch)[0].exp(), self._base.trained_log_probs(batch)[0].exp()
 
     def generate(
         self,
@@ -457,6 +492,7 @@ class Reader:
         temperature: float = 1.0,
         seed: int = ScenarioConfig.seed,
         until: str | Sequence[str] = (),
+        draft: bool = False,
     ) -> str:
         """Return words drawn one after the other behind a prompt, which goes on from what was read; learns nothing.
 
@@ -466,18 +502,16 @@ class Reader:
             temperature: of the draw, ``P^(1/T)``; 0 takes the most probable word each time.
             seed: of the draw.
             until: strings before which the answer ends.
+            draft: let the base read ahead what followed the same words before, for methods that count n-grams. The
+                answer is the same but for rounding; it takes fewer passes where the text repeats.
 
         Raises:
             UserError: a temperature that is negative or infinite, a number of words or a seed that is negative or no
-                whole number, or a prompt that is no string.
+                whole number, a prompt that is not a string, drafts where no n-grams are counted, or of a model whose
+                state cannot go back.
         """
-        read: list[Tensor] = []
-
-        def following(ids: Tensor) -> Tensor:
-            read.append(ids)
-            batch = self._batch(self._base.read(ids)[-1:], self._after(torch.cat(read)))
-            return self._rule.log_probs(batch)[0]
-
+        past = self._context.stream_states[0].history[::-1].tolist()
+        following = Ahead(self._base, self._next, past, self._drafting(draft))
         with self._base.aside(), torch.no_grad():
             return draw(
                 following,
@@ -489,6 +523,35 @@ class Reader:
                 until=several("until", until),
             )
 
+    def rank(
+        self,
+        alternatives: Sequence[str],
+        before: str = "",
+        *,
+        prior: Sequence[float] | None = None,
+        weight: float = 1.0,
+    ) -> list[Ranked]:
+        """Return alternatives for the same place in the text, best first; learns nothing.
+
+        Nothing is learned within an alternative either: all its tokens are predicted from the memory as it stands. A
+        word without a row is charged as ``<unk>`` and spelled, 8 bits a byte. The end of an alternative is not charged:
+        let each end with a line break where it ends a line, or with the text that follows.
+
+        Args:
+            alternatives: texts, each of one token or more.
+            before: the text directly before each, a blank at its end included; it goes on from what was read.
+            prior: what speaks for each besides, higher for better, as the score of a recogniser; None for nothing.
+            weight: of the prior, which is added to the log-probability in nats.
+
+        Returns:
+            Each with its score, and its log-probability adapted and not, nats; equal scores in the order given.
+
+        Raises:
+            UserError: no alternatives, one without a token, a number of priors that is not theirs, or a prior or weight
+                that is not finite.
+        """
+        return ranked(self._with(self._base, False), self.vocabulary, self._last, alternatives, before, prior, weight)
+
     def save(self, folder: str | Path) -> None:
         """Write memory, new words and place to a folder, whole or not at all; ``reader(memory=folder)`` goes on there.
 
@@ -497,7 +560,7 @@ class Reader:
                 loaded, or what was learned is not finite.
         """
         if not isinstance(folder, str | Path):
-            raise UserError(f"{folder!r:.60} is no folder; name one to save to")
+            raise UserError(f"{folder!r:.60} is not a folder; name one to save to")
         observed, recent = self._context.observed, self._context.recent.latest(self._context.window)
         save_reader(
             Path(folder),
@@ -525,6 +588,18 @@ class Reader:
     def __repr__(self) -> str:
         return f"Reader({self.method!r}, {len(self):,} entries, {len(self.vocabulary.words):,} new words)"
 
+    def _next(self, hidden: Tensor, text: Sequence[int]) -> Tensor:
+        """Log-probabilities (V,) behind a state (1, D) and a text."""
+        return self._rule.log_probs(self._batch(hidden, text))[0]
+
+    def _drafting(self, draft: bool) -> NGrams | None:
+        """Counts that drafts come from, None where none are made."""
+        if draft and self._context.ngrams is None:
+            raise UserError(
+                f"{self.method} counts no n-grams, which drafts come from; use {self.method}+ngram, or leave draft out"
+            )
+        return self._context.ngrams if draft else None
+
     def _batch(self, hidden: Tensor, text: Sequence[int] | None = None) -> EvalBatch:
         """A mini-batch of states (N, D); ``text`` ends with the token that the last one follows."""
         contexts, ngrams = None, self._context.ngrams
@@ -541,7 +616,7 @@ class Reader:
     def _ids(self, text: str) -> Tensor:
         """The last token read and those of a text behind it (N,); new words read ``<unk>``."""
         if not isinstance(text, str):
-            raise UserError(f"{text!r:.60} is no text; name a string")
+            raise UserError(f"{text!r:.60} is not a text; give a string")
         bytes_of(text)
         ids = self._last.new_tensor(self.vocabulary.encode(text, include=False).ids)
         return torch.cat([self._last, self._known(ids)])

@@ -35,7 +35,7 @@ MEMORY = "memory"
 TEXTS = "texts.jsonl"
 WEIGHT = "weight."
 """Prefix of the names of weights in the file of the place."""
-METHOD = "mixture+hebb"
+METHOD = "best"
 """Method of a reader where neither its caller nor a saved reader names one."""
 
 
@@ -88,13 +88,13 @@ class ReaderState:
         """Refuse a memory with labels (n,) that are none of so many classes."""
         for part in self.memory.segments() if self.memory is not None else ():
             if len(part) and not 0 <= int(part.values.min()) <= int(part.values.max()) < classes:
-                raise UserError(f"{place} has labels of words that are not beside it; build or save it anew")
+                raise UserError(f"{place} has labels of words that are not in it; build or save it again")
 
 
 def check_free(folder: Path) -> None:
-    """Refuse a folder that holds something else than a reader."""
+    """Refuse a folder that does not hold a reader."""
     if folder.is_file() or (folder.is_dir() and any(folder.iterdir()) and not (folder / READER).is_file()):
-        raise UserError(f"{folder} holds something else than a reader; choose another folder")
+        raise UserError(f"{folder} does not hold a reader; choose another folder")
     check_own(folder, {READER, PLACE, MEMORY, TEXTS})
 
 
@@ -111,7 +111,7 @@ def save_reader(folder: Path, owner: Owner, known: ReaderState, classes: int) ->
         if learned.is_floating_point() and not learned.isfinite().all():
             raise UserError(
                 f"what {known.setup.method} learned is no longer finite, so that no reader could go on from {folder}; "
-                "read the text anew, with lower learning rates"
+                "read the text again, with lower learning rates"
             )
     place = {
         "last": known.last,
@@ -164,15 +164,15 @@ def open_reader(folder: Path, owner: Owner, device: torch.device) -> ReaderState
             ),
             record=Record(_base(folder, MANIFEST, about.get("texts"))),
         )
-    document = read_record(_ReaderRecord, folder / READER, "read the text anew", SCHEMA)
-    tensors, _ = read_tensors(folder / PLACE, KIND, "read the text anew")
+    document = read_record(_ReaderRecord, folder / READER, "read the text again", SCHEMA)
+    tensors, _ = read_tensors(folder / PLACE, KIND, "read the text again")
     for path, written in (
         (folder / PLACE, document.place_sha256),
         (folder / MEMORY / MANIFEST, document.memory_sha256),
         (folder / TEXTS, document.texts_sha256),
     ):
         if written and path.is_file() and sha256(path) != written:
-            raise UserError(f"{path} was changed since it was written; read the text anew")
+            raise UserError(f"{path} was changed since it was written; read the text again")
     place = {name: value.to(device) for name, value in tensors.items()}
     state = {name.replace(".", " "): tensor for name, tensor in under("state.", place).items()}
     return ReaderState(
@@ -222,7 +222,7 @@ def check_asked(method: str | None, settings: Mapping[str, Any], memory: object)
     Hyperparameters().changed(settings)
     kept = sorted(name for name in settings if name.startswith("memory."))
     if memory is not None and kept:
-        raise UserError(f"{kept[0]} is set beside {memory}, which keeps what it was saved with; leave it out")
+        raise UserError(f"{kept[0]} is set, but {memory} keeps the value it was saved with; leave it out")
 
 
 def choose(

@@ -67,7 +67,7 @@ def without_documents(record: Record, names: Sequence[str]) -> Record:
 def without_word(record: Record, word: str, vocabulary: Vocabulary) -> Record:
     """A record as if a word had been struck out of every text before it was read."""
     if not isinstance(word, str) or not word or any(letter.isspace() for letter in word):
-        raise UserError(f"word = {word!r:.60} is no single word; give one without blanks")
+        raise UserError(f"word = {word!r:.60} is not a single word; give one without blanks")
     if record.base is not None:
         raise UserError(
             f"a word cannot be taken out of {record.base.folder}, with which this reader began; make that memory anew "

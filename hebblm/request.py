@@ -67,7 +67,7 @@ class Request:
         elif model is not None:
             if not isinstance(model, LanguageModel):
                 raise UserError(
-                    f"a {type(model).__name__} is no model to evaluate; name one or its folder, or give what "
+                    f"a {type(model).__name__} is not a model; name one or its folder, or give what "
                     "hebblm.load((model, tokenizer)) returns"
                 )
             if model.pieces is not None:
@@ -98,7 +98,7 @@ class Request:
 
     def check_one_stream(self, why: str) -> None:
         if self.config.streams > 1:
-            raise UserError(f"streams = {self.config.streams} cannot be had here: {why}; leave --streams out")
+            raise UserError(f"streams = {self.config.streams} are not possible here: {why}; leave --streams out")
 
     def check_keys(self, methods: Sequence[str]) -> None:
         """Refuse methods that adapt the head where memories keep the states of another layer."""

@@ -66,17 +66,46 @@ class ReaderBase:
                 self._logits = head.logits(trained[:, : head.weight.shape[1]])
         return states
 
+    def beyond(self, shared: Tensor, rows: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor] | None]:
+        """Hidden states (1 + N_b, D) before and after each token of continuations (N_b,) of some tokens (N,).
+
+        Of the base, and as it was trained, None where that is the same; the stream stays where it stands.
+        """
+        longer = [row for row in rows if len(row)]
+        found = []
+        for base in (self._base, self._trained):
+            if base is not None:
+                with base.aside():
+                    first = base.read(shared)[-1:]
+                    behind = iter(base.branches(longer) if longer else ())
+                found.append([torch.cat([first, next(behind)]) if len(row) else first for row in rows])
+        return found[0], found[1] if len(found) > 1 else None
+
+    @property
+    def room(self) -> int:
+        """How many tokens can be read so that :meth:`back` forgets some of them at no price."""
+        return min(base.room for base in self._both)
+
+    def back(self, count: int) -> None:
+        """Forget the last of the tokens read last."""
+        for base in self._both:
+            base.back(count)
+
     def trained_losses(self, batch: EvalBatch, targets: Tensor) -> Tensor:
         """Loss (N,) in nats of targets (N,) under the base as trained, of the tokens read last."""
         if self._trained is None:
             return batch.base_losses(targets)
         return -self._logits.log_softmax(1).gather(1, targets[:, None]).squeeze(1)
 
-    def trained_log_probs(self, batch: EvalBatch) -> Tensor:
-        """Log-probabilities (N, V) in nats of the base as trained, behind the last N of the tokens read last."""
+    def trained_log_probs(self, batch: EvalBatch, states: Tensor | None = None) -> Tensor:
+        """Log-probabilities (N, V) in nats of the base as trained, of its states (N, D) or the last N tokens read."""
         if self._trained is None:
             return batch.log_probs
-        return self._logits[-len(batch.hidden) :].log_softmax(1)
+        head = self._trained.head
+        logits = (
+            self._logits[-len(batch.hidden) :] if states is None else head.logits(states[:, : head.weight.shape[1]])
+        )
+        return logits.log_softmax(1)
 
     def learn(self, targets: Tensor) -> None:
         """Let the base learn from the labels (N,) of the tokens read last, if it moves."""

@@ -1,4 +1,4 @@
-"""The tables of docs/huggingface.md: a small Llama under every method, its rates and keys, large output layers.
+"""The tables of recipes/huggingface/README.md: a small Llama under every method, large output layers.
 
 Usage: python -m recipes.causal_tables RESULTS FOLDER, which copies what hf_results.sh made, to recipes/huggingface.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from hebblm.adapt.methods import DEFAULT_METHODS, PUBLISHED
@@ -24,6 +24,7 @@ CAUSAL = Path(__file__).with_name("huggingface")
 TEXTS = ("wt2", "ptb", "numpy")
 KINDS = (("llama", ""), ("llama", "-tuned"), ("llama", "-ffn-input"), ("awd", ""))
 REAL = [CAUSAL / f"smollm2-docs-{window}.json" for window in (1024, 4096)]
+FEW = (BASE, "cache", "knn", "best")  # for README
 TRANSFORMER = [CAUSAL / f"llama-{name}.json" for name in TEXTS]
 
 
@@ -34,8 +35,17 @@ def _rows(
     return tuple((name_of(name), *(cell for result in results for cell in cells(result, name))) for name in methods)
 
 
-def real(up: str = "../") -> str:
-    """Return what a pretrained model gains on these pages, in a short and in a long window."""
+def _origins(found: Mapping[Path, Result], short: bool) -> str:
+    """Return what made some results; in short, where they are and of which commits."""
+    if not short:
+        return "\n".join(f"- {origin_of(path.stem, path, result, '../')}" for path, result in found.items())
+    made = ", ".join(f"[{path.stem}](../{path.relative_to(ROOT).as_posix()})" for path in found)
+    commits = sorted({str(result.provenance["commit"])[:12] for result in found.values()})
+    return f"- {made}, commit `{'`, `'.join(commits)}`"
+
+
+def real(short: bool = False) -> str:
+    """Return what a pretrained model gains on a page of docs, in a short and in a long window."""
     found = {path: Result.load(path) for path in REAL}
     columns = (
         Column("Method"),
@@ -50,15 +60,13 @@ def real(up: str = "../") -> str:
         method = result.methods[name]
         return method.bits_per_byte, result.methods[BASE].tokens_per_second / method.tokens_per_second
 
-    rows = _rows(found.values(), next(iter(found.values())).methods, cells)
-    lines = "\n".join(f"- {origin_of(path.stem, path, result, up)}" for path, result in found.items())
-    if not up:  # README is short
-        made = (f"[{path.stem}]({path.relative_to(ROOT).as_posix()})" for path in found)
-        lines = f"- {', '.join(made)}, commit `{read_json(REAL[0])['provenance']['commit'][:12]}`"
+    methods = next(iter(found.values())).methods
+    rows = _rows(found.values(), [name for name in methods if name in FEW or not short], cells)
+    lines = _origins(found, short)
     return f"{body(Table('real', '', columns, rows))}\n{lines}\n"
 
 
-def transformer() -> str:
+def transformer(short: bool = False) -> str:
     """Return what the default methods gain for the small Llama that ships, on three texts."""
     found = {path: Result.load(path) for path in TRANSFORMER}
     columns = (
@@ -75,10 +83,9 @@ def transformer() -> str:
         return method.bits_per_byte, None if name == BASE else result.methods[BASE].nll - method.nll
 
     rows = _rows(found.values(), DEFAULT_METHODS, cells)
-    lines = "\n".join(
-        f"- {scenario_line(result.scenario)}: {origin_of(path.stem, path, result, '../')}"
-        for path, result in found.items()
-    )
+    lines = _origins(found, short)
+    if not short:
+        lines += "".join(f"\n- {scenario_line(result.scenario)}" for result in found.values())
     return f"{body(Table('transformer', '', columns, rows))}\n{lines}\n"
 
 

@@ -1,4 +1,4 @@
-"""The tables of docs/conclusions.md: what the conclusions hang on, from the token losses of conclusions.sh.
+"""The tables of recipes/conclusions.md: what the conclusions hang on, from the token losses of conclusions.sh.
 
 Usage: python -m recipes.conclusions RESULTS FILE, which writes losses, paired intervals and what made each run to
 a file, recipes/conclusions.json for the pages; what a run found earlier stays there until it is made anew.

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What the conclusions hang on: the constant of the closeness that the paper does not give, how soon what was read
 # is learned, the published setting of dynamic evaluation, and which words are new. Half an hour on two cores.
-# The losses go to recipes/conclusions.json, the tables to docs/conclusions.md. At smoke two minutes, for one of each kind.
+# The losses go to recipes/conclusions.json, the tables to recipes/conclusions.md. At smoke two minutes, for one of each kind.
 set -euo pipefail
 # shellcheck source=recipes/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"

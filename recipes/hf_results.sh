@@ -2,7 +2,7 @@
 # What adaptation gains for the Llama that ships: three texts at the default values, at values tuned on their validation
 # text, with the other key, beside the AWD-LSTM of the same training text on the same words; then what a token costs
 # behind large output layers, which takes 8 GB of memory. An hour or two on two quiet cores. The JSON goes to
-# recipes/huggingface, the tables to docs/huggingface.md. At smoke a minute, for one text.
+# recipes/huggingface, the tables to its README.md. At smoke a minute, for one text.
 set -euo pipefail
 # shellcheck source=recipes/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"

@@ -1,4 +1,4 @@
-"""Write every number of README.md and docs from the results and measurements that are committed.
+"""Write every number of README.md, docs and the tables under recipes/ from the committed results and measurements.
 
 What stands between two marks of a page is replaced, and the picture of README is drawn.
 
@@ -26,7 +26,7 @@ from hebblm.report.sections import scenario_line
 from hebblm.report.table import Cell, Column, Table, present
 from hebblm.report.tables import frequency_table, gain_table, interval_text, occurrence_table, side_by_side
 from hebblm.vision.tables import tables
-from recipes import best_tables, conclusions, referee_tables, scale_tables
+from recipes import best_tables, conclusions, real_tables, referee_tables, reliability_tables, scale_tables
 from recipes import causal_tables as causal
 from recipes.bench.record import BenchResult
 from recipes.bench.tables import training_table
@@ -35,9 +35,9 @@ from recipes.scale import processes
 from recipes.study.cost.tables import goal_table
 from recipes.study.paper import paper_tables
 
-README, DOCS = ROOT / "README.md", ROOT / "docs"
+README, DOCS, RECIPES = ROOT / "README.md", ROOT / "docs", ROOT / "recipes"
 PICTURE = DOCS / "new-words.png"
-PICTURED = ("lstm", "cache", "mbpa", "hebb", "mixture+hebb")
+PICTURED = ("lstm", "dynamic", "cache", "mixture+mbpa", "best")
 RESULTS = ROOT / "recipes" / "results"
 DEFAULTS = ROOT / "recipes" / "defaults"
 DEMO = ROOT / "recipes" / "demo"
@@ -50,23 +50,32 @@ STRENGTHS = {
 }
 BESIDE_THE_PAPER = (FIRST, "intra-ptb", "intra-wt2")
 NEEDS = (
-    ("a new word to be expected again as soon as it was seen, for next to nothing", ("cache",)),
-    ("the same, from all that was read and not the recent past alone", ("knn", "mixture")),
-    ("every word of a new domain to be predicted better, by a base that stays as trained", ("mixture+mbpa",)),
-    ("the same by a base that moves, and may forget", ("dynamic",)),
-    ("classes that were not there in training, from a few examples each (on text MbPA does as well)", ("hebb",)),
-    ("the lowest loss over a base that stays as trained, by all components together", ("best",)),
-    ("text like that of training, read fast", (BASE,)),
+    ("the lowest loss on any text", ("best",)),
+    ("repeated words and names, almost for free", ("cache",)),
+    ("everything that you ever read, not only the recent past", ("knn",)),
+    ("a new domain, and a model that may change its own weights", ("dynamic",)),
+    ("exact wording: code, forms, minutes", ("ngram",)),
 )
 
 
 def demo() -> str:
-    """Return the first words of ``make demo``, as they stand in 80 columns."""
-    return "\n".join(["```text", *textwrap.wrap(Result.load(DEMO).verdict(), 80), "```"])
+    """Return the first words of ``make demo``."""
+    return _said(DEMO)
+
+
+def demo_real() -> str:
+    """Return the first words of ``make demo-real``."""
+    return _said(DEMO.with_name("demo-real"))
+
+
+def _said(folder: Path) -> str:
+    """Return the verdict of a result, as it stands in 80 columns, and what made it."""
+    verdict = textwrap.wrap(Result.load(folder).verdict(), 80)
+    return "\n".join(["```text", *verdict, "```", "", f"- {_made(folder / 'result.json')}"])
 
 
 def defaults() -> str:
-    """Return README's table: the default methods at the default values and ``best``, and what each costs.
+    """Return the table of word models: the default methods at the default values and ``best``, and what each costs.
 
     ``mixture+hebb`` is left out, as it says beside ``mixture+mbpa`` what ``hebb`` says beside ``mbpa``.
     """
@@ -101,11 +110,11 @@ def defaults() -> str:
 def _made(path: Path) -> str:
     """Return a link to what was measured, and of which commit and seed it is."""
     by, name = read_json(path)["provenance"], path.parent.name
-    return f"[{name}]({path.relative_to(ROOT).as_posix()}), commit `{by['commit'][:12]}`, seed {by['seed']}"
+    return f"[{name}](../{path.relative_to(ROOT).as_posix()}), commit `{by['commit'][:12]}`, seed {by['seed']}"
 
 
 def needs() -> str:
-    """Return README's table of what to use, with the cost of each method beside the base alone."""
+    """Return the table of what to use, with the cost of each method in times of the base's."""
     across = Result.load(ACROSS)
     columns = (Column("You want"), Column("Use"), Column("Time a token, base = 1"))
     rows = tuple(
@@ -180,6 +189,12 @@ def strength() -> str:
     return "\n".join([body(Table("strength", "", tuple(columns), tuple(rows))), *made])
 
 
+def pictures() -> str:
+    """Return the two image experiments that say most: new classes picture by picture, and permuted MNIST."""
+    documents = [read_json(RESULTS / name / "result.json") for name in ("online", "permuted-mnist")]
+    return _headed([to_markdown(replace(tables(document)[0], notes=())) for document in documents])
+
+
 def vision() -> str:
     """Return the tables of the image experiments, balanced where there are several proportions."""
     names = ("incremental", "online", "pretrain-classes", "ablation", "permuted-mnist")
@@ -190,28 +205,40 @@ def vision() -> str:
 
 
 PAGES: dict[Path, dict[str, Callable[[], str]]] = {
-    README: {"real": lambda: causal.real(""), "demo": demo, "needs": needs, "defaults": defaults},
-    DOCS / "results.md": {"defaults": at_defaults, "carried": carried, "every-method": every_method},
-    DOCS / "methods.md": {
-        "both": best_tables.both,
-        "forms": best_tables.forms,
-        "windows": scale_tables.windows,
+    README: {"real": lambda: causal.real(short=True), "needs": needs},
+    DOCS / "index.md": {"demo": demo},
+    DOCS / "huggingface.md": {"demo-real": demo_real},
+    DOCS / "results.md": {"defaults": defaults},
+    DOCS / "results-transformers.md": {
+        "real": lambda: causal.real(short=True),
+        "texts": lambda: real_tables.texts(short=True),
+        "transformer": lambda: causal.transformer(short=True),
     },
-    DOCS / "memory.md": {"built": scale_tables.built, "disk": scale_tables.measured, "paper": scale_tables.paper},
-    DOCS / "cost.md": {"whole": scale_tables.whole, "cost": cost},
-    DOCS / "streams.md": {"streams": scale_tables.streams},
-    DOCS / "processes.md": {"processes": processes.throughput},
-    DOCS / "huggingface.md": {
+    DOCS / "results-images.md": {"images": pictures},
+    DOCS / "scale.md": {"disk": scale_tables.measured},
+    DOCS / "reliability.md": {"figures": reliability_tables.summary},
+    RESULTS / "README.md": {"by-count": at_defaults, "every-method": every_method},
+    RESULTS / "bench" / "README.md": {"whole": scale_tables.whole, "cost": cost},
+    DEFAULTS / "README.md": {"carried": carried, "windows": scale_tables.windows},
+    RECIPES / "best" / "README.md": {"both": best_tables.both, "forms": best_tables.forms},
+    RECIPES / "scale" / "README.md": {
+        "built": scale_tables.built,
+        "disk": scale_tables.measured,
+        "paper": scale_tables.paper,
+        "streams": scale_tables.streams,
+        "processes": processes.throughput,
+    },
+    RECIPES / "huggingface" / "README.md": {
         "real": causal.real,
         "transformer": causal.transformer,
         "transformer-tuned": causal.transformer_tuned,
-        "without-training-text": causal.without_training_text,
         "rates": causal.rates,
         "beside-words": causal.beside_words,
         "keys": causal.keys,
         "heads": causal.heads,
     },
-    DOCS / "conclusions.md": {
+    RECIPES / "dynamic" / "README.md": {"without-training-text": causal.without_training_text},
+    RECIPES / "conclusions.md": {
         "constant": conclusions.constant,
         "freshness": conclusions.freshness,
         "interval": conclusions.interval,
@@ -223,8 +250,9 @@ PAGES: dict[Path, dict[str, Callable[[], str]]] = {
         "classes": conclusions.classes,
         "new-words": conclusions.new_words,
     },
-    DOCS / "vision.md": {"images": vision},
-    DOCS / "reliability.md": {"referee": referee_tables.referee},
+    RECIPES / "vision" / "README.md": {"images": vision},
+    RECIPES / "real" / "README.md": {"texts": real_tables.texts},
+    RECIPES / "refereed" / "README.md": {"referee": referee_tables.referee},
 }
 
 
@@ -234,12 +262,14 @@ def marks(name: str) -> tuple[str, str]:
 
 
 def render(page: Path, text: str) -> str:
-    """Return a page's text with the blocks between its marks replaced."""
+    """Return a page's text with the blocks between its marks replaced; tables link from docs, so links are moved."""
+    up = "../" * (len(page.relative_to(ROOT).parts) - 1)
     for name, make in PAGES[page].items():
         begin, end = marks(name)
         before, _, rest = text.partition(begin)
         _, _, after = rest.partition(end)
-        text = f"{before}{begin}\n\n{make().strip()}\n\n{end}{after}"
+        block = make().strip().replace("](../", f"]({up}")
+        text = f"{before}{begin}\n\n{block}\n\n{end}{after}"
     return text
 
 

@@ -1,4 +1,4 @@
-"""What the referee found, as tables: printed by it, and written into docs/reliability.md."""
+"""What the referee found, as tables: printed by it, and written into recipes/refereed/README.md."""
 
 from __future__ import annotations
 

@@ -20,12 +20,14 @@ def on_files(files: Files, config: Any) -> Files:
     """Add the shared pages, and what any page links to outside docs/."""
     for name in SHARED:
         files.append(File.generated(config, name, abs_src_path=str(ROOT / name)))
-    for file in list(files.documentation_pages()):
+    pages = list(files.documentation_pages())
+    for file in pages:  # grows: the pages that are taken along have links, too
         for link in LINK.findall(file.content_string):
             target = _target(file.src_uri, link)
             uri = _uri(target)
             if target.is_file() and files.get_file_from_path(uri) is None:
-                files.append(File.generated(config, uri, abs_src_path=str(target)))
+                files.append(new := File.generated(config, uri, abs_src_path=str(target)))
+                pages += [new] if new.is_documentation_page() else []
     return files
 
 

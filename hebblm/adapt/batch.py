@@ -112,6 +112,14 @@ class EvalBatch:
         near, memory = self.neighbors, self.context.memory
         return self.shared("states", lambda: replace(near, keys=memory.states_of(near.keys))) if memory.rooted else near
 
+    def positions(self) -> Ranked:
+        """Where the neighbours (N, K) lie, through the memory and then the block's rows."""
+        if self.ranked is not None:
+            return self.ranked
+        if self.written is not None:
+            return self.written.nearest(self.context.k)
+        return self.context.memory.nearest(self.queries, self.context.k)
+
     def _search(self) -> Neighbors:
         written = self.written
         if written is None:

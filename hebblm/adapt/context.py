@@ -14,6 +14,7 @@ from torch import Tensor
 
 from hebblm.adapt import checks
 from hebblm.adapt.block import Block, Window
+from hebblm.adapt.functional.gating import LearnedGate
 from hebblm.adapt.needs import Learned, Learner, Needing
 from hebblm.errors import UserError
 from hebblm.memory.base import AnyMemory
@@ -172,7 +173,16 @@ class Context:
             self.stream_states = self.stream_states[-1:]
 
     def begin(self, *firsts: Sequence[int]) -> None:
-        """Let n-grams of each stream go on after tokens of its own; with none named, from the beginning of a text."""
+        """Let n-grams of each stream go on after tokens of its own; with none named, from the beginning of a text.
+
+        There a gate is trusted no more than its anchor: the memory may have nothing to say on the new text.
+        """
+        if not firsts:
+            for state in self.stream_states:
+                state.shares = {
+                    learner: share.doubted if isinstance(share, LearnedGate) else share
+                    for learner, share in state.shares.items()
+                }
         if self.ngrams is not None:
             for state, tokens in zip(self.stream_states, firsts or [()] * len(self.stream_states), strict=True):
                 state.history = self.ngrams.context_after(tokens)

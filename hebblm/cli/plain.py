@@ -68,16 +68,16 @@ class ConfigFile(ActionConfigFile):
                 raise
             mark = getattr(error, "problem_mark", None)
             where = f"line {mark.line + 1} cannot be read" if mark else str(error).partition(":")[0]
-            raise UserError(f"{source} is no YAML or JSON of plain values ({where}); write name: value") from error
+            raise UserError(f"{source} is not YAML or JSON of plain values ({where}); write name: value") from error
         if not isinstance(options, dict):
             raise UserError(f"{source} holds no options; write name: value")
         for key in _keys(options):
             if key in CODE or (isinstance(key, str) and key.partition(".")[0] == "config"):
-                raise UserError(f"{source} has the key {key!r}, which is no option; leave it out")
+                raise UserError(f"{source} has the key {key!r}, which is not an option; leave it out")
         several = {action.dest for action in parser._actions if action.nargs in ("+", "*")}
         for key, value in options.items():
             if not isinstance(key, str):
-                raise UserError(f"{source} has the key {key!r}, which is no option; write name: value")
+                raise UserError(f"{source} has the key {key!r}, which is not an option; write name: value")
             check_values(f"{source}: {key}", value)
             if key.replace("-", "_") in several and not isinstance(value, list):
                 raise UserError(f"{source}: {key} takes any number of values; write a list")

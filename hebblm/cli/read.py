@@ -14,15 +14,17 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from hebblm.adapt.methods import METHODS, check_methods, load_plugin, unaliased
-from hebblm.cli.common import command, tell
+from hebblm.cli.common import command
+from hebblm.cli.common import tell as tell_out
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters, parse_settings
 from hebblm.evaluation.scenario_config import ReadingOptions, whole
-from hebblm.files import check_writable
+from hebblm.files import check_writable, write_bytes
 from hebblm.interrupts import interrupted
 from hebblm.models.catalog import model_folder
 from hebblm.models.device import check_device
-from hebblm.progress import bar, say
+from hebblm.progress import bar, say, track
+from hebblm.rank_lists import Line, rank_lists, read_lists
 from hebblm.text.sources import TextFile, pieces, text_files
 from hebblm.text.vocabulary import warn_of_new
 
@@ -46,13 +48,19 @@ class ReadConfig(ReadingOptions):
             folders of such files, or - for standard input; they are read one after the other, and may be of any size;
             none only asks.
         column: of records that holds the text; by default text, or the only column of strings.
-        method: how the reader adapts, e.g. knn, mbpa; by default mixture+hebb, or as the reader in --memory.
+        method: how the reader adapts, e.g. knn, mbpa; by default best, or as the reader in --memory.
         plugin: Python files that register methods of your own, which --method then knows.
         suggest: a context, e.g. "The function": shows the words that come next, before and after reading.
+        explain: a context, as for --suggest: shows why the words that come next are suggested, what each part of the
+            method gives them, and the entries of the memory that weigh most.
         generate: a prompt: words drawn behind it before and after reading.
-        words: how many words are suggested.
+        words: how many words are suggested, or explained.
         new_tokens: how many words are generated.
         temperature: of --generate; 0 takes the most probable word each time.
+        rank: file of alternatives, a JSON object a line with id, candidates of text and score, and the text before
+            them, if any; behind the texts it writes each list best first, as JSON lines.
+        ranked: file for these; by default standard output, and all else that is told goes to standard error.
+        prior_weight: of a candidate's own score, which is added to its log-probability in nats.
         memory: folder of an earlier --save, to go on from there, or of hebblm-memory. What was set when it was saved
             holds unless other options say so.
         read_only: score the texts without learning from them.
@@ -70,10 +78,14 @@ class ReadConfig(ReadingOptions):
     method: str | None = None
     plugin: list[Path] = field(default_factory=list, metadata={"nargs": "+"})
     suggest: str | None = None
+    explain: str | None = None
     generate: str | None = None
     words: int = 5
     new_tokens: int = 20
     temperature: float = 0.7
+    rank: Path | None = None
+    ranked: Path | None = None
+    prior_weight: float = 1.0
     memory: Path | None = None
     read_only: bool = False
     save: Path | None = None
@@ -82,6 +94,8 @@ class ReadConfig(ReadingOptions):
     set: list[str] = field(default_factory=list, metadata={"nargs": "+"})
 
     def __post_init__(self) -> None:
+        if self.ranked is not None and self.rank is None:
+            raise UserError(f"--ranked {self.ranked} is for the lists of --rank; name their file with --rank")
         for name in ("words", "new_tokens", "max_tokens", "update_every", "k"):
             if (value := getattr(self, name)) is not None:
                 whole(name, value)
@@ -99,12 +113,18 @@ def main(config: ReadConfig, argv: list[str]) -> None:
         check_methods([unaliased(config.method)])
     check_device(config.device)
     model_folder(config.model)
+    lists = [] if config.rank is None else read_lists(config.rank)
+    if config.ranked is not None:
+        check_writable(config.ranked.absolute().parent)
+    piped = bool(lists) and config.ranked is None
+    tell = say if piped else tell_out
     settings = parse_settings(config.set)
     files = text_files(config.files, config.column, pipes=True) if config.files else ()
     empty = [file for file in files if not _has_text(file)]
     for file in empty:
         if file.path in config.files or len(empty) == len(files):  # of a folder one may be
             raise UserError(f"{file} is empty; put text into it")
+    from hebblm.explain import explanation_tables
     from hebblm.language_model import load
     from hebblm.reader_state import READER, check_free
     from hebblm.report.render import print_table
@@ -138,7 +158,11 @@ def main(config: ReadConfig, argv: list[str]) -> None:
             columns = (Column("Next word"), Column("Adapted, %", "amount"), Column("Unadapted, %", "amount"))
             suggested = reader.suggest(config.suggest, config.words)
             rows = tuple((_shown(word, reader), 100 * adapted, 100 * base) for word, adapted, base in suggested)
-            print_table(Table("suggested", f"{when}: {config.suggest} ...", columns, rows), Console())
+            print_table(Table("suggested", f"{when}: {config.suggest} ...", columns, rows), Console(stderr=piped))
+        if config.explain is not None:
+            found = reader.explain(config.explain, config.words)
+            for table in explanation_tables(f"{when}: {config.explain} ...", found, lambda word: _shown(word, reader)):
+                print_table(table, Console(stderr=piped))
         if config.generate is not None:
             drawn = reader.generate(
                 config.generate,
@@ -165,9 +189,11 @@ def main(config: ReadConfig, argv: list[str]) -> None:
     ask("after reading" if config.files else "now")
     if config.save is not None:
         reader.save(config.save)
-        tell(f"what was read is in {config.save}; go on with --memory {config.save}")
+        tell(f"what was read is in {config.save}; continue with --memory {config.save}")
     elif texts and not config.read_only:
-        tell("what was read is not kept; --save DIR keeps it")
+        tell("nothing is saved; add --save DIR to keep what was read")
+    if lists:
+        _rank(reader, lists, config)
 
 
 def _read(reader: Reader, file: TextFile, text: Iterator[str], config: ReadConfig, totals: Totals) -> None:
@@ -192,6 +218,16 @@ def _read(reader: Reader, file: TextFile, text: Iterator[str], config: ReadConfi
             counted(), learn=not config.read_only, progress=moved, name=str(file), max_tokens=config.max_tokens
         ):
             totals.add(part)
+
+
+def _rank(reader: Reader, lists: list[Line], config: ReadConfig) -> None:
+    """Write all lists, best first, once all of them are ranked."""
+    lines = track(rank_lists(reader, lists, config.prior_weight), "rank alternatives", len(lists), "lists")
+    data = b"".join(lines)
+    if config.ranked is None:
+        sys.stdout.write(data.decode())
+    else:
+        write_bytes(config.ranked, data)
 
 
 def _shown(word: str, reader: Reader) -> str:

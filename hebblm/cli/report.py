@@ -48,7 +48,8 @@ class InspectConfig:
     """Options of the page about one run.
 
     Args:
-        run: folder that hebblm-eval wrote with --log-samples, and --log-neighbors N for the neighbours.
+        run: folder that hebblm-eval wrote with --log-samples, and --log-neighbors N for the neighbours and the
+            parts of mixtures.
         method: shaded first; the best one if not given.
         tokens: of the beginning of the stream that are shown.
         output_path: the page; inspect.html in the run's folder if not given.

@@ -94,7 +94,7 @@ def main(config: TrainConfig, argv: list[str]) -> int:
         f"epochs 1 to {preset.training.epochs}, of which {training.get('epoch')} was best with validation perplexity "
         f"{training.get('valid_perplexity', math.nan):.2f}"
     )
-    say(f"the training in {folder} is done already: {reached}" if done else f"model in {folder}")
+    say(f"the training in {folder} is already done: {reached}" if done else f"model in {folder}")
     return 0
 
 
@@ -107,7 +107,7 @@ def _initial(config: TrainConfig) -> Path | None:
     folder = model_folder(config.finetune_from_model)
     if folder is None or is_causal(folder):
         raise UserError(
-            f"--finetune-from-model {config.finetune_from_model} is no AWD-LSTM; name a folder of hebblm-train"
+            f"--finetune-from-model {config.finetune_from_model} is not an AWD-LSTM; name a folder of hebblm-train"
         )
     check_configured(folder)
     return folder

@@ -61,7 +61,7 @@ class RunCheckpoint:
         if not self.within or self.stopped:
             raise KeyboardInterrupt
         self.stopped = True
-        say("interrupted: the position is saved behind these tokens; Ctrl-C again ends at once")
+        say("interrupted: your position after these tokens is saved; press Ctrl-C again to stop at once")
 
     def clear(self) -> None:
         """Remove everything, first what the rest belongs to: a part of it is never taken for the whole."""
@@ -129,7 +129,7 @@ class PassCheckpoint:
         scores.add(record["totals"])
         scores.earlier_seconds = record["clock"]
         done = sum(min(length, place) for length in layout.lengths)
-        say(f"{self.title} goes on behind its first {done:,} of {sum(layout.lengths):,} tokens")
+        say(f"{self.title} continues after its first {done:,} of {sum(layout.lengths):,} tokens")
         return place
 
     def note(self, observed: Observed, *, written: bool) -> None:

@@ -52,7 +52,7 @@ def resolve_settings(
         first = {**first, **TRANSFORMERS, **own}
     kept = present_settings({**first, **values})
     if own_gone := sorted(name for name in values if gone_setting(name)):
-        say(f"passed over, since their methods are gone: {', '.join(own_gone)}")
+        say(f"ignored, because these methods no longer exist: {', '.join(own_gone)}")
     return Hyperparameters().changed({**kept, **changes}), "" if values else lender
 
 

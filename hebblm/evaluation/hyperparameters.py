@@ -39,7 +39,7 @@ class Hyperparameters:
     def changed(self, values: Mapping[str, Any]) -> Hyperparameters:
         """Copy with some values, by dotted name, replaced; text becomes what the type of its field says."""
         if not isinstance(values, Mapping):
-            raise UserError(f"{values!r:.60} are no values by dotted name, such as {{'hebb.beta': 0.9}}")
+            raise UserError(f"{values!r:.60} are not values by dotted name, such as {{'hebb.beta': 0.9}}")
         known = _names()
         changes: dict[str, dict[str, Any]] = {}  # a section at once, since some values only go together
         for name, value in values.items():
@@ -67,14 +67,14 @@ class Hyperparameters:
             if name in ("mbpa.lr", "mbpa.lr_units") and self.methods[MbpaConfig].optimizer == "newton":
                 raise UserError(
                     f"{name} is of gradient descent, and MbPA takes Newton's steps; leave it out, or set "
-                    "mbpa.optimizer=sgd beside it"
+                    "mbpa.optimizer=sgd as well"
                 )
 
     def tell_unread(self, names: Iterable[str], methods: Sequence[str]) -> None:
         """Tell of values that were set, by dotted name, and that no method of a run reads."""
         if unread := self.unread(names, methods):
             why = f"none of {', '.join(methods)} reads" if len(methods) > 1 else f"{methods[0]} does not read"
-            say(f"set for nothing, since {why} it: {', '.join(unread)}")
+            say(f"no effect, because {why} it: {', '.join(unread)}")
 
     def unread(self, names: Iterable[str], methods: Iterable[str]) -> list[str]:
         """Those of some dotted names whose values no method of a run reads."""

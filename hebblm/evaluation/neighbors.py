@@ -13,7 +13,6 @@ from hebblm.adapt.functional.scales import closeness
 from hebblm.adapt.methods.mbpa import MbpaConfig
 from hebblm.evaluation.observers import Notes
 from hebblm.evaluation.scenario import Scenario
-from hebblm.memory.nearest import Ranked
 
 KEPT = 10  # neighbours a token that are logged, the nearest
 CONTEXT = 12  # words before a neighbour's label
@@ -59,7 +58,7 @@ class NeighborLog(Notes):
             scale=self.mbpa.scale,
         )
         shift = (start if self.write else 0) - len(batch.context.memory)
-        ids = _positions(batch).ids[:wanted, :KEPT]  # (n, R)
+        ids = batch.positions().ids[:wanted, :KEPT]  # (n, R)
         row, rank = (ids >= 0).nonzero(as_tuple=True)
         values = {
             "position": start + row,
@@ -70,16 +69,6 @@ class NeighborLog(Notes):
             "closeness": weights[row, rank],
         }
         self.add(values)
-
-
-def _positions(batch: EvalBatch) -> Ranked:
-    """Where the neighbours (N, K) of a mini-batch lie, through the memory and then the block's rows."""
-    if batch.ranked is not None:
-        return batch.ranked
-    if batch.written is not None:
-        return batch.written.nearest(batch.context.k)
-    ranked: Ranked = batch.context.memory.nearest(batch.queries, batch.context.k)
-    return ranked
 
 
 def neighbor_table(log: NeighborLog, scenario: Scenario) -> pa.Table:

@@ -208,7 +208,10 @@ def _open_pieces(
     column, remedy = config.source_column()
     train = None if source is None else SubwordCorpus(resolve(source, column, remedy=remedy), plain, policy)
     if train is None:
-        say("the training text is not known, so no word counts as new; --source CORPUS names a text to count words in")
+        say(
+            "the training text is not known, so no word counts as new; name a text to count words in with "
+            "--source CORPUS"
+        )
         subwords = Subwords(tokenizer, rows, None, config.tokenizer)
     else:
         subwords = Subwords(tokenizer, rows, train.piece_counts("train").tolist(), config.tokenizer)

@@ -20,7 +20,7 @@ from hebblm.evaluation.checkpoint import RunCheckpoint
 from hebblm.evaluation.forgetting import Probe
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.loop import Hooks, Schedule, evaluate
-from hebblm.evaluation.neighbors import NeighborLog
+from hebblm.evaluation.observers import KeptObserver
 from hebblm.evaluation.scenario import Scenario
 from hebblm.evaluation.scores import EvaluationScores
 from hebblm.layout import Layout
@@ -52,13 +52,13 @@ class Watching:
     Args:
         probe: the source's text before and after, None for nothing.
         check: see :class:`~hebblm.evaluation.loop.Hooks`.
-        log: notes neighbours, None for nothing.
+        observers: see every mini-batch.
         checkpoint: of the run, None where that is not kept.
     """
 
     probe: Probe | None = None
     check: bool = False
-    log: NeighborLog | None = None
+    observers: Sequence[KeptObserver] = ()
     checkpoint: RunCheckpoint | None = None
 
 
@@ -147,7 +147,6 @@ def _run(
         with watch.time("memory of the training text"):
             scenario.count_training(contexts)
     found = Pass(EvaluationScores({}), preparation=[opening])
-    observers = [] if watching.log is None else [watching.log]
     schedule = Schedule(
         config.update_every,
         layout,
@@ -160,10 +159,10 @@ def _run(
         with watch.time("reading"), bar() as progress:
             task = progress.add_task(title, total=len(stream), unit="tokens")
             hooks = Hooks(
-                observers,
+                watching.observers,
                 watching.check,
                 lambda tokens: progress.advance(task, tokens),
-                None if checkpoint is None else checkpoint.next_pass(title, base, observers),
+                None if checkpoint is None else checkpoint.next_pass(title, base, watching.observers),
             )
             found.scores = evaluate(base, contexts, rules, stream, scenario.vocabulary, schedule, hooks)
         found.memory = dict(memories[0].describe())

@@ -67,7 +67,7 @@ def resumable(
         try:
             stack.enter_context(held(folder, "this evaluation"))
         except UserError as error:
-            say(f"{error}; if this run is interrupted, it begins anew")
+            say(f"{error}; if this run is interrupted, it starts again from the beginning")
             yield None
             return
         _forget(folder)

@@ -16,8 +16,11 @@ import pyarrow.parquet as pq
 
 from hebblm.adapt.methods import DYNAMIC, ENSEMBLES, METHODS
 from hebblm.adapt.methods.mbpa import MbpaConfig
+from hebblm.adapt.methods.rule import Rule
 from hebblm.errors import UserError
+from hebblm.evaluation.accuracy import NEVER, AccuracyLog, TypedWords, letters_of
 from hebblm.evaluation.checkpoint import RunCheckpoint
+from hebblm.evaluation.components import ComponentLog, component_table
 from hebblm.evaluation.documents import by_document
 from hebblm.evaluation.forgetting import Probe
 from hebblm.evaluation.hyperparameters import Hyperparameters
@@ -29,9 +32,11 @@ from hebblm.files import atomic_path, sha256
 from hebblm.locks import held
 from hebblm.ranks import ALONE, Ranks
 from hebblm.report import MethodResult, Result, ScenarioRecord, frequency_report
+from hebblm.report.accuracy import Accuracy, Guesses, accuracy_report
 from hebblm.report.buckets import OOV_BY_OCCURRENCE, PIECES, occurrence_report, occurrences_so_far, stream_parts
 from hebblm.report.gains import Bootstrap, bootstrap_gains, lead, paired_gains
-from hebblm.report.inspection import NEIGHBORS_FILE
+from hebblm.report.inspection import COMPONENTS_FILE, NEIGHBORS_FILE
+from hebblm.report.methods import BASE
 from hebblm.report.numbers import perplexity
 from hebblm.report.result import FILE_NAME as RESULT_FILE
 from hebblm.report.stored import METHOD, RUN, SHARED, Part, Seconds
@@ -51,13 +56,17 @@ class Evaluation:
         scenario: that was evaluated.
         result: the numbers.
         nll: by method, (U,) float32 nats, of words where tokens are pieces of them.
+        guesses: by method, what it would have suggested; empty where that was not asked for.
         neighbors: what the first tokens retrieved, None if it was not logged.
+        components: what each part of the methods gave to them, likewise.
     """
 
     scenario: Scenario
     result: Result
     nll: dict[str, Losses]
+    guesses: dict[str, Guesses]
     neighbors: NeighborLog | None = None
+    components: ComponentLog | None = None
 
     def save(self, folder: Path, *, log_samples: bool) -> None:
         """Write the tables, tokens with ``log_samples`` and neighbours if any, then the result with their hashes."""
@@ -66,6 +75,8 @@ class Evaluation:
             tables[TOKENS_FILE] = self.tokens()
         if self.neighbors is not None:
             tables[NEIGHBORS_FILE] = neighbor_table(self.neighbors, self.scenario)
+        if self.components is not None:
+            tables[COMPONENTS_FILE] = component_table(self.components, self.scenario.stream)
         # A result's hashes are those of its own tables: all is written before anything takes the place of former files.
         with held(folder / RESULT_FILE, "a result"), ExitStack() as stack:
             files = {}
@@ -76,7 +87,7 @@ class Evaluation:
             replace(self.result, extra={**self.result.extra, FILES: files}).save(folder)
 
     def tokens(self) -> pa.Table:
-        """One row a token: position, token, counts in training and stream so far, is_oov, losses in nats."""
+        """One row a token: position, token, counts in training and stream so far, is_oov, losses in nats, ranks."""
         stream = self.scenario.stream.reported
         targets, counts = stream.targets, stream.target_counts
         symbols = pa.array(stream.symbols, type=pa.string())
@@ -87,6 +98,7 @@ class Evaluation:
             "is_oov": pa.array(stream.oov),
             "seen": pa.array(occurrences_so_far(targets)),
             **{f"nll_{name}": pa.array(values) for name, values in self.nll.items()},
+            **{f"rank_{name}": pa.array(found.rank) for name, found in self.guesses.items()},
         }
         return pa.table(columns)
 
@@ -101,6 +113,7 @@ def run_scenario(
     log_neighbors: int = 0,
     forgetting: int | None = None,
     check: bool = False,
+    accuracy: bool = False,
     ranks: Ranks = ALONE,
     checkpoint: RunCheckpoint | None = None,
 ) -> Evaluation | None:
@@ -115,6 +128,7 @@ def run_scenario(
         log_neighbors: tokens of the beginning of the stream whose neighbours are noted.
         forgetting: tokens of the source's own text that are scored before and after, None for none.
         check: see :class:`~hebblm.evaluation.loop.Hooks`.
+        accuracy: also find how well each method suggests words, an ensemble apart.
         ranks: over which the streams are divided.
         checkpoint: of the run, None where that is not kept.
 
@@ -132,18 +146,21 @@ def run_scenario(
     if moving:
         scenario.check_statistics(settings.dynamic)
     probe = None if forgetting is None else Probe.of(scenario, forgetting)
-    log = None
+    log, parts = None, None
     if log_neighbors:
         if not any(rule.needs.retrieval for rule in rules.values()):
             raise UserError(f"no method of {','.join(methods)} retrieves; add one to log neighbours of")
         log = NeighborLog(log_neighbors, settings.methods[MbpaConfig], write=scenario.writes)
+        parts = ComponentLog(log_neighbors, rules)
+    logs = _accuracy_logs(scenario.stream, rules, moving) if accuracy else ()
     shared, dynamic = Pass(EvaluationScores({})), Pass(EvaluationScores({}))
     if rules:
-        shared = shared_pass(scenario, rules, settings, Watching(probe, check, log, checkpoint), ranks)
+        observers = [observer for observer in (log, parts, *logs[:1]) if observer is not None]
+        shared = shared_pass(scenario, rules, settings, Watching(probe, check, observers, checkpoint), ranks)
     if not ranks.leads:
         return None
     if moving:
-        dynamic = dynamic_pass(scenario, moving, settings, Watching(probe, check, None, checkpoint))
+        dynamic = dynamic_pass(scenario, moving, settings, Watching(probe, check, logs[1:], checkpoint))
         settings = replace(settings, dynamic=dynamic.dynamic or settings.dynamic)
     passes = {name: dynamic if name in moving else shared for name in built}
     ensembles = [name for name in methods if name in ENSEMBLES]
@@ -156,6 +173,8 @@ def run_scenario(
             raise UserError(f"{name}: {lost:,} of {len(losses):,} losses are nan; lower {rates} (--set)")
     nll = {name: scenario.stream.word_losses(losses) for name, losses in by_token.items()}
     bootstrap = Bootstrap(seed=config.seed)
+    guesses = {name: found for each in logs if each.rules for name, found in each.guesses(scenario.stream).items()}
+    suggested = _accuracy(scenario.stream, guesses, edges, bootstrap)
     gains, paired = _gains(scenario, nll, by_token, edges, bootstrap)
     results: dict[str, MethodResult] = {}
     for name, found in passes.items():
@@ -168,7 +187,12 @@ def run_scenario(
             measured=scenario.measured,
             checked=check and name in built and bool(built[name].needs.descents),
         )
-        results[name] = replace(result, gains=gains.get(name, ()), forgetting=found.forgetting.get(name))
+        results[name] = replace(
+            result,
+            gains=gains.get(name, ()),
+            forgetting=found.forgetting.get(name),
+            accuracy=suggested.get(name, ()),
+        )
     extra: dict[str, Any] = {"bootstrap": asdict(bootstrap), "lead": lead(by_token, bootstrap), "paired": paired}
     if probe is not None:
         extra["forgetting"] = probe.describe()
@@ -186,7 +210,7 @@ def run_scenario(
         ),
         extra=extra,
     )
-    return Evaluation(scenario, whole, nll, log)
+    return Evaluation(scenario, whole, nll, guesses, log, parts)
 
 
 def _gains(
@@ -210,6 +234,26 @@ def _gains(
             for other, part in others.items():
                 paired[name][other] |= part
     return gains, paired
+
+
+def _accuracy_logs(stream: EvaluationStream, *passes: Mapping[str, Rule]) -> tuple[AccuracyLog, ...]:
+    """Logs of the methods of each pass."""
+    words = TypedWords(stream.symbols)
+    unknown = stream.symbols.index(UNK) if stream.pieces is None and UNK in stream.symbols else None
+    return tuple(AccuracyLog(rules, words, unknown) for rules in passes)
+
+
+def _accuracy(
+    stream: EvaluationStream, guesses: Mapping[str, Guesses], edges: tuple[int, ...], bootstrap: Bootstrap
+) -> dict[str, tuple[Accuracy, ...]]:
+    """How well methods suggest words, part by part."""
+    words = stream.reported
+    parts = stream_parts(words.target_counts, occurrences_so_far(words.targets), words.oov, edges)
+    unknown = words.symbols.index(UNK) if UNK in words.symbols else NEVER
+    order = [name for name in (BASE, *guesses) if name in guesses]  # gains are over the base
+    return accuracy_report(
+        {name: guesses[name] for name in order}, letters_of(stream), words.targets != unknown, parts, bootstrap
+    )
 
 
 def _record(scenario: Scenario, exchanged: Mapping[str, Any] | None) -> ScenarioRecord:

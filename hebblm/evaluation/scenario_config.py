@@ -58,12 +58,12 @@ def several(name: str, words: str | Iterable[str]) -> tuple[str, ...]:
     """Return words as a tuple; a string is one of them, not its letters.
 
     Raises:
-        UserError: one of them is no string.
+        UserError: one of them is not a string.
     """
     found = tuple(words) if isinstance(words, Iterable) and not isinstance(words, str) else (words,)
     for word in found:
         if not isinstance(word, str):
-            raise UserError(f"{name} = {word!r:.60} is no string; write it as one")
+            raise UserError(f"{name} = {word!r:.60} is not a string; write it as one")
     return found
 
 
@@ -170,7 +170,7 @@ class ScenarioConfig(ReadingOptions):
             "output",
             None,
             "output_path log_samples log_neighbors by_document frequency_edges forgetting forgetting_tokens check "
-            "models settings",
+            "accuracy models settings",
         ),
     )
 
@@ -235,7 +235,7 @@ class ScenarioConfig(ReadingOptions):
             return self.intra_domain, self.intra_domain
         if self.source is None and self.checkpoint is None and self.model is None:
             raise UserError(
-                "--target and --text need --source CORPUS, --checkpoint DIR or --model HUB_ID_OR_FOLDER beside them"
+                "--target and --text need --source CORPUS, --checkpoint DIR or --model HUB_ID_OR_FOLDER as well"
             )
         return self.source, self.target or f"text:{self.text}"
 

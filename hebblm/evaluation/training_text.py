@@ -130,7 +130,7 @@ def _whole_memory(
                 save = partial(save_memory, memory, folder, model_hash=model_hash, dictionary_hash=dictionary_hash)
                 _build(memory, model, ids, segments, normalized=normalized, save=save, ranks=ranks)
     else:
-        say(f"the memory of the training text is there from an earlier run ({folder})")
+        say(f"the memory of the training text comes from an earlier run ({folder})")
     if ranks.leads:
         shutil.rmtree(segments.folder, ignore_errors=True)
     return load_memory(folder, model_hash=model_hash, dictionary_hash=dictionary_hash, device=device)
@@ -153,7 +153,7 @@ def _build(
     total, done = model.segment_count(len(ids) - 1), ranks.all_gather_object(segments.finished())[0]
     whence = f"goes on from part {done + 1:,} of {total:,}" if done else f"is read once, in {total:,} parts"
     say(
-        f"the memory of the training text {whence}; if it is interrupted, the same command goes on, and with "
+        f"the memory of the training text {whence}; if it is interrupted, run the same command to continue, and with "
         "--training-entries N it remembers the last N tokens alone"
     )
     with bar() as progress:
@@ -274,7 +274,7 @@ def mean_squares(model: TrainedModel, ids: Ids, segment: int) -> list[Tensor]:
                 squares = model.mean_squares(ids, segment, _announce)
                 write_tensors(path, {f"{i:05d}": tensor for i, tensor in enumerate(squares)}, GRADIENTS)
                 return squares
-    say(f"the gradient statistics of dynamic evaluation are there from an earlier run ({path})")
+    say(f"the gradient statistics of dynamic evaluation come from an earlier run ({path})")
     tensors, _ = read_tensors(path, GRADIENTS, "delete it, it is computed anew")
     return [placed(tensors[name], device_of(model)) for name in sorted(tensors)]
 

@@ -41,7 +41,7 @@ class AdaptedLM(TemplateLM):  # type: ignore[misc]
     Args:
         pretrained: a shipped model's name, a folder, or a hub id, as :func:`hebblm.load` takes it.
         method: as :data:`hebblm.METHODS` has it; ``lstm`` is the model unadapted. None for that of a saved reader in
-            ``memory``, or ``mixture+hebb``.
+            ``memory``, or ``best``.
         memory: folder of a memory or of a saved reader; none starts with an empty one.
         learn: whether documents of ``loglikelihood_rolling`` are learned from, ``update_every`` tokens at a time and
             each of these after it was scored.
@@ -75,7 +75,7 @@ class AdaptedLM(TemplateLM):  # type: ignore[misc]
         if not pretrained:
             raise UserError("no model is named; say which with --model_args pretrained=NAME")
         if device == HARNESS_DEVICE and not torch.cuda.is_available():
-            say(f"torch sees no CUDA device; {pretrained} is read on the CPU instead of the harness's {device}")
+            say(f"torch finds no CUDA device; {pretrained} is read on the CPU instead of the harness's {device}")
             device = "cpu"
         lm = load(pretrained, device=device or "auto", dtype=dtype, **options)
         if options.get("context") is None:

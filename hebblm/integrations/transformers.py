@@ -37,7 +37,7 @@ class AdaptedLogitsProcessor(LogitsProcessor):
         if not isinstance(weight, int | float) or not 0 <= weight <= 1:
             raise UserError(f"weight = {weight!r:.60} must be a number between 0 and 1")
         if not isinstance(reader.model, HuggingFaceModel):
-            raise UserError("the reader's model is none of transformers, and has no generate of its own")
+            raise UserError("the reader's model is not a transformers model, so it has no generate()")
         if reader.moving:
             raise UserError(f"the model generates as trained, and the weights of {reader.method!r} move")
         if reader.model.keyed:  # only the states that enter the output layer are noted

@@ -78,7 +78,7 @@ def make_index(dim: int, spec: str) -> Any:
         index = faiss.index_factory(dim, spec, faiss.METRIC_L2)
     except (RuntimeError, AssertionError) as error:
         raise UserError(
-            f"memory.index={spec!r} is no FAISS factory string for keys of width {dim} ({_reason(error)}); "
+            f"memory.index={spec!r} is not a FAISS factory string for keys of width {dim} ({_reason(error)}); "
             "use auto, exact, or for example PQ50x4fs"
         ) from error
     _quiet(index)

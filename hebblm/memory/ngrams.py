@@ -114,6 +114,21 @@ class NGrams:
         context[: len(nearest)] = nearest
         return context
 
+    def likeliest(self, context: Ints) -> tuple[int, int, float] | None:
+        """Token that most often followed the longest context (order,) seen, its length, and what it keeps of its share.
+
+        Of equal ones that which came later first; None where not even the nearest token was seen.
+        """
+        rows = self._contexts.find(context_keys(context[None])[0])
+        seen = (rows != ABSENT) & np.r_[True, context != PAD]
+        length = int(seen.argmin() if not seen.all() else len(seen)) - 1
+        if length < 1:
+            return None
+        _, tokens, counts = self._pairs.lists(rows[length : length + 1])
+        best = len(counts) - 1 - int(counts[::-1].argmax())
+        kept = (LONG if length >= LONG_FROM else SHORT).left(counts[best : best + 1])
+        return int(tokens[best]), length, float(kept[0] / counts.sum())
+
     def add(self, contexts: Ints, tokens: Ints) -> None:
         """Count tokens (N,) behind their contexts (N, order), the nearest token first, PAD where a text begins.
 
@@ -202,6 +217,21 @@ class NGrams:
                 found[at, tokens] += shares[at] * change
         with np.errstate(divide="ignore"):  # of a token that the lowest order gives nothing
             return np.log(found, out=found)
+
+    def per_occurrence(self, rows: NGramRows) -> Floats:
+        """What each time that a row's token was counted adds to its probability, (order + 1, N).
+
+        Row n is for contexts of n tokens: one that was read behind all of them counts for the shorter ones as well. The
+        rest of the probability is what stands below order 0. No row sees another.
+        """
+        count, found = len(rows.tokens), np.zeros((self.order + 1, len(rows.tokens)))
+        left = np.ones(count)  # what longer contexts leave to this one
+        levels = list(self._levels(self._seen(rows, rows), rows.contexts))
+        for n, level in reversed(list(enumerate(levels))):
+            once = level.discounts.left(level.wanted) / (level.total * np.maximum(level.wanted, 1))
+            found[n] = np.where(level.reached, left * once, 0)
+            left = np.where(level.reached, left * level.given, left)
+        return found
 
     def _share_followers(self, found: Floats, contexts: Ints, shares: Floats, discounts: Discounts) -> None:
         """Add to (N, V) what stored followers of contexts, by their rows (N,), get at these shares of a count (N,)."""

@@ -80,7 +80,7 @@ def read_manifest(folder: Path) -> Manifest:
     path = folder / NAME
     if not path.is_file():
         raise UserError(f"{folder} holds no saved memory: {NAME} {lack(path)}; save one there first")
-    manifest = read_record(Manifest, path, "build the memory anew", SCHEMA)
+    manifest = read_record(Manifest, path, "build the memory again", SCHEMA)
     _check_fields(manifest, path)
     return manifest
 
@@ -93,7 +93,7 @@ def check_owner(manifest: Manifest, folder: Path, *, model_hash: str, dictionary
         if found != expected:
             raise UserError(
                 f"the memory in {folder} belongs to another {name} "
-                f"(hash {found[:12]}, expected {expected[:12]}); build it anew with this {name}"
+                f"(hash {found[:12]}, expected {expected[:12]}); build it again with this {name}"
             )
 
 
@@ -105,11 +105,11 @@ def check_files(manifest: Manifest, folder: Path, *, quick: bool = False) -> Non
     for name, (size, digest) in manifest.files.items():
         path = folder / name
         if not path.is_file():
-            raise UserError(f"{path} {lack(path)}; build the memory anew")
+            raise UserError(f"{path} {lack(path)}; build the memory again")
         if path.stat().st_size != size:
-            raise UserError(f"{path} has {path.stat().st_size} bytes instead of {size}; build the memory anew")
+            raise UserError(f"{path} has {path.stat().st_size} bytes instead of {size}; build the memory again")
         if not (quick and name in LARGE and size > QUICK) and sha256(path) != digest:
-            raise UserError(f"{path} was changed (its sha256 is not the manifest's); build the memory anew")
+            raise UserError(f"{path} was changed (its sha256 is not the manifest's); build the memory again")
 
 
 def _check_fields(manifest: Manifest, path: Path) -> None:
@@ -132,7 +132,7 @@ def _check_fields(manifest: Manifest, path: Path) -> None:
         sound = sizes == expected and has_index == ("index.faiss" in manifest.files)
         sound = sound and (manifest.store == "disk" and has_index) == ("lists.bin" in manifest.files)
     if not sound:
-        raise UserError(f"{path} contradicts itself; build the memory anew")
+        raise UserError(f"{path} contradicts itself; build the memory again")
 
 
 class ReadText(TypedDict, total=False):
@@ -145,6 +145,7 @@ class ReadText(TypedDict, total=False):
     tokens: Count
     words: Count  # that no text before it had, nor the model
     read: str  # when it was read last
+    pieces: list[Count]  # tokens of the pieces in which a memory of texts was built
 
 
 class About(TypedDict, total=False):
@@ -225,7 +226,7 @@ def check_replaceable(folder: Path) -> None:
         try:
             manifest = read_manifest(folder)
         except UserError as error:
-            raise UserError(f"{folder} holds something else than a memory; choose another folder") from error
+            raise UserError(f"{folder} does not hold a memory; choose another folder") from error
         check_own(folder, {NAME, *manifest.files})
 
 
@@ -236,7 +237,7 @@ def read_about(folder: Path, name: str = ABOUT) -> dict[str, Any]:
     """
     if not (folder / name).is_file():
         return {}
-    return dict(read_record(About, folder / name, "build the memory anew"))
+    return dict(read_record(About, folder / name, "build the memory again"))
 
 
 def read_ngrams(folder: Path) -> dict[str, npt.NDArray[np.generic]]:
@@ -245,7 +246,7 @@ def read_ngrams(folder: Path) -> dict[str, npt.NDArray[np.generic]]:
         return {}
     return {
         name: tensor.numpy()
-        for name, tensor in read_tensors(folder / NGRAMS, "hebblm-ngrams", "build the memory anew")[0].items()
+        for name, tensor in read_tensors(folder / NGRAMS, "hebblm-ngrams", "build the memory again")[0].items()
     }
 
 
@@ -274,9 +275,9 @@ def read_index(manifest: Manifest, store: EntryStore, folder: Path) -> TrainedIn
         else:
             trained = TrainedIndex(faiss.read_index(str(path)), index.spec, index.trained)
     except RuntimeError as error:
-        raise UserError(f"this FAISS ({faiss.__version__}) cannot read {path}; build the memory anew") from error
+        raise UserError(f"this FAISS ({faiss.__version__}) cannot read {path}; build the memory again") from error
     if trained.index.d != store.dim or len(trained) > len(store):
-        raise UserError(f"{path} does not belong to the keys beside it; build the memory anew")
+        raise UserError(f"{path} does not belong to its keys; build the memory again")
     return trained
 
 

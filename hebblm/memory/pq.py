@@ -94,7 +94,7 @@ class FaissMemory(StoredMemory):
         wanted = min(k, len(self))
         ids = faiss_index.propose(trained.index, queries, min(self.rescore * wanted, len(self)))  # (N, C)
         if bool((ids >= len(self)).any()):
-            raise UserError("the inverted lists of a memory on disk were changed; build the memory anew")
+            raise UserError("the inverted lists of a memory on disk were changed; build the memory again")
         ranked = _rescore(queries, entries, ids, wanted)
         # The lists visited may hold fewer than K entries altogether.
         short = (ranked.ids < 0).any(dim=1)

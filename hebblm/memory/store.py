@@ -302,7 +302,7 @@ class EntryStore:
 def check_tensors(**arrays: object) -> None:
     for name, array in arrays.items():
         if array is not None and not isinstance(array, Tensor):
-            raise UserError(f"{name} of type {type(array).__name__} are no tensor; give torch.as_tensor of them")
+            raise UserError(f"{name} of type {type(array).__name__} are not a tensor; give torch.as_tensor of them")
 
 
 def accumulation_dtype(dtype: torch.dtype) -> torch.dtype:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 
 import awd_lstm
 from awd_lstm import AWDLSTM, detach, grow_vocabulary, read_config
@@ -29,6 +30,7 @@ STREAMS = 40  # parts of a training stream that are read side by side, at most
 SEGMENT = 256  # tokens of each that are read at once
 WARM_UP = 256  # tokens before each, whose states are thrown away
 GRADIENT_STREAMS = 20
+DRAFT = 64  # tokens read at once of which some may be forgotten
 SMALL = 1 << 18  # weights of the largest matrix: a megabyte, which lies in a core's own cache
 
 
@@ -70,11 +72,31 @@ class AwdBase(GradientBase):
         return dict(self.model.named_parameters())
 
     def _states(self, ids: Tensor) -> Tensor:
+        self._before = self._state, ids
         with one_thread_if_small(self.model.layers, self._streams):
             out = self.model(ids, self._state)
         self._state = detach(out.state)
         hidden: Tensor = out.hidden
         return hidden
+
+    @property
+    def room(self) -> int:
+        return DRAFT
+
+    @torch.no_grad()
+    def back(self, count: int) -> None:
+        """Go back to the state before the tokens read last, and read those anew that stay."""
+        self._state, ids = self._before
+        if ids.shape[1] > count:
+            self._states(ids[:, : ids.shape[1] - count])
+
+    @torch.no_grad()
+    def branches(self, rows: Sequence[Tensor]) -> list[Tensor]:
+        """Hidden states of all continuations at once, the shorter ones filled up behind their end."""
+        ids = pad_sequence([*rows], batch_first=True)
+        state = tuple((h.repeat(len(rows), 1), c.repeat(len(rows), 1)) for h, c in self._state)
+        hidden = self.model(ids, state).hidden
+        return [hidden[b, : len(row)] for b, row in enumerate(rows)]
 
     def _loss(self, hidden: Tensor, targets: Tensor) -> Tensor:
         return linear_cross_entropy(hidden, self.model.embedding, self.model.bias, targets, self.model.bias.dtype)

@@ -69,6 +69,19 @@ class StreamBase(Base, Protocol):
     def aside(self) -> AbstractContextManager[None]:
         """Read something inside that is forgotten afterwards: the stream goes on from where it stood."""
 
+    def branches(self, rows: Sequence[Tensor]) -> list[Tensor]:
+        """Hidden states (N_b, D) after each of several continuations (N_b,), all of which begin here.
+
+        The stream stays where it stands.
+        """
+
+    @property
+    def room(self) -> int:
+        """How many tokens can be read so that :meth:`back` forgets some of them at no price."""
+
+    def back(self, count: int) -> None:
+        """Forget the last ``count`` of the tokens read last, which were no more than :attr:`room`."""
+
     def frozen(self) -> StreamBase:
         """A base with the weights as they are now, which learns nothing, at the beginning of a stream."""
 
@@ -91,6 +104,13 @@ class GradientBase(StreamBase):
     @abstractmethod
     def parameters(self) -> dict[str, nn.Parameter]:
         """The weights that may learn, by name."""
+
+    @property
+    @abstractmethod
+    def room(self) -> int: ...
+
+    @abstractmethod
+    def back(self, count: int) -> None: ...
 
     @abstractmethod
     def _states(self, ids: Tensor) -> Tensor:
@@ -149,6 +169,15 @@ class GradientBase(StreamBase):
             yield
         finally:
             self.load_stream_state(before)
+
+    @torch.no_grad()
+    def branches(self, rows: Sequence[Tensor]) -> list[Tensor]:
+        """Hidden states of continuations that are read one after the other."""
+        states = []
+        for row in rows:
+            with self.aside():
+                states.append(self.read(row))
+        return states
 
     def state_dict(self) -> State:
         state = prefixed("state ", self.stream_state())

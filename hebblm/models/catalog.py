@@ -95,7 +95,7 @@ def model_folder(name: Path) -> Path | None:
     if len(meant) == 1:
         return _installed(meant[0])
     if os.path.lexists(name):
-        raise UserError(f"{name} is no folder; name the folder of a model")
+        raise UserError(f"{name} is not a folder; name the folder of a model")
     owned = "/" in str(name)  # the hub's id of such a model is near its name
     if HUB_ID.fullmatch(str(name)) and not closest(str(name), known if owned else [*known, *PRETRAINED]):
         return None

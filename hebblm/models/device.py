@@ -33,10 +33,10 @@ def pick_device(name: str) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     kind, _, number = name.partition(":")
     if kind == "cuda" and not torch.cuda.is_available():
-        raise UserError(f"device {name!r} was asked for, but torch sees no CUDA device; use --device cpu")
+        raise UserError(f"device {name!r} was asked for, but torch finds no CUDA device; use --device cpu")
     count = torch.cuda.device_count() if kind == "cuda" else 1
     if number and int(number) >= count:
-        raise UserError(f"device = {name} is none of the {count} of its kind here; leave the number out")
+        raise UserError(f"device = {name} is not one of the {count} devices of its kind here; leave the number out")
     return torch.device(kind, int(number)) if number else torch.device(kind)
 
 

@@ -140,6 +140,18 @@ class DynamicBase:
                     stack.enter_context(base.aside())
             yield
 
+    def branches(self, rows: Sequence[Tensor]) -> list[Tensor]:
+        return self._base.branches(rows)
+
+    @property
+    def room(self) -> int:
+        return self._base.room
+
+    def back(self, count: int) -> None:
+        for base in (self._base, self.trained):
+            if base is not None:
+                base.back(count)
+
     def frozen(self) -> StreamBase:
         return self._base.frozen()
 

@@ -156,7 +156,7 @@ def _train(
                 f"epochs are done, and {100 * trainer.record.position / len(trainer.streams):.0f} % of the next"
             )
         elif begun:
-            say(f"the run that was interrupted in {folder} had learned nothing yet: it begins anew")
+            say(f"the run that was interrupted in {folder} had learned nothing yet: it starts again from the beginning")
         _run(trainer, prepared.meta.name)
         if ranks.leads:
             (folder / STATE).unlink(missing_ok=True)
@@ -191,7 +191,7 @@ def _announce(prepared: PreparedCorpus, preset: Preset, device: torch.device, to
     seconds = training_seconds(preset.model, config, ids, device=device, ranks=together)
     say(
         f"{config.epochs} x {len(ids):,} tokens: about {duration(seconds)} on this machine; "
-        "if it is interrupted, the same command goes on"
+        "if it is interrupted, run the same command to continue"
     )
 
 
@@ -216,7 +216,7 @@ def _run(trainer: Trainer, name: str) -> None:
             if trainer.stopped:
                 raise KeyboardInterrupt
             trainer.stopped = True
-            say("interrupted: the state is saved behind this segment; Ctrl-C again ends at once")
+            say("interrupted: the state after this segment is saved; press Ctrl-C again to stop at once")
 
         with handled(stop):
             trainer.run(show)

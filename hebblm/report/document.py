@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from hebblm.files import write_bytes, write_text
+from hebblm.report.accuracy_tables import accuracy_by_part, accuracy_rows, accuracy_table
 from hebblm.report.methods import PLOTTED
 from hebblm.report.render import HTML, MARKDOWN, print_table, to_csv
 from hebblm.report.result import Result
@@ -40,6 +41,7 @@ CAPTIONS = {  # of the plots of a result
     "comparison": "What each method gains over the base",
     "frequency": "Perplexity by training count",
     "running": "Running perplexity over the stream",
+    "accuracy": "How often suggestions are right, and the keystrokes that they save",
 }
 
 
@@ -74,6 +76,9 @@ def write_report(
         frequency_table(result),
         gain_table(result),
         occurrence_table(result),
+        accuracy_table(result),
+        accuracy_by_part(result, "top5"),
+        accuracy_by_part(result, "saved"),
         document_table(result),
         forgetting_table(result),
         None if tokens is None else word_table(result, tokens),
@@ -98,7 +103,8 @@ def write_report(
         pictures=pictures[first:],
         facts=fact_tables(result),
     )
-    return [*written, *_write_data(tables, directory, chosen, {"gains": gain_rows(result)})]
+    programs = {table.name: table for table in present(gain_rows(result), accuracy_rows(result))}
+    return [*written, *_write_data(tables, directory, chosen, programs)]
 
 
 def write_comparison(

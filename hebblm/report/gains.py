@@ -55,14 +55,18 @@ class Gain:
 
 
 def bootstrap_gains(
-    nll: Mapping[str, Losses], parts: Mapping[str, NDArray[np.bool_]], config: Bootstrap
+    nll: Mapping[str, Losses],
+    parts: Mapping[str, NDArray[np.bool_]],
+    config: Bootstrap,
+    weights: NDArray[np.floating] | None = None,
 ) -> dict[str, tuple[Gain, ...]]:
     """What every method gains over the unadapted one, part by part, with percentile intervals.
 
     Losses (T,) are in nats, parts (T,) bool; without the unadapted method or without tokens there is nothing.
 
     The stream is cut into blocks of consecutive tokens; a resample draws as many with replacement. The gain of a
-    resample is the sum of its differences over the number of its tokens. All methods and parts share the draws.
+    resample is the sum of its differences over the number of its tokens, or over the sum of their ``weights`` (T,). All
+    methods and parts share the draws.
     """
     methods = [name for name in nll if name != BASE]
     if BASE not in nll or not methods or not nll[BASE].size:
@@ -75,7 +79,7 @@ def bootstrap_gains(
     sums = np.zeros((blocks, len(methods), len(parts)))  # (B, M, P)
     infinite = np.zeros((len(methods), len(parts)), dtype=bool)
     for at, mask in enumerate(parts.values()):
-        counts[:, at] = np.bincount(block[mask], minlength=blocks)
+        counts[:, at] = np.bincount(block[mask], None if weights is None else weights[mask], minlength=blocks)
         for index, name in enumerate(methods):
             ours, theirs = base[mask], nll[name][mask].astype(np.float64)
             infinite[index, at] = not (np.isfinite(ours).all() and np.isfinite(theirs).all())

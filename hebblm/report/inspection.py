@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
+from hebblm.adapt.methods import unaliased
 from hebblm.errors import UserError
 from hebblm.report import tokens
 from hebblm.report.methods import BASE, name_of, ordered
@@ -25,6 +26,8 @@ from hebblm.report.tokens import TokenLosses, read_table, recorded
 from hebblm.suggest import unknown
 
 NEIGHBORS_FILE = "neighbors.parquet"
+COMPONENTS_FILE = "components.parquet"
+_COMPONENT_KINDS = {"position": "whole numbers", "method": "text", "component": "text", "share": "numbers"}
 _KINDS = {
     **dict.fromkeys(("position", "rank", "place"), "whole numbers"),
     "from_stream": "true or false",
@@ -53,6 +56,8 @@ class Inspection:
     losses: TokenLosses  # of every token under every method
     # by position in the stream, nearest first; empty where they were not logged
     neighbors: dict[int, tuple[Neighbor, ...]]
+    # by method and component its share in the probability of each token, from the first one on; of mixtures alone
+    components: dict[str, dict[str, list[float]]]
 
     @classmethod
     def load(cls, folder: Path) -> Inspection:
@@ -60,7 +65,13 @@ class Inspection:
         result = Result.load(folder)
         losses = TokenLosses.load(folder / tokens.FILE_NAME, result)
         tokens.check_same_run(result, losses)
-        return cls(result, losses, load_neighbors(folder / NEIGHBORS_FILE, losses.words.size, result))
+        total = losses.words.size
+        return cls(
+            result,
+            losses,
+            load_neighbors(folder / NEIGHBORS_FILE, total, result),
+            load_components(folder / COMPONENTS_FILE, total, result),
+        )
 
     def methods(self) -> list[str]:
         """Methods that can be held against the base."""
@@ -98,6 +109,20 @@ def load_neighbors(path: Path, total: int, result: Result | None = None) -> dict
     if neighbors and not 0 <= min(neighbors) <= max(neighbors) < total:
         raise UserError(f"{path} has position {max(neighbors)}, the stream {total} tokens; they must be of one run")
     return {position: tuple(near) for position, near in neighbors.items()}
+
+
+def load_components(path: Path, total: int, result: Result | None = None) -> dict[str, dict[str, list[float]]]:
+    """Read what parts of methods gave to tokens, as ``hebblm-eval --log-neighbors`` wrote it; without it nothing."""
+    if not path.exists() and not path.is_symlink() and (result is None or recorded(path, result) is None):
+        return {}
+    table = read_table(path, _COMPONENT_KINDS, result).sort_by("position")
+    found: dict[str, dict[str, list[float]]] = {}
+    for row in table.select([*_COMPONENT_KINDS]).to_pylist():
+        shares = found.setdefault(row["method"], {}).setdefault(row["component"], [])
+        if row["position"] != len(shares) or row["position"] >= total:
+            raise UserError(f"{path} has position {row['position']} out of place; evaluate again with --log-neighbors")
+        shares.append(row["share"])
+    return {method: parts for method, parts in found.items() if len(parts) > 1}
 
 
 LEVELS = (0.05, 0.25, 1.0, 2.5)  # nats; a token's shade is the number of bounds that its gain or loss reaches
@@ -190,7 +215,7 @@ def _data(run: Inspection, method: str, count: int) -> dict[str, Any]:
         "chosen": method,
         "levels": LEVELS,
         "methods": [[name, name_of(name)] for name in ordered(run.result.methods)],
-        "nll": {name: _thousandths(run.losses.nll[name][:count]) for name in ordered(run.result.methods)},
+        "nll": {name: _thousandths(run.losses.nll[name][:count].tolist()) for name in ordered(run.result.methods)},
         "counts": None if counts is None else counts[:count].tolist(),
         "oov": np.flatnonzero(run.losses.oov[:count]).tolist(),
         "logged": bool(run.neighbors),
@@ -199,12 +224,16 @@ def _data(run: Inspection, method: str, count: int) -> dict[str, Any]:
             for at in range(min(count, max(run.neighbors, default=-1) + 1))
         },
         "texts": list(texts),
+        "components": {
+            name: [[name_of(unaliased(part)), _thousandths(shares[:count])] for part, shares in parts.items()]
+            for name, parts in run.components.items()
+        },
     }
 
 
-def _thousandths(nll: NDArray[np.float64]) -> list[int | None]:
-    """Losses (T,) as whole thousandths; None for an infinite one."""
-    return [None if np.isinf(loss) else round(loss * 1000) for loss in nll.tolist()]
+def _thousandths(numbers: Iterable[float]) -> list[int | None]:
+    """Losses or shares (T,) as whole thousandths; None for an infinite one."""
+    return [None if np.isinf(number) else round(number * 1000) for number in numbers]
 
 
 def _neighbors(near: Sequence[Neighbor], texts: dict[str, int]) -> list[list[Any]]:

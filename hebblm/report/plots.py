@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal
 
 from matplotlib import rc_context
 from matplotlib.axes import Axes
@@ -17,7 +17,8 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from PIL import Image
 
 from hebblm.files import write_bytes
-from hebblm.report.buckets import FrequencyBucket
+from hebblm.report.buckets import KNOWN, OOV
+from hebblm.report.drawing import STYLE, TALLEST, End, by_bucket, grouped_bars, label_ends, short
 from hebblm.report.methods import BASE, Look, best_of, looks
 from hebblm.report.numbers import difference, display, perplexity
 from hebblm.report.result import Result
@@ -37,6 +38,7 @@ def figures(result: Result, most: int = 0) -> dict[str, Figure]:
         "comparison": comparison_figure,
         "frequency": frequency_figure,
         "running": running_figure,
+        "accuracy": accuracy_figure,
     }
     made = {name: make(_drawn(result, most, new_words=name == "occurrences")) for name, make in makers.items()}
     rest = len(result.methods) - most
@@ -75,7 +77,7 @@ def frequency_figure(result: Result) -> Figure | None:
             method: [None if (loss := losses.get(label)) is None else perplexity(loss) for label in labels]
             for method, losses in nll.items()
         }
-        _grouped_bars(axes[0], level, styles)
+        grouped_bars(axes[0], level, styles)
         axes[0].set_yscale("log")
         drawn = [value for values in level.values() for value in values if value and value <= TALLEST]
         axes[0].set_ylim(bottom=min(drawn, default=1.0) / 1.6)
@@ -89,10 +91,10 @@ def frequency_figure(result: Result) -> Figure | None:
                 for method in styles
                 if method != BASE
             }
-            _grouped_bars(axes[1], gains, styles)
+            grouped_bars(axes[1], gains, styles)
             axes[1].axhline(0, color="#555555", linewidth=0.8)
             axes[1].set_ylabel("Gain over the base (nats)")
-        _by_bucket(figure, buckets, "Occurrences of the word in training")
+        by_bucket(figure, [(bucket.bucket, bucket.tokens) for bucket in buckets], "Occurrences of the word in training")
     return figure
 
 
@@ -128,7 +130,9 @@ def occurrence_figure(result: Result) -> Figure | None:
             )
         axis.set_ylabel("Nats per token")
         axis.set_title(f"Loss on OOV words by occurrence, {result.scenario.label}")
-        _by_bucket(figure, buckets, "Occurrence of the word in the stream")
+        by_bucket(
+            figure, [(bucket.bucket, bucket.tokens) for bucket in buckets], "Occurrence of the word in the stream"
+        )
     return figure
 
 
@@ -213,6 +217,36 @@ def comparison_figure(result: Result) -> Figure | None:
     return figure
 
 
+def accuracy_figure(result: Result) -> Figure | None:
+    """How often the word is among five that are suggested (above), and the keystrokes that saves (below), part by part.
+
+    None where no method was asked for its suggestions.
+    """
+    items = {name: item.accuracy for name, item in result.methods.items() if item.accuracy}
+    if not items:
+        return None
+    styles = looks(items)
+    shown = [at for at, part in enumerate(items[next(iter(styles))]) if part.tokens and part.part not in (OOV, KNOWN)]
+    parts = [items[next(iter(styles))][at] for at in shown]
+    with rc_context(STYLE):
+        figure = Figure(figsize=(max(8.4, 1.1 * len(parts)), 6.0), layout="constrained")
+        axes = figure.subplots(2, 1, sharex=True)
+        for axis, measure, title in (
+            (axes[0], "top5", "Word among five that are suggested (%)"),
+            (axes[1], "saved", "Keystrokes saved (%)"),
+        ):
+            values = {
+                name: [None if (value := getattr(item[at], measure)) is None else 100 * value for at in shown]
+                for name, item in items.items()
+            }
+            grouped_bars(axis, values, styles)
+            axis.axhline(0, color="#555555", linewidth=0.8)
+            axis.set_ylabel(title)
+        axes[0].set_title(f"Suggestions by training count and occurrence, {result.scenario.label}")
+        by_bucket(figure, [(part.part, part.tokens) for part in parts], "Training count, or occurrence of a new word")
+    return figure
+
+
 def render(figure: Figure, kind: Kind) -> bytes:
     """A figure as the bytes of an image file, the same bytes for the same figure.
 
@@ -235,38 +269,6 @@ def render(figure: Figure, kind: Kind) -> bytes:
 def save(figure: Figure, path: Path) -> Path:
     """Write a figure atomically as ``.png`` or ``.svg`` by the suffix of ``path``."""
     return write_bytes(path, render(figure, "svg" if path.suffix == ".svg" else "png"))
-
-
-def _by_bucket(figure: Figure, buckets: Sequence[FrequencyBucket], label: str) -> None:
-    """Let the horizontal axis stand for buckets, and name the methods beside it."""
-    figure.axes[-1].set_xticks(range(len(buckets)), [f"{b.bucket}\n{b.tokens:,} tokens" for b in buckets])
-    figure.axes[-1].set_xlabel(label)
-    for axis in figure.axes:
-        axis.grid(visible=False, axis="x")
-    figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside right upper")
-
-
-def _grouped_bars(axis: Axes, values: Mapping[str, list[float | None]], styles: Mapping[str, Look]) -> None:
-    """Draw one bar a method and group, each method at its own place; a value beyond the axis is a sign."""
-    width = 0.84 / len(styles)
-    for index, (method, look) in enumerate(styles.items()):
-        shift = (index - (len(styles) - 1) / 2) * width
-        heights = [(at + shift, height) for at, height in enumerate(values.get(method, ())) if height is not None]
-        finite = [(at, height) for at, height in heights if abs(height) <= TALLEST]
-        axis.bar(
-            [at for at, _ in finite],
-            [height for _, height in finite],
-            width * 0.9,
-            color=look.color,
-            hatch=look.hatch,
-            edgecolor="white",
-            linewidth=0,
-            label=look.name,
-        )
-        for at, height in ((at, height) for at, height in heights if abs(height) > TALLEST):
-            up, down = ("\u221e", "\u2212\u221e") if math.isinf(height) else ("\u2191", "\u2193")
-            sign = up if height > 0 else down
-            axis.text(at, 0.02, sign, color=look.color, ha="center", transform=axis.get_xaxis_transform())
 
 
 def _gain_bars(axis: Axes, gains: Mapping[str, float | None], styles: Mapping[str, Look]) -> None:
@@ -293,110 +295,3 @@ def _gain_bars(axis: Axes, gains: Mapping[str, float | None], styles: Mapping[st
     span = (max(finite) - min(finite)) or 1.0
     axis.set_xlim(min(finite) - (0.32 * span if min(finite) < 0 else 0), max(finite) + 0.32 * span)
     axis.locator_params(axis="x", nbins=4)
-
-
-# Any: matplotlib's stubs list every key as a literal, and the list changes from version to version.
-STYLE: Any = {
-    "font.family": "DejaVu Sans",
-    "font.size": 9,
-    "text.parse_math": False,  # what stands between dollars is a name
-    "axes.titlesize": 10.5,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "axes.titlepad": 10,
-    "axes.labelcolor": "#333333",
-    "axes.edgecolor": "#999999",
-    "axes.linewidth": 0.8,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.axisbelow": True,
-    "axes.grid": True,
-    "grid.color": "#e6e6e6",
-    "grid.linewidth": 0.7,
-    "hatch.linewidth": 0.7,
-    "xtick.color": "#333333",
-    "ytick.color": "#333333",
-    "xtick.major.size": 0,
-    "xtick.minor.size": 0,
-    "ytick.major.size": 0,
-    "ytick.minor.size": 0,
-    "legend.frameon": False,
-    "svg.hashsalt": "hebblm",
-}
-TALLEST = 1e12  # perplexity; beyond it a method diverged, and its curve would flatten all others
-_LINE = 12.5  # height of a label, points
-
-
-def short(value: float, _position: int | None = None) -> str:
-    """A tick label: plain below one thousand, in thousands or millions above."""
-    if value >= 1e9:
-        return f"{value:.0e}"
-    if value >= 1e6:
-        return f"{value / 1e6:.3g}M"
-    return f"{value / 1e3:.3g}k" if value >= 1e3 else f"{value:g}"
-
-
-class End(NamedTuple):
-    """The end of a line and what is written beside it."""
-
-    text: str
-    value: float  # where the line ends, in the units of the vertical axis
-    color: str
-
-
-def label_ends(axis: Axes, ends: Sequence[End]) -> None:
-    """Write labels beside the ends of lines at the right border, moved apart where they collide.
-
-    A short line leads from each end to the left edge of its label.
-    """
-    figure = axis.get_figure(root=True)
-    assert figure is not None  # whoever draws has a figure
-    engine = figure.get_layout_engine()
-    assert engine is not None  # nor are labels placed where none lays the axes out
-    engine.execute(figure)
-    gap = _LINE / 72 * figure.dpi / axis.get_window_extent().height
-    transform = axis.transData + axis.transAxes.inverted()
-    heights = (float(transform.transform((axis.get_xlim()[1], end.value))[1]) for end in ends)
-    wished = [min(max(height, 0.0), 1.0) for height in heights]
-    for end, at, place in zip(ends, wished, spread(wished, gap), strict=True):
-        axis.annotate(
-            end.text,
-            xy=(1.0, at),
-            xycoords="axes fraction",
-            xytext=(1.035, place),
-            textcoords="axes fraction",
-            va="center",
-            ha="left",
-            fontsize=8.5,
-            color="#333333",
-            arrowprops={
-                "arrowstyle": "-",
-                "color": end.color,
-                "linewidth": 0.7,
-                "relpos": (0.0, 0.5),
-                "shrinkA": 0,
-                "shrinkB": 0,
-            },
-        )
-
-
-def spread(positions: Sequence[float], gap: float) -> list[float]:
-    """Move labels apart until neighbours are at least ``gap`` away, as little as a pooled shift allows.
-
-    Labels that collide form a block centred on the mean of its members' wishes (pool adjacent violators), so
-    that the order of the wishes is the order of the labels.
-    """
-    order = sorted(range(len(positions)), key=lambda index: positions[index])
-    # Subtracting rank * gap turns "at least gap apart" into "never decreasing", which pooling solves.
-    blocks: list[tuple[float, int]] = []  # (mean, size)
-    for rank, index in enumerate(order):
-        mean, size = positions[index] - rank * gap, 1
-        while blocks and blocks[-1][0] > mean:
-            before, count = blocks.pop()
-            mean, size = (before * count + mean * size) / (count + size), count + size
-        blocks.append((mean, size))
-    pooled = [mean for mean, size in blocks for _ in range(size)]
-    result = [0.0] * len(positions)
-    for rank, index in enumerate(order):
-        result[index] = pooled[rank] + rank * gap
-    return result

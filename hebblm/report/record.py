@@ -46,7 +46,7 @@ def read(kind: type[T], value: Any, where: str) -> T:
     if reason.startswith("Invalid"):
         expected = "one of those that are known"
     words = re.sub(r"`([^`]*)`", lambda kind: " or ".join(_WORDS.get(w, w) for w in kind[1].split(" | ")), expected)
-    raise UserError(f"{where}{path} must be {words}, not {value!r:.60}; evaluate again or mend the file")
+    raise UserError(f"{where}{path} must be {words}, not {value!r:.60}; evaluate again or fix the file")
 
 
 def plain(record: Any) -> dict[str, Any]:
@@ -79,5 +79,5 @@ def _walk(value: Any, where: str, former: Any, latter: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_walk(item, f"{where}[{at}]", former, latter) for at, item in enumerate(value)]
     if isinstance(value, float) and (math.isnan(value) or value == -math.inf):
-        raise UserError(f"{where} is {value}, which is no result; lower the learning rate")
+        raise UserError(f"{where} is {value}, which is not a number a result can have; lower the learning rate")
     return latter if value == former else value

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, Self
 
 from hebblm.errors import UserError
 from hebblm.files import Count, read_json, write_json
+from hebblm.report.accuracy import Accuracy
 from hebblm.report.buckets import FrequencyBucket
 from hebblm.report.gains import Bootstrap, Gain
 from hebblm.report.methods import BASE
@@ -59,6 +60,8 @@ class MethodResult:
     # mean loss in nats per piece where tokens are pieces of words; all other losses are per word then
     piece_nll: float | None = None
     piece_perplexity: float | None = None  # exp(piece_nll)
+    # how well it suggests words, part by part; empty where that was not asked for
+    accuracy: tuple[Accuracy, ...] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)  # further keys of the file, kept as they are
 
     @property

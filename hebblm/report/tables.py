@@ -342,14 +342,14 @@ def _forgetting_note(text: Mapping[str, Any]) -> str:
     )
 
 
-def interval_text(gain: Gain, mark: str = "") -> str:
+def interval_text(gain: Gain, mark: str = "", decimals: int = 3) -> str:
     """A gain with half the width of its interval."""
     if gain.gain is None:
         return MISSING
-    text = f"{gain.gain:+.3f}"
+    text = f"{gain.gain:+.{decimals}f}"
     if gain.low is None or gain.high is None:
         return text
-    half = f"{(gain.high - gain.low) / 2:.3f}"
+    half = f"{(gain.high - gain.low) / 2:.{decimals}f}"
     return f"{text} ±{half.removeprefix('0') if half.startswith('0.') else half}{mark if gain.certain else ''}"
 
 

@@ -193,9 +193,9 @@ def _compare(path: Path, result: Result) -> None:
     """Refuse a file that is not the one of the result, and say so where that cannot be told."""
     written = recorded(path, result)
     if written is None:
-        say(f"{path} is not verified: the result beside it has no hash of it")
+        say(f"{path} is not verified: the result next to it has no hash of it")
     elif sha256(path) != written:
-        raise UserError(f"{path} is not the file that the result beside it was written with; {_REMEDY}")
+        raise UserError(f"{path} is not the file that the result next to it was written with; {_REMEDY}")
 
 
 def _check(path: Path, schema: pa.Schema, kinds: Mapping[str, str]) -> None:

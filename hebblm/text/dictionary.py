@@ -140,7 +140,7 @@ class Dictionary:
         its own special.
         """
         if recorded is not None and path.is_file() and sha256(path) != recorded:
-            raise UserError(f"{path} was changed since it was written; restore it, or make it anew")
+            raise UserError(f"{path} was changed since it was written; restore it, or make it again")
         entries = _read_entries(path)
         ours = any(word == UNK and not overwrite for word, _, overwrite in entries)
         dictionary = cls._empty() if ours else cls("fairseq")

@@ -86,7 +86,7 @@ def opened(path: Path) -> Iterator[BinaryIO]:
         if isinstance(error, OSError) and (error.errno is not None or not packed):
             raise unreadable(path, error) from error
         why = reason(error) if isinstance(error, OSError) else error
-        raise UserError(f"{path} is damaged or no {packed} file ({why}); compress the text again") from error
+        raise UserError(f"{path} is damaged, or not a {packed} file ({why}); compress the text again") from error
 
 
 def raw_lines(stream: BinaryIO, path: Path) -> Iterator[bytes]:

@@ -105,7 +105,7 @@ def load_prepared(folder: Path) -> PreparedCorpus:
     found = PreparedCorpus(folder, dictionary, meta)
     for name, split in meta.splits.items():
         if Path(split.file).name != split.file:
-            raise UserError(f"{path} names {split.file!r}, which is no file beside it; {remedy}")
+            raise UserError(f"{path} names {split.file!r}, and there is no such file next to it; {remedy}")
         _verify(folder / split.file, split, np.dtype(meta.dtype).itemsize)
         if meta.tokenizer.get("name") == "whitespace" and split.words != split.tokens - split.lines:
             raise UserError(f"{path} counts other words of {name} than {split.file} holds; {remedy}")

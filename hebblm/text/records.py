@@ -154,7 +154,7 @@ def _table(path: Path) -> Iterator[Any]:
             yield parquet.ParquetFile(unpacked if kind_of(path)[1] else stream)
         except (pyarrow.ArrowException, OSError) as error:
             why = str(error).split("\n", 1)[0]
-            raise UserError(f"{path} is damaged or no Parquet file ({why}); write it again") from error
+            raise UserError(f"{path} is damaged, or not a Parquet file ({why}); write it again") from error
 
 
 def _rows(path: Path, delimiter: str) -> Iterator[tuple[str, dict[str, str]]]:
@@ -172,13 +172,13 @@ def _rows(path: Path, delimiter: str) -> Iterator[tuple[str, dict[str, str]]]:
             for row in rows:
                 if row and len(row) != len(names):
                     raise UserError(
-                        f"{path} line {rows.line_num} and line 1 differ: {len(row)} and {len(names)} columns; mend it"
+                        f"{path} line {rows.line_num} and line 1 differ: {len(row)} and {len(names)} columns; fix it"
                     )
                 if row:
                     yield f"line {rows.line_num}", dict(zip(names, row, strict=True))
         except csv.Error as error:
             why = str(error).partition(" - do you need")[0]
-            raise UserError(f"{path} line {rows.line_num} is broken ({why}); mend it") from error
+            raise UserError(f"{path} line {rows.line_num} is broken ({why}); fix it") from error
 
 
 def _objects(path: Path, *, whole: bool) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -212,7 +212,7 @@ def _parsed(raw: bytes, name: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{name} is no JSON ({getattr(error, 'msg', error)}); mend it") from error
+        raise UserError(f"{name} is not JSON ({getattr(error, 'msg', error)}); fix it") from error
 
 
 def kept_texts(texts: Any) -> Path:
@@ -226,7 +226,7 @@ def kept_texts(texts: Any) -> Path:
         )
     if not isinstance(texts, Sequence) and getattr(texts, "ndim", 0) != 1:
         raise UserError(
-            f"target = {texts!r:.60} is no text; name a corpus, the path of a text, or give a list of strings"
+            f"target = {texts!r:.60} is not a text; name a corpus, the path of a text, or give a list of strings"
         )
     missing = texts.isna() if hasattr(texts, "isna") else [text is None for text in texts]
     if not len(texts):
@@ -239,6 +239,8 @@ def kept_texts(texts: Any) -> Path:
     try:
         data = "".join(lines).encode()
     except UnicodeEncodeError as error:
-        raise UserError(f"target holds {error.object[error.start]!r}, half a surrogate pair; decode it anew") from error
+        raise UserError(
+            f"target holds {error.object[error.start]!r}, half a surrogate pair; decode it again"
+        ) from error
     path = cache_dir() / "texts" / f"{hashlib.sha256(data).hexdigest()[:16]}.jsonl"
     return path if path.is_file() else write_bytes(path, data)

@@ -217,7 +217,7 @@ def plain_sources(
     same with another suffix of a file of text.
     """
     if names and not path.is_dir():
-        raise UserError(f"{path} is no folder, so {', '.join(names)} cannot be named within it; name a folder")
+        raise UserError(f"{path} is not a folder, so {', '.join(names)} cannot be named within it; name a folder")
     chosen = {**named_splits(path), **{split: path / name for split, name in names.items()}}
     if not chosen:
         whole = FileLines(text_files([path], column, remedy))

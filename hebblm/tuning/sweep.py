@@ -143,7 +143,7 @@ def prepare_sweep(
             _make_room(parts.folder, size)
             _fill(base, memory, stream, plan, parts, progress)
     else:
-        say(f"states and neighbours of the {total:,} tokens are there from an earlier run ({parts.folder})")
+        say(f"states and neighbours of the {total:,} tokens come from an earlier run ({parts.folder})")
         progress(total)
     os.utime(parts.folder)
     base.reset()
@@ -162,7 +162,7 @@ def _fill(
     """Write the parts that are not there yet; another process may have written some or all of them."""
     total, pace, done = len(stream), plan.pace, parts.finished()
     if done:
-        say(f"the reading goes on behind its first {min(total, done * plan.part):,} of {total:,} tokens")
+        say(f"the reading continues after its first {min(total, done * plan.part):,} of {total:,} tokens")
     progress(min(total, done * plan.part))
     if done * plan.part >= total:
         return

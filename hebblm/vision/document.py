@@ -18,8 +18,8 @@ from rich.text import Text
 
 from hebblm.files import write_text
 from hebblm.report import plots, render
+from hebblm.report.drawing import STYLE, End, label_ends
 from hebblm.report.methods import PLOTTED, Look, looks
-from hebblm.report.plots import STYLE, End, label_ends
 from hebblm.report.render import markdown_escape, print_table
 from hebblm.vision.result import KEYS
 from hebblm.vision.tables import method_name, permuted_methods, summaries, tables

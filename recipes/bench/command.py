@@ -19,7 +19,7 @@ from hebblm.models.device import check_device, pick_device
 from hebblm.progress import bar
 from hebblm.provenance import provenance
 from hebblm.report.render import print_table
-from recipes.bench.configs import AdaptConfig, EvalBenchConfig, RetrieveConfig, TrainBenchConfig
+from recipes.bench.configs import AdaptConfig, EvalBenchConfig, RealConfig, RetrieveConfig, TrainBenchConfig
 from recipes.bench.machine import cpu_name, use_threads
 from recipes.bench.record import BenchResult, Case, Rounds
 from recipes.bench.tables import row_table
@@ -54,6 +54,12 @@ MEASUREMENTS = {
         "recipes.bench.evaluate",
         "Cost of a whole evaluation with all methods against the unadapted model.",
         "--memory-sizes 10000 100000 1000000 --json eval.json",
+    ),
+    "real": Measurement(
+        RealConfig,
+        "recipes.bench.real",
+        "Cost of reading with a real model: transformers alone, the base, and the base with best.",
+        "--model smollm2-135m --text notes.txt --json real.json",
     ),
     "train": Measurement(
         TrainBenchConfig,

@@ -180,3 +180,20 @@ class TrainBenchConfig(BenchConfig):
         super().__post_init__()
         for name in self.preset:
             check_preset(name)
+
+
+@dataclass(frozen=True)
+class RealConfig(BenchConfig):
+    """Cost of reading with a real model.
+
+    Args:
+        model: a causal language model of transformers, as --model of hebblm-eval takes it.
+        text: file that is read.
+        tokens: pieces of it.
+        contexts: windows, in tokens.
+    """
+
+    model: str = "smollm2-135m"
+    text: Path = Path("docs/methods.md")
+    tokens: int = 4000
+    contexts: list[int] = _several(1024, 4096)

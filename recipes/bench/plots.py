@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from hebblm.errors import UserError
-from hebblm.report.plots import STYLE, short
+from hebblm.report.drawing import STYLE, short
 from recipes.bench.record import BenchResult, Row, of_one_vocabulary
 
 Curve = Mapping[float, float]

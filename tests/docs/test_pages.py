@@ -21,7 +21,9 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = (
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
-    ROOT / "recipes" / "README.md",
+    *sorted(
+        path for name in ("README", "conclusions", "reliability") for path in (ROOT / "recipes").rglob(f"{name}.md")
+    ),
     *sorted((ROOT / "docs").glob("*.md")),
 )
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)

@@ -95,7 +95,7 @@ MISTAKES = [
     ("train --corpus pydoc --lr 0", "lr = 0.0 must be positive"),
     (f"train --corpus pydoc --finetune-from-model {TINY}", "needs --output-path"),
     ("train --corpus pydoc --finetune-from-model . --output-path m", "has no config.json"),
-    ("train --corpus pydoc --finetune-from-model a/b --output-path m", "a/b is no AWD-LSTM"),
+    ("train --corpus pydoc --finetune-from-model a/b --output-path m", "a/b is not an AWD-LSTM"),
     ("train --corpus {prepared} --output-path model --preset huge", "huge"),
     ("train --corpus {prepared} --output-path model --arch gpt", "gpt"),
     ("train --corpus {prepared} --output-path model --epochs 0", "0"),
@@ -117,7 +117,7 @@ MISTAKES = [
     ("memory bild", "did you mean build"),
     (f"{BUILD} nowhere", "nowhere does not exist"),
     (f"{BUILD} empty", "empty holds no file of text (.txt, .jsonl"),
-    (f"{BUILD} texts --output-path texts", "texts holds something else than a memory"),
+    (f"{BUILD} texts --output-path texts", "texts does not hold a memory"),
     (f"{BUILD} texts --set hebb.beta=0.5", "hebb.beta changes no memory"),
     (f"{BUILD} texts --set memory.indx=exact", "memory.index"),
     ("memory info texts", "texts holds no saved memory"),
@@ -159,7 +159,7 @@ def test_memories_that_do_not_belong_together(tmp_path: Path, capsys: Capture) -
         ("one texts --output-path m", "texts holds no saved memory"),
         ("one other --output-path m", "belongs to another model"),
         ("one half --output-path m", "one has memory.dtype=float32 and half memory.dtype=float16"),
-        ("one one --output-path texts", "texts holds something else than a memory"),
+        ("one one --output-path texts", "texts does not hold a memory"),
     ):
         refused(capsys, f"memory merge {line}", told)
     assert tree(tmp_path) == before
@@ -191,7 +191,7 @@ def test_no_network_to_the_hub(monkeypatch: pytest.MonkeyPatch, capsys: Capture)
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
 @pytest.mark.parametrize("line", ["eval --intra-domain pydoc", "tune --intra-domain pydoc", "train --corpus pydoc"])
 def test_no_cuda(line: str, capsys: Capture) -> None:
-    refused(capsys, f"{line} --device cuda", "torch sees no CUDA device")
+    refused(capsys, f"{line} --device cuda", "torch finds no CUDA device")
 
 
 def truncate(path: Path) -> None:

@@ -44,6 +44,28 @@ def test_neighbours_stand_where_the_log_says(world: World, tmp_path: Path) -> No
     assert rows[0]["context"].split()[-1] in (tmp_path / "inspect.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("vocabulary", ["union", "open"])
+def test_shares_of_components_make_up_each_token(world: World, tmp_path: Path, vocabulary: str) -> None:
+    chosen = ["--target", str(world.other_prepared), "--checkpoint", str(world.model), "--vocabulary", vocabulary]
+    chosen += ["--max-tokens", "120", "--methods", "lstm,mixture,hebb,best", "--log-samples", "--device", "cpu"]
+    assert evaluate([*chosen, "--log-neighbors", "100", "--output-path", str(tmp_path)]) == 0
+    rows = pq.read_table(tmp_path / "components.parquet").to_pylist()
+    tokens = pq.read_table(tmp_path / "tokens.parquet").to_pylist()
+    assert {(row["method"], row["component"]) for row in rows} == {
+        ("lstm", "base"), ("mixture", "base"), ("mixture", "mixture"), ("hebb", "hebb"),
+        *(("best", part) for part in ("base", "cache", "knn", "mbpa", "ngram")),
+    }  # fmt: skip
+    sums: dict[tuple[str, int], float] = {}
+    for row in rows:
+        key = row["method"], row["position"]
+        sums[key] = sums.get(key, 0.0) + row["share"]
+    assert len(sums) == 4 * 100
+    unseen = {at for at, token in enumerate(tokens) if token["is_oov"] and not token["seen"]}
+    for (_, at), total in sums.items():
+        no_row = vocabulary == "open" and at in unseen
+        assert total == pytest.approx(0 if no_row else 1, abs=1e-5) or (vocabulary == "open" and total == 0)
+
+
 def test_a_disk_that_fills_up_behind_the_tables_leaves_the_former_run(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,4 +1,4 @@
-"""Ctrl-C leaves valid files, and the same command goes on afterwards."""
+"""Ctrl-C leaves valid files, and run the same command to continue afterwards."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_training_goes_on_after_ctrl_c(world: World, tmp_path: Path, capsys: pyt
     arguments = ["--corpus", str(world.other_prepared), "--preset", "tiny", "--output-path", str(folder)]
     arguments += ["--epochs", "12"]  # a few seconds, so that it is interrupted long before the end
     told = interrupted("train", arguments, tmp_path / "cache", state.exists)
-    assert told.endswith("interrupted; what was finished is kept, and the same command goes on\n")
+    assert told.endswith("interrupted; finished parts are kept; run the same command to continue\n")
     record = load_state(state)[1]
     assert record["segments"] > 0, "the segment under way was learned and saved"
     assert record["epoch"] < 12

@@ -105,7 +105,7 @@ def test_what_was_remembered_is_expected_and_stays_as_it_is_when_only_read(
     (left[-1] / "part-00000.safetensors").touch()
     build("texts", "known")
     assert not any(path.exists() for path in left)
-    assert "holds this memory already" in capsys.readouterr().err
+    assert "already holds this memory" in capsys.readouterr().err
     reader = hebblm.load(MODEL, device="cpu").reader("mixture+hebb", memory="known")
     assert reader.vocabulary.words == ["frobnitz", "quux"]
     assert "frobnitz" in [word for word, _, _ in reader.suggest("Call", 3)]
@@ -193,7 +193,7 @@ def test_prose_is_remembered_as_a_reader_reads_it(place: Path, capsys: pytest.Ca
     told = capsys.readouterr().err
     assert "split at punctuation" not in told
     assert "of the tokens of prose.txt are outside the model's vocabulary, most often list, " in told
-    assert "holds this memory already" not in told
+    assert "already holds this memory" not in told
     assert set(held("built")[2]) == {"list,", '"it"', "twice."}
     assert lm.reader("lstm", memory="built").read(prose).tokens[4] == "list,"
 
@@ -328,7 +328,8 @@ def test_merged_ngrams_are_those_of_both_texts(place: Path, capsys: pytest.Captu
     assert main(["merge", "one", "longer", "--output-path", "all"]) == 2
     told = capsys.readouterr().err
     assert (
-        "one counts n-grams with ngram.order=3 and longer with 4; build one of them anew with --set ngram.order" in told
+        "one counts n-grams with ngram.order=3 and longer with 4; build one of them again with --set ngram.order"
+        in told
     )
     build("c.txt", "longer", "--set", "ngram.order=3")
     assert main(["merge", "one", "longer", "--output-path", "all"]) == 0

@@ -314,11 +314,11 @@ def test_unknown_words_are_told_apart(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_what_is_done_already_says_so(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     quick = ["--preset", "tiny", "--epochs", "1", *CPU]
     assert train(["--corpus", str(world.prepared), *quick, "--output-path", str(world.model)]) == 0
-    assert "is done already: epochs 1 to 1, of which 1 was best with validation perplexity" in " ".join(
+    assert "is already done: epochs 1 to 1, of which 1 was best with validation perplexity" in " ".join(
         capsys.readouterr().err.split()
     )
     memory = ["--intra-domain", str(world.prepared), "--checkpoint", str(world.model), "--max-tokens", "20", *CPU]
-    for words in ("is read once", "is there from an earlier run"):
+    for words in ("is read once", "comes from an earlier run"):
         assert evaluate([*memory, "--methods", "mixture", "--training-entries", "700"]) == 0
         assert words in capsys.readouterr().err
 

@@ -230,7 +230,7 @@ def test_killed_ranks_go_on_when_they_are_started_again(world: World, tmp_path: 
     command = [*TORCHRUN, "--max-restarts", "3", *arguments]
     done = subprocess.run(command, env=environ, cwd=ROOT, capture_output=True, text=True, timeout=3 * WAIT, check=False)
     assert done.returncode == 0, done.stderr
-    assert done.stderr.count("goes on behind its first") >= 3, done.stderr
+    assert done.stderr.count("continues after its first") >= 3, done.stderr
     assert evaluate(chosen(world, tmp_path / "one", *long)) == 0
     one, two = losses(tmp_path / "one"), losses(tmp_path / "two")
     for name, nll in one.items():

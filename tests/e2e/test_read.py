@@ -36,7 +36,7 @@ def test_a_text_is_read_and_gone_on_from(tmp_path: Path, capsys: pytest.CaptureF
     assert main(["tiny-pydoc-raw", "--save", known, str(notes)]) == 0
     assert f"{known} holds another reader; it is replaced" in capsys.readouterr().err
     assert main(["tiny-pydoc-raw", str(notes)]) == 0
-    assert "what was read is not kept; --save DIR keeps it" in capsys.readouterr().out
+    assert "nothing is saved; add --save DIR to keep what was read" in capsys.readouterr().out
 
 
 def test_a_text_is_the_same_in_any_pieces(
@@ -145,7 +145,7 @@ def test_a_folder_of_something_else_is_refused_before_anything_is_read(
     (tmp_path / "letters" / "a.txt").write_text("mine")
     monkeypatch.setattr("hebblm.language_model.load", lambda *args, **options: pytest.fail("a model was loaded"))
     assert main(["tiny-pydoc-raw", str(tmp_path / "letters" / "a.txt"), "--save", str(tmp_path / "letters")]) == 2
-    assert "holds something else than a reader" in capsys.readouterr().err
+    assert "does not hold a reader" in capsys.readouterr().err
 
 
 def test_what_diverged_is_not_saved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

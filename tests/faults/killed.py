@@ -27,7 +27,7 @@ from .sandbox import FOREVER, Case, Clock, Group, words
 TIMES = ("seconds", "tokens_per_second", "command", "commit", "curve", "threads", "document_sha256")
 TIMES += ("bytes_a_token", "seconds_a_token")  # of exchanges
 """What a run says of itself and not of its numbers."""
-GOES_ON = ("goes on behind", "goes on from", "goes on in", "going on from")
+GOES_ON = ("continues after", "goes on from", "goes on in", "going on from")
 SLOW = (
     "hebblm.corpus_memory", "hebblm.evaluation.opening", "hebblm.evaluation.run", "hebblm.language_model",
     "hebblm.models.training", "hebblm.report.document", "hebblm.tuning.tune", "hebblm.vision.document",

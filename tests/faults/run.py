@@ -1,4 +1,4 @@
-"""All of it: figures as JSON, and as the tables of docs/reliability.md.
+"""All of it: figures as JSON, and as the tables of recipes/reliability.md.
 
 Usage: python -m tests.faults.run [GROUP ...] [--damaged 10000] [--kills 100] [--commands eval,tune] [--add] [--page]
 """
@@ -25,7 +25,7 @@ from .killed import JOBS
 from .sandbox import Clock, Group
 
 ROOT = Path(__file__).resolve().parents[2]
-RECORD, PAGE = ROOT / "recipes" / "reliability.json", ROOT / "docs" / "reliability.md"
+RECORD, PAGE = ROOT / "recipes" / "reliability.json", ROOT / "recipes" / "reliability.md"
 BEGIN, END = "<!-- figures: written by tests/faults/run.py -->", "<!-- end of figures -->"
 OTHERS: dict[str, Group] = {
     "disk": disk.GROUP, "together": killed.GROUP, "texts": texts.TEXTS, "pages": texts.MARKUP, "options": options.GROUP,

@@ -67,7 +67,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Group:
-    """Cases under one heading of docs/reliability.md, and what fell to them at first."""
+    """Cases under one heading of recipes/reliability.md, and what fell to them at first."""
 
     heading: str
     cases: Callable[[Path, Clock], Iterator[tuple[str, Case]]]

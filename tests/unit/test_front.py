@@ -25,7 +25,7 @@ from hebblm.request import Request
         (hebblm.evaluate, {"log_samples": True, "command": "hebblm-eval"}, "--log-samples needs --output-path"),
         (hebblm.evaluate, {"log_neighbors": 3}, "needs log_samples"),
         (hebblm.evaluate, {"intra_domain": None}, "name one scenario: cross_domain A-to-B"),
-        (hebblm.evaluate, {"intra_domain": None, "target": 3}, "target = 3 is no text"),
+        (hebblm.evaluate, {"intra_domain": None, "target": 3}, "target = 3 is not a text"),
         (hebblm.evaluate, {"intra_domain": None, "target": ["a", 3]}, "text 2 of target is 3, not a string"),
         (hebblm.evaluate, {"intra_domain": None, "target": ["a\ud800"]}, "target holds .*, half a surrogate pair"),
         (hebblm.evaluate, {"intra_domain": None, "target": []}, "target holds no text"),
@@ -33,8 +33,8 @@ from hebblm.request import Request
         (hebblm.evaluate, {"max_tokens": "1000"}, "max_tokens = '1000' must be at least 1, and a whole number"),
         (hebblm.evaluate, {"seed": None}, "seed = None must be at least 0"),
         (hebblm.evaluate, {"methods": "mixtur"}, "unknown method 'mixtur'; did you mean mixture"),
-        (hebblm.evaluate, {"methods": [None]}, "methods = None is no string"),
-        (hebblm.evaluate, {"model": (1, 2)}, "a tuple is no model to evaluate; .*hebblm.load"),
+        (hebblm.evaluate, {"methods": [None]}, "methods = None is not a string"),
+        (hebblm.evaluate, {"model": (1, 2)}, "a tuple is not a model; .*hebblm.load"),
         (hebblm.evaluate, {"methods": "lstm,mbpa", "settings": {"mbpa.lr": 2}}, "mbpa.lr is of gradient descent"),
         (hebblm.tune, {"settings": {"mbpa.lr_units": "guarded"}}, "mbpa.lr_units is of gradient descent"),
         (hebblm.evaluate, {"forgetting": 10}, "ptb is the only one"),
@@ -78,7 +78,7 @@ def test_values_that_are_set_for_nothing_are_told_and_methods_are_named_as_on_th
     values = {"hebb.beta": 0.4, "cache.theta": 2.0}
     result = hebblm.evaluate("tiny-pydoc-raw", Path(__file__), "base, cache", settings=values, max_tokens=50)
     assert list(result.methods) == ["lstm", "cache"]
-    assert "set for nothing, since none of lstm, cache reads it: hebb.beta\n" in capsys.readouterr().err
+    assert "no effect, because none of lstm, cache reads it: hebb.beta\n" in capsys.readouterr().err
 
 
 def test_a_page_of_ones_own_is_not_replaced(tmp_path: Path) -> None:

@@ -279,7 +279,7 @@ def test_what_is_set_of_torch_changes_nothing(lm: hebblm.LanguageModel, method: 
 
 def test_values_that_are_set_for_nothing_are_told(lm: hebblm.LanguageModel, capsys: pytest.CaptureFixture[str]) -> None:
     lm.reader("mixture", settings={"hebb.beta": 0.4, "mixture.theta": 2.0})
-    assert "set for nothing, since mixture does not read it: hebb.beta\n" in capsys.readouterr().err
+    assert "no effect, because mixture does not read it: hebb.beta\n" in capsys.readouterr().err
 
 
 def test_ids_are_read_as_words_are(lm: hebblm.LanguageModel) -> None:
@@ -303,7 +303,7 @@ def test_documents_are_taken_from_whatever_holds_them_in_a_row(lm: hebblm.Langua
     assert lm.reader().read([]) == []
     assert lm.reader().generate("the", until="a") == lm.reader().generate("the", until=["a"])
     for wrong in (pandas.DataFrame({"text": texts}), np.array("the list")):
-        with pytest.raises(UserError, match="is no text; name a string"):
+        with pytest.raises(UserError, match="is not a text; give a string"):
             lm.reader().read(wrong)
 
 
@@ -315,21 +315,21 @@ def test_what_does_not_fit_is_refused(lm: hebblm.LanguageModel, tmp_path: Path) 
         (lambda: lm.reader(update_every=0), "update_every = 0"),
         (lambda: lm.reader(tokenizer="mose"), "did you mean moses"),
         (lambda: lm.reader().read([-1]), "id -1"),
-        (lambda: lm.reader().read(3), "3 is no text"),
-        (lambda: lm.reader().read([0.5]), "[0.5] is no text"),
-        (lambda: lm.reader().read(["a list", 3]), "3 is no text"),
-        (lambda: lm.reader().suggest(["a"]), "['a'] is no text"),
-        (lambda: lm.reader().generate(3), "3 is no text"),
+        (lambda: lm.reader().read(3), "3 is not a text"),
+        (lambda: lm.reader().read([0.5]), "[0.5] is not a text"),
+        (lambda: lm.reader().read(["a list", 3]), "3 is not a text"),
+        (lambda: lm.reader().suggest(["a"]), "['a'] is not a text"),
+        (lambda: lm.reader().generate(3), "3 is not a text"),
         (lambda: lm.reader().generate(temperature=-1.0), "temperature = -1.0"),
         (lambda: lm.reader().log_probs([1, 2], last=3), "last = 3"),
         (lambda: lm.reader().log_probs([]), "number of ids, 0, and that at least 1"),
-        (lambda: lm.reader().log_probs("the list"), "'the list' is no row of ids"),
+        (lambda: lm.reader().log_probs("the list"), "'the list' is not a row of ids"),
         (lambda: lm.reader().read("the list", progress=True), "progress = True cannot be called"),
         (lambda: list(lm.reader().read_pieces("the list")), "'the list' is a text in one piece"),
         (lambda: lm.reader().generate(max_new_tokens=-1), "max_new_tokens = -1 must be at least 0"),
-        (lambda: lm.reader(3), "method = 3 is no string"),
+        (lambda: lm.reader(3), "method = 3 is not a string"),
         (lambda: lm.reader(k="5"), "k = '5' must be"),
-        (lambda: lm.reader().save(None), "None is no folder"),
+        (lambda: lm.reader().save(None), "None is not a folder"),
         (lambda: hebblm.load(MODEL, context="a"), "context = 'a' must be at least 1"),
         (lambda: hebblm.load(torch.nn.Linear(2, 2)), "or give (model, tokenizer)"),
         (lambda: hebblm.load((1, 2), dtype="banana"), "dtype = 'banana' changes nothing of a model that is open"),
@@ -337,9 +337,9 @@ def test_what_does_not_fit_is_refused(lm: hebblm.LanguageModel, tmp_path: Path) 
         (lambda: lm.reader(memory=tmp_path / "m", settings={"memory.capacity": 3}), "memory.capacity is set beside"),
         (lambda: lm.reader().suggest(n=0), "n = 0"),
         (lambda: lm.reader().suggest("a \ud83d b"), "character 2 of the text, '\\ud83d', is half a surrogate pair"),
-        (lambda: lm.reader(settings=["a=1"]), "['a=1'] are no values by dotted name"),
+        (lambda: lm.reader(settings=["a=1"]), "['a=1'] are not values by dotted name"),
         (lambda: lm.reader(k=100_001), "k = 100001 must be at most 100,000"),
-        (lambda: list(lm.reader().read_pieces(None)), "None is no row of pieces"),
+        (lambda: list(lm.reader().read_pieces(None)), "None is not a sequence of strings"),
         (lambda: lm.reader().predict(torch.zeros(2, 3)), "states of shape (2, 3) are not (N, "),
         (lambda: lm.reader(memory=tmp_path / "none"), str(tmp_path / "none")),
     ):
@@ -356,3 +356,15 @@ def test_what_does_not_fit_is_refused(lm: hebblm.LanguageModel, tmp_path: Path) 
     place.write_bytes(place.read_bytes()[:-1] + b"x")
     with pytest.raises(UserError, match="was changed"):
         lm.reader(memory=tmp_path / "known")
+
+
+def test_at_the_beginning_of_another_text_the_model_keeps_half_of_its_say(lm: hebblm.LanguageModel) -> None:
+    reader = lm.reader("best")
+    reader.read(TEXT * 4)
+    ids = reader.vocabulary.encode("of the list", include=False).ids
+    before = reader.log_probs(ids, last=3)
+    reader.begin()
+    after, plain = reader.log_probs(ids, last=3), lm.reader("lstm").log_probs(ids, last=3)
+    known = plain.shape[1]  # words met on the way have no row without the text
+    assert (after[:, :known].exp() >= plain.exp() / 2 - 1e-6).all()
+    assert (before[:, :known].exp() < plain.exp() / 2 - 1e-3).any(), "within a text that repeats it has less"

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     )
     from hebblm.adapt.functional.losses import (
         changed_losses,
+        growth,
         logit_sum_losses,
         mixture_losses,
     )
@@ -49,6 +50,7 @@ __all__ = [
     "changed_losses",
     "closeness",
     "gated_losses",
+    "growth",
     "hebb_combine",
     "hebb_logits",
     "hebb_weights",

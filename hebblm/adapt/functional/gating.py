@@ -106,6 +106,11 @@ class LearnedGate:
         return replace(self, weights=weights, squares=squares, odds=odds)
 
     @property
+    def doubted(self) -> LearnedGate:
+        """The gate at the beginning of another text, where what it learned may mislead: as likely as its anchor."""
+        return self if self.squares is None else replace(self, odds=min(self.odds, 0.0))
+
+    @property
     def as_floats(self) -> tuple[float, ...]:
         """Weights, squares and odds in a row."""
         squares = torch.zeros_like(self.weights) if self.squares is None else self.squares

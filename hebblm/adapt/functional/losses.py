@@ -12,6 +12,7 @@ from torch import Tensor
 
 from hebblm.adapt import checks
 from hebblm.adapt.functional.shares import mixed
+from hebblm.blocks import blocks
 
 # With more of the old normaliser gone, the new one would be a difference of nearly equal numbers.
 DOUBTFUL = -0.75
@@ -129,3 +130,32 @@ def changed_losses(
     own = torch.where(chosen & (labels == targets[:, None]), changes, 0).sum(1)  # the target's change (N,)
     plain = normalizer - dense.gather(1, targets[:, None]).squeeze(1)
     return (plain + grown - own).to(dense.dtype)
+
+
+def growth(logits: Tensor, normalizer: Tensor, change: Tensor, weights: Tensor) -> Tensor:
+    """Return ``log sum_v p_v exp(w d_v)``: what a change of the logits, at some weights, adds to their logsumexp.
+
+    A few queries at a time are exponentiated as they are, without a maximum, while they are in the caches. A sum that
+    leaves the range of the dtype is taken again with its maximum taken off.
+
+    Args:
+        logits: (N, V) f, of which p is the softmax.
+        normalizer: (N,) their logsumexp, nats.
+        change: (N, V) d, finite.
+        weights: (N, W) w of each query.
+
+    Returns:
+        (N, W) nats.
+    """
+    sums = weights.new_empty(weights.shape, dtype=logits.dtype)
+    for block in blocks(3 * logits.element_size() * logits.shape[1], len(logits), logits.device):
+        held = logits[block] - normalizer[block, None]  # log p (n, V)
+        for column in range(weights.shape[1]):
+            weight = weights[block, column, None].to(logits.dtype)
+            torch.sum(torch.addcmul(held, change[block], weight).exp_(), 1, out=sums[block, column])
+    grown, limits = sums.log(), torch.finfo(logits.dtype)
+    extreme = ~((sums > limits.tiny / limits.eps) & (sums < limits.max))
+    for row, column in extreme.nonzero().tolist():
+        held = logits[row] + weights[row, column].to(logits.dtype) * change[row]
+        grown[row, column] = held.logsumexp(0) - normalizer[row]
+    return grown

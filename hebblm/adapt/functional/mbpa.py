@@ -62,12 +62,14 @@ def mbpa_delta(
     scale: Scale = "absolute",
     products: Tensor | None = None,
     groups: Tensor | None = None,
+    states: Callable[[Tensor], Tensor] | None = None,
 ) -> MbpaResult:
     """Return the change of the logits that :func:`mbpa_logits` adds to ``base_logits`` (N, V).
 
     The arguments, the equation and what is raised are those of :func:`mbpa_logits`; the base logits, and where they are
     known the ``products`` ``h_k . h`` (N, K) and the labels' ``groups`` (N, K), see
-    :func:`hebblm.adapt.functional.grouping.group_ids`, are given so that several adapters can share them.
+    :func:`hebblm.adapt.functional.grouping.group_ids`, are given so that several adapters can share them. ``states``
+    turns keys (n, K, D) into states, a few queries at a time, where a memory stores something else.
     """
     checks.precise(head.weight)
     checks.some_neighbors(neighbors)
@@ -82,7 +84,9 @@ def mbpa_delta(
         return MbpaResult(delta, rises, rises.clone())
 
     def fill(rows: Tensor) -> None:
-        solution = solve(_problem(hidden, neighbors, head, base_logits, weights, products, rows))
+        keys = neighbors.keys[rows].to(hidden.dtype)
+        keys = keys if states is None else states(keys)
+        solution = solve(_problem(hidden, keys, neighbors, head, base_logits, weights, products, rows))
         delta[rows], rises[rows] = solution.delta, solution.rose
 
     parts = list(_parts(hidden, neighbors, head, weights, groups, solver, optimizer))
@@ -188,6 +192,7 @@ def _parts(
 
 def _problem(
     hidden: Tensor,
+    keys: Tensor,
     neighbors: Neighbors,
     head: OutputHead,
     base_logits: Tensor,
@@ -196,7 +201,6 @@ def _problem(
     rows: Tensor,
 ) -> Problem:
     """Problem of some of the queries, (n,) int64."""
-    keys = neighbors.keys[rows].to(hidden.dtype)
     logs = neighbors.log_normalizers
     return Problem(
         head,

@@ -150,7 +150,7 @@ def check_methods(names: list[str], known: Collection[str] = METHODS, among: str
         if name in GONE:
             raise UserError(f"{name} is gone; use {GONE[name]}")
         if name in ENSEMBLES and name not in known:
-            raise UserError(f"{name} is for evaluations alone; use {' or '.join(ENSEMBLES[name].parts)}")
+            raise UserError(f"{name} works in evaluations only; use {' or '.join(ENSEMBLES[name].parts)}")
         if name not in known and not (_load_installed() and name in METHODS):
             raise unknown("method", name, known, f"choose from {', '.join(known)}{among}")
     if len(set(names)) < len(names) or not names:

@@ -153,7 +153,8 @@ def _features(batch: EvalBatch) -> Tensor:
     from hebblm.adapt.counts import entry_counts  # it loads torch
 
     near, context, log_probs = batch.neighbors, batch.context, batch.log_probs
-    entropy = torch.special.entr(log_probs.exp()).sum(1)
+    lowest = torch.finfo(log_probs.dtype).min
+    entropy = -(log_probs.exp().mul_(log_probs.clamp_min(lowest))).sum(1)  # several times as fast as torch.special.entr
     peak, favourite = log_probs.max(1)
     any_entry = near.mask[:, 0]
     scores = F.log_weights(batch.products, near.mask, sharpness=SHARP, scale="relative")

@@ -43,6 +43,7 @@ class Cache(RememberedLabels):
     """Continuous cache: every pair in a window of the recent past (Grave et al. 2017)."""
 
     name: ClassVar[str] = "cache"
+    in_window: ClassVar[bool] = True
 
     config: CacheConfig
 

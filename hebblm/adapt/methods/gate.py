@@ -35,13 +35,13 @@ class Gated:
 
     def log_probs(self, batch: EvalBatch) -> Tensor:
         def compute() -> Tensor:
-            return F.log_mixture((rule.log_probs(batch) for rule in self.rules), self._log_shares(batch))
+            return F.log_mixture((rule.log_probs(batch) for rule in self.rules), self.log_shares(batch))
 
         return batch.shared(self, compute)
 
     def score(self, batch: EvalBatch, targets: Tensor) -> Tensor:
         def compute() -> Tensor:
-            losses = F.gated_losses(self._losses(batch, targets), self._log_shares(batch))
+            losses = F.gated_losses(self._losses(batch, targets), self.log_shares(batch))
             return losses.to(batch.logits.dtype)
 
         return batch.scored(self, targets, compute)
@@ -76,7 +76,7 @@ class Gated:
 
         return batch.scored(("components", self), targets, compute)
 
-    def _log_shares(self, batch: EvalBatch) -> Tensor:
+    def log_shares(self, batch: EvalBatch) -> Tensor:
         """log w (N, C), float64."""
 
         def compute() -> Tensor:

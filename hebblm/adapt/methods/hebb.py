@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from hebblm.adapt import functional as F
 from hebblm.adapt.checks import Scale
-from hebblm.adapt.methods.mbpa import MbpaConfig, adaptation, adapted_logits, mbpa_change
+from hebblm.adapt.methods.mbpa import MbpaConfig, adaptation, adapted_logits, mbpa_change, shared_closeness
 from hebblm.adapt.methods.rule import Method, Rule
 from hebblm.adapt.needs import Needs
 from hebblm.adapt.settings import Decay, Fraction, MethodSettings, NonNegative, Section
@@ -92,6 +92,10 @@ class Hebb:
     @property
     def needs(self) -> Needs:
         return Needs(retrieval=True) if self.variant == "v1" else adaptation(self.mbpa)
+
+    def closeness(self, batch: EvalBatch) -> Tensor:
+        """How close each neighbour (N, K) is, of sum 1."""
+        return shared_closeness(batch, self.mbpa)
 
     def _adapted(self, batch: EvalBatch) -> HebbianLogits:
         """``f_i + (1 - E_i) MbPA_i + E_i eta D_i . h`` (Eq. 7) for the labels, and what the others have."""

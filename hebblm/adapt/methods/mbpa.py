@@ -70,7 +70,7 @@ class MbpaConfig(Section):
         if self.optimizer == "rmsprop" and (self.solver == "fast" or self.lr_units == "relative"):
             raise UserError(
                 "mbpa.optimizer = 'rmsprop' follows all classes at a rate of its own; set mbpa.solver=exact and "
-                "mbpa.lr_units=guarded or absolute beside it"
+                "mbpa.lr_units=guarded or absolute as well"
             )
 
 
@@ -118,12 +118,19 @@ class Mbpa:
         return batch.shared(self, lambda: adapted_logits(batch, self.config)[0].log_softmax(1))
 
     def score(self, batch: EvalBatch, targets: Tensor) -> Tensor:
-        logits, normalizers = adapted_logits(batch, self.config)
-        return normalizers - logits.gather(1, targets[:, None]).squeeze(1)
+        def compute() -> Tensor:
+            change = mbpa_result(batch, self.config).delta
+            return _losses(batch, targets, change, _weights(batch, self.config)).squeeze(1)
+
+        return batch.scored(self, targets, compute)
 
     @property
     def needs(self) -> Needs:
         return adaptation(self.config)
+
+    def closeness(self, batch: EvalBatch) -> Tensor:
+        """How close each neighbour (N, K) is, of sum 1."""
+        return shared_closeness(batch, self.config)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,13 +149,13 @@ class MbpaWeight:
 
     def evidence(self, batch: EvalBatch, targets: Tensor) -> Tensor:
         """Losses of each target at the weights 1/2, 1 and 3/2, (N, 3) float64, nats."""
-        import torch
 
-        change, losses = mbpa_result(batch, self.config).delta, []
-        for weight in (0.5, 1.0, 1.5):
-            logits = torch.add(batch.logits, change, alpha=weight)  # (N, V)
-            losses.append(logits.logsumexp(1) - logits.gather(1, targets[:, None]).squeeze(1))
-        return torch.stack(losses, 1).double()
+        def compute() -> Tensor:
+            change = mbpa_result(batch, self.config).delta
+            weights = change.new_tensor([[0.5, 1.0, 1.5]]).expand(len(change), -1)
+            return _losses(batch, targets, change, weights).double()
+
+        return batch.scored(self, targets, compute).clone()
 
 
 def adaptation(config: MbpaConfig) -> Needs:
@@ -173,23 +180,29 @@ def mbpa_change(batch: EvalBatch, config: MbpaConfig) -> Tensor:
     """``s d`` (N, V), the weighted change of the logits by MbPA, computed once."""
 
     def compute() -> Tensor:
-        return _weighted(batch, config, mbpa_result(batch, config).delta, slice(None))
+        return _weights(batch, config) * mbpa_result(batch, config).delta
 
     return batch.shared(("change", config), compute)
 
 
-def _weighted(batch: EvalBatch, config: MbpaConfig, change: Tensor, rows: slice | list[int]) -> Tensor:
-    """``s d`` for the change d (n, V) of some queries of a mini-batch."""
+def _weights(batch: EvalBatch, config: MbpaConfig) -> Tensor:
+    """s (N, 1), the weight of each query's change."""
     if not isinstance(config.weight, str):
-        return change if config.weight == 1 else config.weight * change
-    return batch.learned_share(MbpaWeight(_whole(config)))[rows, None].to(change.dtype) * change
+        return batch.hidden.new_full((len(batch.hidden), 1), config.weight)
+    return batch.learned_share(MbpaWeight(_whole(config)))[:, None].to(batch.hidden.dtype)
+
+
+def _losses(batch: EvalBatch, targets: Tensor, change: Tensor, weights: Tensor) -> Tensor:
+    """Losses (N, W) of targets (N,) with a change (N, V) of the logits at weights (N, W), nats."""
+    own = weights * change.gather(1, targets[:, None])
+    return batch.base_losses(targets)[:, None] + F.growth(batch.logits, batch.log_normalizers, change, weights) - own
 
 
 def _mbpa(batch: EvalBatch, config: MbpaConfig, rows: slice | list[int]) -> F.MbpaResult:
     """Change of the logits by MbPA for some queries of a mini-batch."""
     return F.mbpa_delta(
         batch.hidden[rows],
-        batch.near_states.rows(rows),
+        batch.neighbors.rows(rows),
         batch.head,
         batch.logits[rows],
         lr=config.lr,
@@ -201,9 +214,15 @@ def _mbpa(batch: EvalBatch, config: MbpaConfig, rows: slice | list[int]) -> F.Mb
         pull=config.pull,
         closeness_normalization=config.closeness,
         scale=config.scale,
-        products=batch.state_products[rows],
+        states=batch.context.memory.states_of,
         groups=batch.groups[rows],
     )
+
+
+def shared_closeness(batch: EvalBatch, config: MbpaConfig) -> Tensor:
+    """MbPA's closeness c_k of each neighbour (N, K), scaled to sum 1."""
+    near = batch.neighbors
+    return F.closeness(near.distances, near.mask, eps=config.eps, normalization="sum", scale=config.scale)
 
 
 def adapted_logits(batch: EvalBatch, config: MbpaConfig) -> tuple[Tensor, Tensor]:
@@ -228,9 +247,9 @@ def fast_errors(batch: EvalBatch, config: MbpaConfig) -> Tensor:
         rows = [row for row in range(len(batch.hidden)) if _measured(start + row)]
         if config.solver == "exact" or not rows:
             return batch.hidden.new_zeros(0)
-        exact = _weighted(batch, config, _mbpa(batch, replace(config, solver="exact"), rows).delta, rows)
-        exact = (batch.logits[rows] + exact).log_softmax(1)
-        fast = (batch.logits[rows] + mbpa_change(batch, config)[rows]).log_softmax(1)
+        weights, logits = _weights(batch, config)[rows], batch.logits[rows]
+        exact = (logits + weights * _mbpa(batch, replace(config, solver="exact"), rows).delta).log_softmax(1)
+        fast = (logits + weights * mbpa_result(batch, config).delta[rows]).log_softmax(1)
         return (exact.exp() * (fast - exact).abs()).sum(1)
 
     return batch.shared(("fast errors", config), compute)

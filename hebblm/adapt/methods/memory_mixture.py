@@ -27,6 +27,7 @@ class RememberedLabels(ABC):
     """``q(y) = sum_k 1[y_k = y] w_k``: labels of remembered entries, weighted by a score."""
 
     name: ClassVar[str]
+    in_window: ClassVar[bool] = False  # whether its entries are the latest of the stream, not those the memory found
     sharpness: ClassVar[str] = "theta"
 
     config: Any  # settings with a sharpness that is a number
@@ -61,13 +62,13 @@ class Mixed:
 
     def log_probs(self, batch: EvalBatch) -> Tensor:
         def compute() -> Tensor:
-            return F.log_mixture((rule.log_probs(batch) for rule in self.rules), self._log_shares(batch))
+            return F.log_mixture((rule.log_probs(batch) for rule in self.rules), self.log_shares(batch))
 
         return batch.shared(self, compute)
 
     def score(self, batch: EvalBatch, targets: Tensor) -> Tensor:
         def compute() -> Tensor:
-            return -F.log_mixture((-losses for losses in self._losses(batch, targets)), self._log_shares(batch))
+            return -F.log_mixture((-losses for losses in self._losses(batch, targets)), self.log_shares(batch))
 
         return batch.scored(self, targets, compute)
 
@@ -106,7 +107,7 @@ class Mixed:
         """Losses (N,) under each rule, computed once; nats."""
         return batch.scored(("parts", self), targets, lambda: [rule.score(batch, targets) for rule in self.rules])
 
-    def _log_shares(self, batch: EvalBatch) -> Tensor:
+    def log_shares(self, batch: EvalBatch) -> Tensor:
         """log w, (N, C) or (1, C) float64."""
         import torch
 

@@ -65,7 +65,7 @@ class Ngram:
             ngrams, vocabulary = batch.context.ngrams, batch.logits.shape[1]
             assert ngrams is not None
             base = batch.log_probs.exp().double().cpu().numpy()  # (N, V), below order 0
-            found = ngrams.distributions(self._rows(batch), vocabulary, base)
+            found = ngrams.distributions(self.rows(batch), vocabulary, base)
             return torch.from_numpy(found).to(batch.logits)
 
         return batch.shared(self, compute)
@@ -85,7 +85,7 @@ class Ngram:
             ngrams = batch.context.ngrams
             assert ngrams is not None
             lowest = (-batch.base_losses(targets)).exp().double().cpu().numpy()  # (N,)
-            return ngrams.score(self._rows(batch), batch.logits.shape[1], targets.cpu().numpy(), lowest)
+            return ngrams.score(self.rows(batch), batch.logits.shape[1], targets.cpu().numpy(), lowest)
 
         return batch.scored(("seen", self), targets, compute)
 
@@ -101,7 +101,8 @@ class Ngram:
 
         return batch.shared(("features", self), compute)
 
-    def _rows(self, batch: EvalBatch) -> NGramRows:
+    def rows(self, batch: EvalBatch) -> NGramRows:
+        """Rows of a mini-batch, which see the rows before them as far as they were counted."""
         rows, block = batch.ngram_rows(), batch.block
         if self.config.fresh == "token" or block is None:
             return rows

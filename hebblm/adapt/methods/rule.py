@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from hebblm.adapt.needs import Needing
 from hebblm.adapt.needs import Needs as Needs
@@ -32,6 +32,18 @@ class Rule(Needing, Protocol):
 
     def score(self, batch: EvalBatch, targets: Tensor) -> Tensor:
         """Loss (N,) in nats of ``targets`` (N,): what gathering from :meth:`log_probs` gives, for less."""
+
+
+@runtime_checkable
+class Mixing(Rule, Protocol):
+    """A rule that is ``sum_c w_c P_c`` of others."""
+
+    @property
+    def rules(self) -> Sequence[Rule]:
+        """The others, C."""
+
+    def log_shares(self, batch: EvalBatch) -> Tensor:
+        """log w, (N, C) or (1, C) float64."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ def find_adapter(name: str, location: Mapping[str, Any]) -> PeftAdapter | None:
     _check_weights(folder)
     document = read_json(Path(path))
     if not isinstance(document, dict):
-        raise UserError(f"{path} is not a JSON object; get the adapter anew")
+        raise UserError(f"{path} is not a JSON object; download the adapter again")
     _check_mergeable(path, document)
     base, revision = document.get("base_model_name_or_path"), document.get("revision")
     remedy = "write its folder or hub id as base_model_name_or_path there"
@@ -63,7 +63,7 @@ def find_adapter(name: str, location: Mapping[str, Any]) -> PeftAdapter | None:
         if (folder / base).is_dir():
             base = str(folder / base)
         elif not HUB_ID.fullmatch(base):
-            raise UserError(f"{path}: the base {base!r} is no folder here; {remedy}")
+            raise UserError(f"{path}: the base {base!r} is not a folder here; {remedy}")
     return PeftAdapter(name, folder, base, revision, tokenizer is not None)
 
 
@@ -80,7 +80,7 @@ def merged(model: Any, adapter: PeftAdapter) -> Any:
     if lacking := report.missing_keys:
         raise UserError(
             f"{adapter.folder / WEIGHTS} lacks {len(lacking):,} weights ({lacking[0]}, ...): it "
-            f"does not fit {ADAPTER_CONFIG} beside it, or its base {adapter.base}; get it anew"
+            f"does not fit {ADAPTER_CONFIG} beside it, or its base {adapter.base}; download it again"
         )
     return made.merge_and_unload(safe_merge=True)
 

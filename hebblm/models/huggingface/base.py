@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.utils.rnn import pad_sequence
 
+from hebblm.errors import UserError
 from hebblm.models.base import GradientBase, State
-from hebblm.models.huggingface.network import Network, replace_tensors, tensors_of
+from hebblm.models.huggingface.network import Network, replace_tensors, tensors_of, turn
+from hebblm.models.huggingface.probe import agree, arithmetic, is_exact
 from hebblm.models.update import BaseUpdate
 from hebblm.tensors import prefixed, under
 from hebblm.types import OutputHead
 
 TOKENS = "tokens"
+BESIDE = 4096  # tokens that continuations of one text hold together, each with the text before
 
 
 class HuggingFaceBase(GradientBase):
@@ -137,6 +143,68 @@ class HuggingFaceBase(GradientBase):
             yield
         finally:
             self._window, self._cache, self._hidden = window, cache, hidden
+
+    @property
+    def room(self) -> int:
+        """Tokens until the window moves on."""
+        if self._recurrent:
+            raise UserError(
+                f"{type(self._trained.model).__name__} carries a state that cannot go back; leave draft out"
+            )
+        return (self._trained.context - self._window.shape[1]) or self._trained.stride
+
+    def back(self, count: int) -> None:
+        """Cut the window, and what is carried where that can be cut; otherwise the window is read anew."""
+        if not count:
+            return
+        self._window = self._window[:, : self._window.shape[1] - count]
+        try:
+            cache: Any = self._cache
+            if not all(getattr(layer, "is_croppable", False) for layer in cache.layers):
+                raise ValueError("a layer keeps more than one state a token")
+            cache.crop(-count)
+        except (AttributeError, ValueError, RuntimeError):
+            self._cache = None
+
+    @torch.no_grad()
+    def branches(self, rows: Sequence[Tensor]) -> list[Tensor]:
+        """Hidden states of several continuations at once, where that changes none of them."""
+        if len(rows) < 2 or not self._branching:
+            return super().branches(rows)
+        most = max(1, BESIDE // (self._window.shape[1] + max(map(len, rows)) + 1))
+        return [state for at in range(0, len(rows), most) for state in self._beside(rows[at : at + most])]
+
+    def _beside(self, rows: Sequence[Tensor]) -> list[Tensor]:
+        """Hidden states of continuations that are read as one batch, the shorter ones filled up behind their end."""
+        if len(rows) == 1:
+            return super().branches(rows)
+        base = HuggingFaceBase(self._trained, own=self._own, streams=len(rows))
+        base._window = self._window.expand(len(rows), -1)
+        shared = {id(tensor): tensor for _, tensor in tensors_of(self._cache)} if self._cache is not None else {}
+        if shared:  # what holds the tensors is copied, they themselves are repeated
+            base._cache = replace_tensors(
+                copy.deepcopy(self._cache, shared),
+                lambda _, one: one.repeat_interleave(len(rows), 0) if one.ndim > 1 and len(one) == 1 else one,
+            )
+        states = base.read(pad_sequence([*rows], batch_first=True))
+        return [states[b, : len(row)] for b, row in enumerate(rows)]
+
+    @cached_property
+    def _branching(self) -> bool:
+        """Whether continuations of one beginning get in a batch the states that each has alone."""
+        network = self._trained
+        base, ids = HuggingFaceBase(network), network.probe_ids
+        rows = [ids[-2:], ids[:3].flip(0)]
+        with turn(network.model):
+            exact = is_exact(network.model, ids)
+        with arithmetic(exact):
+            base.read(ids[:-2])
+            expected = GradientBase.branches(base, rows)
+            try:
+                states = base._beside(rows)
+            except (RuntimeError, ValueError, IndexError, TypeError):
+                return False
+            return all(agree(own, other, exact) for own, other in zip(states, expected, strict=True))
 
     def _begin(self) -> None:
         device = self._trained.head.weight.device

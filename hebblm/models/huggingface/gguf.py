@@ -81,7 +81,9 @@ def opened(path: Path) -> Iterator[GgufFile]:
             metadata, _ = read_gguf_metadata(str(path))
             tensors = gguf.GGUFReader(str(path)).tensors
         except Exception as error:  # of many kinds, all of them of the file
-            raise UserError(f"{path} is cut short, damaged or no GGUF file ({line(error)}); get it anew") from error
+            raise UserError(
+                f"{path} is cut short, damaged, or not a GGUF file ({line(error)}); download it again"
+            ) from error
         if (parts := metadata.get("split.count", 0)) > 1:
             raise UserError(f"{path} is one of {parts} parts; make one file of them with llama-gguf-split --merge")
         types, architecture = {tensor.tensor_type.name for tensor in tensors}, metadata["general.architecture"]

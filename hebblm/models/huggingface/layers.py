@@ -142,7 +142,7 @@ def find_head(model: Any, ids: Tensor, exact: bool) -> FoundHead:
         )
     bias = getattr(module, "bias", None)
     if bias is not None and id(bias) not in names:
-        raise UserError(f"the bias of {kind}'s output layer is no parameter of it")
+        raise UserError(f"the bias of {kind}'s output layer is not one of its parameters")
     with states_of(module) as states, arithmetic(exact):
         logits = logits_of(model, ids)[0].double()  # (T, V)
     if exact and any(parameter.dtype == torch.float16 for parameter in model.parameters()):

@@ -61,7 +61,7 @@ def load_causal(name: str | Path, *, device: torch.device, dtype: str = "auto", 
         )
     if options.get("trust_remote_code"):
         raise UserError(
-            "trust_remote_code = True: no code beside a model is run here; give hebblm.load((model, tokenizer))"
+            "trust_remote_code = True: code from a model's folder is never run; give hebblm.load((model, tokenizer))"
         )
     try:
         from transformers import AutoTokenizer
@@ -82,7 +82,9 @@ def load_causal(name: str | Path, *, device: torch.device, dtype: str = "auto", 
         return Loaded(*_load_gguf(Path(name), device, dtype, others), origin, found)
     folder = Path(name)
     if not folder.is_dir() and (folder.is_absolute() or str(name).startswith((".", "~")) or len(folder.parts) > 2):
-        raise UserError(f"{name} is no folder; name a folder of save_pretrained, or a model of the hub as OWNER/NAME")
+        raise UserError(
+            f"{name} is not a folder; name a folder of save_pretrained, or a model of the hub as OWNER/NAME"
+        )
     with _in_one_line(str(name)), quiet_hub(), _quiet():
         adapter = find_adapter(str(name), location)
     if adapter is None:
@@ -133,7 +135,7 @@ def _load_gguf(path: Path, device: torch.device, dtype: str, options: Mapping[st
         config = AutoConfig.from_pretrained(**place)
         _check_causal(str(path), config)
         if (layers := getattr(config.get_text_config(), "num_hidden_layers", 0)) > file.tensors:
-            raise UserError(f"{path} has {file.tensors:,} weights, too few for {layers:,} layers; get it anew")
+            raise UserError(f"{path} has {file.tensors:,} weights, too few for {layers:,} layers; download it again")
         loaded = AutoModelForCausalLM.from_pretrained(
             **{**options, **place, "config": config, "dtype": getattr(torch, file.dtype if dtype == "auto" else dtype)},
             quantization_config=GgufConfig(dequantize=True),
@@ -166,7 +168,7 @@ def _placed(name: str, config: Any, loaded: tuple[Any, Any], device: torch.devic
             )
         raise UserError(
             f"cannot load {name}: it lacks {_listed(missing)}, which would be random: "
-            "configuration and weights do not fit; get it anew"
+            "configuration and weights do not fit; download it again"
         )
     if unexpected := sorted(report["unexpected_keys"]):
         say(f"{name} holds {_listed(unexpected)}, for which its configuration has no place: left out")
@@ -214,12 +216,12 @@ def _check_stored(folder: Path) -> None:
     files = list(folder.glob("*.safetensors"))
     for path in files:
         if not path.is_file():  # a pipe would be waited for
-            raise UserError(f"{path} {lack(path)}; get the folder anew")
+            raise UserError(f"{path} {lack(path)}; download the folder again")
     index = folder / "model.safetensors.index.json"
     if index.is_file():
         weights = read_json(index).get("weight_map", {})
         if missing := sorted(set(weights.values()) - {path.name for path in files}):
-            raise UserError(f"{folder} lacks {missing[0]}, which {index.name} names; get the folder anew")
+            raise UserError(f"{folder} lacks {missing[0]}, which {index.name} names; download the folder again")
     if files:
         return
     pickled = sorted(path.name for kind in ("*.bin", "*.pt", "*.pth") for path in folder.glob(kind))
@@ -237,7 +239,7 @@ def _check_layers(folder: Path, config: Any) -> None:
     if layers > weights:
         raise UserError(
             f"num_hidden_layers = {layers} of {folder / 'config.json'} is more than the {weights:,} weights there: "
-            "they do not fit; get the folder anew"
+            "they do not fit; download the folder again"
         )
 
 
@@ -277,7 +279,7 @@ def _in_one_line(name: str) -> Iterator[None]:
         elif "instantiate the backend tokenizer" in fault:
             fault = "there is none, or none that is fast; save it there with save_pretrained"
         elif isinstance(error, KeyError):
-            fault = f"it is damaged, {fault} is missing; get it anew"
+            fault = f"it is damaged, {fault} is missing; download it again"
         elif isinstance(error, AttributeError | TypeError | IndexError | ArithmeticError):
             fault = f"a value in its files, or an option, is wrong ({line(error)})"
         elif "safetensors" in str(error) and "pickle" not in fault:

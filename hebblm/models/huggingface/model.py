@@ -45,7 +45,7 @@ class Weights:
         with turn(self._model):
             if self._counts == _counts(self._model) and self._sha256 == self._fingerprint():
                 return self._sha256
-        raise UserError("the weights changed since hebblm.load; load the model anew")
+        raise UserError("the weights changed since hebblm.load; load the model again")
 
     def _fingerprint(self) -> str:
         return _fingerprint(self._model, f"{'' if self._key == LAST else self._key}{self.file_sha256}")

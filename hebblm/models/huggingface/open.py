@@ -57,7 +57,7 @@ def open_causal(
     model = getattr(model, "_orig_mod", model)  # that torch.compile took: of its own call nothing tells the arguments
     given, model = model, unwrapped(model)
     if not hasattr(model, "get_output_embeddings") or not hasattr(model, "config"):
-        raise UserError(f"{type(model).__name__} is no language model of transformers; give (model, tokenizer)")
+        raise UserError(f"{type(model).__name__} is not a language model of transformers; give (model, tokenizer)")
     kind = type(model).__name__
     check_kind(kind, model.config)
     rows = _token_rows(model)
@@ -92,7 +92,7 @@ def open_causal(
         opened = _probed(opened, exact)
     if opened.steps == "none":
         say(
-            f"{kind} cannot go on from what it has read, so its window is read anew for each interval: "
+            f"{kind} cannot go on from what it has read, so its window is read again for each interval: "
             "long ones (update_every) take less time"
         )
     opened = replace(opened, head=found.of(parameters))

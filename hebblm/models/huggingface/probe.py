@@ -89,7 +89,7 @@ def is_exact(model: Any, ids: Tensor) -> bool:
         with Float32():
             model(ids[None])
     except torch.OutOfMemoryError:  # says nothing about the model's functions
-        say("no room to compute this model in float32 once: whether it can be read is told to half precision alone")
+        say("not enough memory to check this model in float32; it is checked in half precision only")
         return False
     except Exception:  # of any kind; what has nothing to do with precision comes again
         return False

@@ -69,6 +69,12 @@ function show(index) {
   table('Under every method', ['Method', 'Probability', 'Loss', 'Gain'], data.methods.map(([name, title]) => [
     name === method ? node('b', title) : title, probability(loss(name, index)), digits(loss(name, index), 3),
     name === data.base ? '' : signed(gain(name, index))]));
+  const parts = (data.components[method] || []).filter(([, shares]) => index < shares.length);
+  if (parts.length) {
+    const title = data.methods.find(([name]) => name === method)[1];
+    table('What gives ' + title + ' this probability', ['Part', 'Percent'], parts.map(([name, shares]) =>
+      [name, (shares[index] / 10).toFixed(1)]));
+  }
   const near = data.neighbors[index];
   if (near === undefined) {
     detail.append(node('p', data.logged ? 'Neighbours were logged for the first tokens only.' :

@@ -12,6 +12,7 @@ from hebblm.adapt.block import Block
 from hebblm.adapt.functional.grouping import group_ids
 from hebblm.adapt.functional.losses import (
     changed_losses,
+    growth,
     memory_losses,
     mixture_losses,
 )
@@ -80,6 +81,20 @@ def test_changed_losses_are_those_of_the_changed_logits(seed: int, scale: float,
     found = changed_losses(dense, dense.logsumexp(1), labels, chosen, changes, targets)
     tolerance = 2e-5 if single else 1e-11
     torch.testing.assert_close(found.double(), losses, rtol=tolerance, atol=tolerance)
+
+
+@given(seed=st.integers(0, 999), scale=st.sampled_from([0.0, 1.0, 300.0]), single=st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_growth_is_the_difference_of_two_normalizers(seed: int, scale: float, single: bool) -> None:
+    """Also where it leaves the range of single precision's exponential."""
+    logits, change, weights = 5 * reals(seed, 5, CLASSES), scale * reals(seed + 1, 5, CLASSES), reals(seed + 2, 5, 3)
+    dtype = torch.float32 if single else torch.float64
+    logits, change, weights = logits.to(dtype), change.to(dtype), weights.to(dtype)
+    sums = logits[:, None].double() + weights[:, :, None].double() * change[:, None].double()
+    expected = sums.logsumexp(2) - logits.double().logsumexp(1, keepdim=True)
+    tolerance = 2e-5 if single else 1e-11
+    found = growth(logits, logits.logsumexp(1), change, weights)
+    torch.testing.assert_close(found.double(), expected, rtol=tolerance, atol=tolerance)
 
 
 def test_shares_out_of_range_are_named() -> None:

@@ -165,7 +165,7 @@ def test_a_mistake_ends_with_its_status_and_one_line(
         ("names: {x: y}\n", "names takes any number of values; write a list"),
         ('output_path: "o\\0x"\n', "output_path holds a NUL character"),
         ('values: {"a\\0": 1}\n', r"values.a\? holds a NUL character"),
-        ("1: 2\n", "the key 1, which is no option"),
+        ("1: 2\n", "the key 1, which is not an option"),
         ("max_tokens: 1e3\n", "max_tokens = 1000.0 must be a whole number"),
         ("max_tokens: 1\nmax_tokens: 2\n", "a key stands twice from line 1 on"),
         ("<<: {max_tokens: 1}\n", "<< from line 1 on is not read"),

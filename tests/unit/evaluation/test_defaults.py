@@ -132,7 +132,9 @@ def test_values_of_methods_that_are_gone_are_passed_over_in_files_and_refused_wh
     monkeypatch.delenv("HEBBLM_QUIET", raising=False)
     assert resolved(INTRA, "default", {"hebb.eta": 2.0, **gone}).methods[HebbConfig].eta == 2.0
     told = capsys.readouterr().err
-    assert "passed over, since their methods are gone: hebb_learned.n1, mbpa_guarded.lr, mixture_gated.bias" in told
+    assert (
+        "ignored, because these methods no longer exist: hebb_learned.n1, mbpa_guarded.lr, mixture_gated.bias" in told
+    )
     for name, value in gone.items():
         with pytest.raises(UserError, match=rf"^setting {name} is gone.*; leave it out"):
             resolved(INTRA, str(file), **{name.replace(".", "__"): value})

@@ -90,7 +90,7 @@ def test_evaluations_alone_know_ensembles() -> None:
     assert with_ensembled(["dynamic+best", "best-of-both"]) == ["dynamic+best", "best", "best-of-both"]
     assert named("all", EVALUATED) == [*named("all"), "best-of-both"]
     assert "best-of-both" not in METHODS
-    with pytest.raises(UserError, match=r"best-of-both is for evaluations alone; use best or dynamic\+best"):
+    with pytest.raises(UserError, match=r"best-of-both works in evaluations only; use best or dynamic\+best"):
         check_methods(["best-of-both"])
     with pytest.raises(UserError, match=r"streams = 2.*best-of-both"):
         hebblm.evaluate(intra_domain="ptb", methods="lstm,best-of-both", streams=2)
@@ -101,4 +101,4 @@ def test_all_methods_of_several_streams_are_all_but_ensembles(capsys: pytest.Cap
     settings = {"dynamic.rule": "sgd", "dynamic.lr": 0.01}
     result = hebblm.evaluate("tiny-pydoc-raw", target, "all", settings=settings, streams=2, max_tokens=60)
     assert list(result.methods) == named("all")
-    assert "left out, since it mixes methods that follow a single stream: best-of-both\n" in capsys.readouterr().err
+    assert "left out, because it mixes methods that follow a single stream: best-of-both\n" in capsys.readouterr().err

@@ -189,7 +189,7 @@ def test_documents_are_learned_from_in_order_only_where_that_is_asked_for(folder
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the harness's default device is there")
 def test_the_harness_default_device_is_the_one_there_is(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert device_of(AdaptedLM(str(folder), method="lstm", device=EvaluatorConfig().device).reader.model).type == "cpu"
-    assert f"torch sees no CUDA device; {folder} is read on the CPU" in capsys.readouterr().err
+    assert f"torch finds no CUDA device; {folder} is read on the CPU" in capsys.readouterr().err
     with pytest.raises(UserError, match="'cuda' was asked for"):
         AdaptedLM(str(folder), method="lstm", device="cuda")
 

@@ -111,7 +111,7 @@ def test_an_empty_memory_survives(tmp_path: Path) -> None:
 @pytest.mark.parametrize("which", ["model", "dictionary"])
 def test_another_owner_is_refused(tmp_path: Path, which: str) -> None:
     folder = saved(tmp_path / "memory")
-    with pytest.raises(UserError, match=f"belongs to another {which} .*; build it anew with this {which}"):
+    with pytest.raises(UserError, match=f"belongs to another {which} .*; build it again with this {which}"):
         load(folder, **{f"{which}_hash": "other"})
 
 
@@ -130,7 +130,7 @@ def test_damaged_files_are_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(UserError, match=f"{name} does not exist"):
         load(folder)
     os.mkfifo(path)
-    with pytest.raises(UserError, match=f"{name} is no plain file"):
+    with pytest.raises(UserError, match=f"{name} is not a plain file"):
         load(folder)
 
 

@@ -123,15 +123,15 @@ def test_keys_that_cannot_be_compared_are_refused(keys: Tensor, dtype: torch.dty
     [
         (torch.ones(1, 2), torch.tensor([1.5]), r"labels \[1\.5\] of a memory must be whole numbers"),
         (torch.ones(1, 2), torch.tensor([-1]), r"labels \[-1\]"),
-        (torch.ones(1, 2), np.array([1]), "values of type ndarray are no tensor"),
-        (np.ones((1, 2)), torch.tensor([1]), "keys of type ndarray are no tensor; give torch.as_tensor"),
+        (torch.ones(1, 2), np.array([1]), "values of type ndarray are not a tensor"),
+        (np.ones((1, 2)), torch.tensor([1]), "keys of type ndarray are not a tensor; give torch.as_tensor"),
     ],
 )
 def test_what_are_no_entries_is_refused(keys: Any, values: Any, match: str) -> None:
     memory = FlatMemory(2)
     with pytest.raises(UserError, match=match):
         memory.add(keys, values)
-    with pytest.raises(UserError, match="queries of type ndarray are no tensor"):
+    with pytest.raises(UserError, match="queries of type ndarray are not a tensor"):
         memory.search(np.ones((1, 2)), 1)  # type: ignore[arg-type]
     assert repr(memory) == "FlatMemory(0 entries of width 2)"
 

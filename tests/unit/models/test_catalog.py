@@ -75,7 +75,7 @@ def test_what_is_no_folder_is_not_asked_of_the_hub(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     make(Path("mine"))
-    with pytest.raises(UserError, match="mine is no folder; name the folder of a model"):
+    with pytest.raises(UserError, match="mine is not a folder; name the folder of a model"):
         model_folder(Path("mine"))
 
 

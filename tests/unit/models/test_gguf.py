@@ -87,7 +87,7 @@ def test_a_file_is_named_wherever_a_model_is(tmp_path: Path, capsys: pytest.Capt
         (tmp_path / "a.gguf").write_bytes(b"GGUF")
         assert reading.main([str(tmp_path / wrong), str(text)]) == 2
         (line,) = capsys.readouterr().err.splitlines()
-        assert "does not exist; name a GGUF file" in line or "is cut short, damaged or no GGUF file" in line
+        assert "does not exist; name a GGUF file" in line or "is cut short, damaged, or not a GGUF file" in line
 
 
 def test_a_file_cut_anywhere_is_refused(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_a_file_cut_anywhere_is_refused(tmp_path: Path) -> None:
     for size in (0, 3, 20, *range(30, len(whole) - 1, len(whole) // 25), len(whole) - 40):
         (tmp_path / "cut.gguf").write_bytes(whole[:size])
         with pytest.raises(
-            UserError, match=r"cut\.gguf is cut short, damaged or no GGUF file .*; get it anew"
+            UserError, match=r"cut\.gguf is cut short, damaged, or not a GGUF file .*; download it again"
         ) as caught:
             hebblm.load(tmp_path / "cut.gguf", device="cpu")
         assert "\n" not in str(caught.value)

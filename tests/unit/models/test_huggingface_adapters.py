@@ -191,7 +191,10 @@ def test_tokens_before_every_text_are_refused(kind: str, base: Path, tmp_path: P
         ({"alora_invocation_tokens": [3]}, "an activated LoRA cannot be merged"),
         ({"megatron_config": {"a": 1}, "megatron_core": "theirs"}, "megatron_config names code to run; leave it out"),
         ({"base_model_name_or_path": None}, "names no base model; write its folder or hub id as base_model_name_or"),
-        ({"base_model_name_or_path": "/no/where"}, "the base '/no/where' is no folder here; write its folder or hub"),
+        (
+            {"base_model_name_or_path": "/no/where"},
+            "the base '/no/where' is not a folder here; write its folder or hub",
+        ),
         ({"target_modules": ["k_proj"]}, "lacks 4 weights"),
         ({"r": 3}, "cannot load .*an adapter: Error"),
     ],
@@ -292,7 +295,7 @@ def test_an_adapter_that_is_switched_is_another_model(tmp_path: Path) -> None:
     reader.save(tmp_path / "memory")
     for change in (lambda: model.set_adapter("other"), model.base_model.disable_adapter_layers):
         change()
-        with pytest.raises(UserError, match=r"the weights changed since hebblm.load; load the model anew"):
+        with pytest.raises(UserError, match=r"the weights changed since hebblm.load; load the model again"):
             lm.reader("mixture")
         with pytest.raises(UserError, match="another model"):
             hebblm.load((model, tokenizer())).reader("mixture", memory=tmp_path / "memory")

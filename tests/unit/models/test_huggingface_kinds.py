@@ -88,8 +88,8 @@ def test_commands_end_with_one_line_and_status_2(tmp_path: Path, capfd: pytest.C
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        (None, "NoneType is no tokenizer of transformers"),
-        ("a name", "str is no tokenizer of transformers"),
+        (None, "NoneType is not a tokenizer of transformers"),
+        ("a name", "str is not a tokenizer of transformers"),
         (type("Processor", (), {"tokenizer": tokenizer()})(), "Processor is no tokenizer .*; give its .tokenizer"),
     ],
 )

@@ -105,7 +105,7 @@ def test_weights_that_changed_since_are_refused(way: str, tmp_path: Path) -> Non
     else:
         model.resize_token_embeddings(80)
     for call in (lambda: lm.reader("mixture"), lambda: reader.save(tmp_path / "after")):
-        with pytest.raises(UserError, match=r"the weights changed since hebblm\.load; load the model anew"):
+        with pytest.raises(UserError, match=r"the weights changed since hebblm\.load; load the model again"):
             call()
     assert not (tmp_path / "after").exists()
     hebblm.load((model, tokenizer())).reader("mixture")

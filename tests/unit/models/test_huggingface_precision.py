@@ -32,7 +32,7 @@ def test_half_precision_opens_as_float32_does(name: str, capfd: pytest.CaptureFi
         assert (half.found.cap, half.head.weight.dtype) == (full.found.cap, torch.float32)
         assert half.found.scale == pytest.approx(full.found.scale, rel=1e-4)
     assert full.describe()["steps"] == {"Mamba": "one", "Jamba": "one", "Bamba": "none"}.get(name, "many")
-    assert capfd.readouterr().err.count("window is read anew for each interval") == 3 * (full.steps == "none")
+    assert capfd.readouterr().err.count("window is read again for each interval") == 3 * (full.steps == "none")
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

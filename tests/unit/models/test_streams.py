@@ -13,7 +13,7 @@ from hebblm.models.base import GradientBase
 from hebblm.models.huggingface.open import open_causal
 
 from ...support import toy
-from .architectures import ARCHITECTURES, random_model
+from .architectures import ARCHITECTURES, OTHERS, random_model
 
 STREAMS = 3
 
@@ -46,6 +46,66 @@ def test_transformers(name: str) -> None:
             model.base(streams=STREAMS)
         return
     check(model.base(streams=STREAMS), [model.base() for _ in range(STREAMS)], 60)
+
+
+def check_branches(base: GradientBase, words: int, before: int) -> None:
+    """Continuations read at once have the states that each has alone, and the stream stays where it is."""
+    ids = torch.randint(3, words, (40,), generator=torch.Generator().manual_seed(1))
+    if before:
+        base.read(ids[:before])
+    rows = [ids[20:27], ids[3:4], ids[21:23]]
+    found, expected = base.branches(rows), GradientBase.branches(base, rows)
+    assert [len(states) for states in found] == [7, 1, 2]
+    for own, alone in zip(found, expected, strict=True):
+        torch.testing.assert_close(own, alone, atol=2e-5, rtol=1e-4)
+    with base.aside():
+        torch.testing.assert_close(base.read(rows[0]), expected[0], atol=2e-5, rtol=1e-4)
+
+
+def test_continuations_by_awd_lstm() -> None:
+    check_branches(AwdBase(toy.tiny_model()), toy.SOURCE, 5)
+
+
+@pytest.mark.parametrize("before", [0, 5, 12])  # nothing, a part of a window of 16, and so much that it moves on
+@pytest.mark.parametrize("name", [*ARCHITECTURES, *OTHERS])
+def test_continuations_by_transformers(name: str, before: int) -> None:
+    transformers = pytest.importorskip("transformers")
+    if not hasattr(transformers, f"{name}Config"):
+        pytest.skip(f"this transformers has no {name}")
+    check_branches(open_causal(random_model(name), context=16, stride=6).base(), 60, before)
+
+
+def check_back(base: GradientBase, words: int) -> None:
+    """Tokens that are forgotten leave the states of all later ones as they would be without."""
+    ids = torch.randint(3, words, (60,), generator=torch.Generator().manual_seed(2))
+    at, plain = 3, None
+    with base.aside():
+        plain = base.read(ids)
+    base.read(ids[:at])
+    for right, wrong in ((1, 3), (2, 0), (1, 2), (4, 1), (1, 5), (3, 3), (1, 1), (9, 2)):
+        wrong = max(0, min(wrong, base.room - right))
+        found = base.read(torch.cat([ids[at : at + right], ids[:wrong]]))[:right]
+        torch.testing.assert_close(found, plain[at : at + right], atol=2e-5, rtol=1e-4)
+        base.back(wrong)
+        at += right
+    torch.testing.assert_close(base.read(ids[at:]), plain[at:], atol=2e-5, rtol=1e-4)
+
+
+def test_awd_lstm_goes_back() -> None:
+    check_back(AwdBase(toy.tiny_model()), toy.SOURCE)
+
+
+@pytest.mark.parametrize("name", [*ARCHITECTURES, *OTHERS])
+def test_transformers_go_back(name: str) -> None:
+    transformers = pytest.importorskip("transformers")
+    if not hasattr(transformers, f"{name}Config"):
+        pytest.skip(f"this transformers has no {name}")
+    model = open_causal(random_model(name), context=16, stride=6)
+    if model.recurrent:
+        with pytest.raises(UserError, match=f"{name}ForCausalLM carries a state that cannot go back; leave draft out"):
+            model.base().room  # noqa: B018
+        return
+    check_back(model.base(), 60)
 
 
 @pytest.mark.parametrize("ranks", [3, 7])

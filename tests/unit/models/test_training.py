@@ -134,7 +134,7 @@ def test_a_run_that_was_killed_before_it_learned_says_that_it_begins_anew(
         with pytest.raises(KeyboardInterrupt):
             train(prepared, tmp_path / "model")
     train(prepared, tmp_path / "model")
-    assert "had learned nothing yet: it begins anew" in " ".join(capsys.readouterr().err.split())
+    assert "had learned nothing yet: it starts again from the beginning" in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_finished_run_is_used_as_it_is_and_another_is_refused(

@@ -19,7 +19,7 @@ def test_numbers_are_those_of_the_committed_results(page: Path) -> None:
 
 def test_a_changed_number_is_noticed() -> None:
     text = script.README.read_text(encoding="utf-8")
-    begin, _ = script.marks("defaults")
+    begin, _ = script.marks("needs")
     head, table = text.split(begin)
     number = next(word for word in table.split() if word.replace(".", "").isdigit() and "." in word)
     assert script.render(script.README, f"{head}{begin}{table.replace(number, '0.123', 1)}") == text

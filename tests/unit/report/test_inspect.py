@@ -15,9 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from hebblm.cli.report import main
+from hebblm.errors import UserError
 from hebblm.files import sha256
 from hebblm.report import Result
-from hebblm.report.inspection import NEIGHBORS_FILE, Inspection, inspect_page, shades
+from hebblm.report.inspection import COMPONENTS_FILE, NEIGHBORS_FILE, Inspection, inspect_page, shades
 from hebblm.report.render import source
 from hebblm.report.tokens import FILES
 
@@ -104,6 +105,26 @@ def test_the_script_gets_losses_counts_and_neighbours(tmp_path: Path) -> None:
     assert data["texts"][data["neighbors"]["9"][1][5]] == f"{HOSTILE} before 8"
     assert len(data["texts"]) == len(set(data["texts"]))
     assert "20" not in data["neighbors"]
+
+
+def test_the_page_says_what_each_part_of_a_mixture_gave(tmp_path: Path) -> None:
+    folder = write_run(tmp_path, 30)
+    rows = [
+        {"position": at, "method": method, "component": part, "share": share}
+        for at in range(20)
+        for method, part, share in (("mixture", "base", 0.25), ("mixture", "mixture", 0.75), ("hebb", "hebb", 1.0))
+    ]
+    kinds = pa.schema(
+        {"position": pa.int64(), "method": pa.string(), "component": pa.string(), "share": pa.float32()}.items()
+    )
+    pq.write_table(pa.Table.from_pylist(rows, schema=kinds), folder / COMPONENTS_FILE)
+    run = Inspection.load(folder)
+    assert set(run.components) == {"mixture"}, "what is no mixture has one part"
+    data = Page(inspect_page(run, count=15)).data
+    assert data["components"] == {"mixture": [["Base", [250] * 15], ["Mixture", [750] * 15]]}
+    pq.write_table(pa.Table.from_pylist(rows[3:], schema=kinds), folder / COMPONENTS_FILE)
+    with pytest.raises(UserError, match="out of place; evaluate again with --log-neighbors"):
+        Inspection.load(folder)
 
 
 def test_the_page_needs_nothing_beside_it(tmp_path: Path) -> None:

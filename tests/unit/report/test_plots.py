@@ -13,18 +13,16 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.text import Annotation
 
+from hebblm.report.drawing import End, label_ends, spread
 from hebblm.report.methods import name_of
 from hebblm.report.plots import (
-    End,
     comparison_figure,
     figures,
     frequency_figure,
-    label_ends,
     occurrence_figure,
     render,
     running_figure,
     save,
-    spread,
 )
 
 from .samples import sample_result

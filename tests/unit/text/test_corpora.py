@@ -63,7 +63,7 @@ def test_bad_text_is_named(tmp_path: Path) -> None:
         "short.txt": "1 line, too few",
         "split": r"valid\.txt.*test\.txt does not exist",
         "hollow": r"no file of text \(\.txt, \.jsonl",
-        "pipe.txt": "is no plain file",
+        "pipe.txt": "is not a plain file",
     }
     for name, told in cases.items():
         with pytest.raises(UserError, match=told):
@@ -72,7 +72,7 @@ def test_bad_text_is_named(tmp_path: Path) -> None:
         (tmp_path / "split" / f"{name}.txt").write_text("")
     with pytest.raises(UserError, match=r"valid\.txt is empty"):
         resolve(f"text:{tmp_path / 'split'}")
-    with pytest.raises(UserError, match="is no folder, so train cannot be named"):
+    with pytest.raises(UserError, match="is not a folder, so train cannot be named"):
         text_corpus(tmp_path / "short.txt", {"train": "x"})
 
 
@@ -187,7 +187,7 @@ def test_a_column_of_a_dataset_that_is_not_clear_is_asked_for(
 @pytest.mark.parametrize(
     ("files", "told", "mended"),
     [
-        ({"train.jsonl": '{"text": "a"}\n' * 20 + '{"text": \n'}, r"train\.jsonl line 21 is no JSON .*; mend it", {}),
+        ({"train.jsonl": '{"text": "a"}\n' * 20 + '{"text": \n'}, r"train\.jsonl line 21 is not JSON .*; fix it", {}),
         ({"train.jsonl": '{"text": "a"}\n' * 20 + '{"text": 5}\n'}, r"train\.jsonl line 21: column text is 5, not", {}),
         (
             {"train.csv": "n,text\n" + "1,a\n" * 20 + "2,a,b\n"},

@@ -120,7 +120,7 @@ def test_a_column_that_is_not_clear_is_asked_for(
     assert lines(path, remedy) == ["x y"]
 
 
-PARQUET = "damaged or no Parquet file"
+PARQUET = "damaged, or not a Parquet file"
 BROKEN = [
     (
         "a.jsonl",
@@ -135,13 +135,13 @@ BROKEN = [
     ("a.csv", "id\n12\n", r"no column of text, only id \(numbers\)"),
     ("a.jsonl", '{"text": "a"}\n{"text": 5}\n', "line 2: column text is 5, not text; write it as a string"),
     ("a.jsonl", '{"text": "a"}\n\n{"t": "b"}\n', "line 3 has no column text, only t; add it or remove the record"),
-    ("a.jsonl", '{"text": "a"}\n{"text":\n', "line 2 is no JSON"),
+    ("a.jsonl", '{"text": "a"}\n{"text":\n', "line 2 is not JSON"),
     ("a.jsonl", '{"text": "a"}\n["b"]\n', r"line 2 is \['b'\], not an object with columns"),
     ("a.jsonl", '{"text": "\\ud800"}\n', "line 1: half a surrogate pair in column text; remove it"),
     ("a.jsonl", b'{"text": "\xe9"}\n', r"line 1 is not UTF-8 \(.*\); convert it"),
-    ("a.json", '[{"text": "a"},', "a.json is no JSON"),
+    ("a.json", '[{"text": "a"},', "a.json is not JSON"),
     ("a.json", '["a"]', "record 1 is 'a', not an object with columns"),
-    ("a.csv", "id,text\n1,a\n2,b,c\n", "line 3 and line 1 differ: 3 and 2 columns; mend it"),
+    ("a.csv", "id,text\n1,a\n2,b,c\n", "line 3 and line 1 differ: 3 and 2 columns; fix it"),
     ("a.csv", "text,text\na,b\n", "has two columns text; give one of them another name"),
     ("a.csv", "\ntext\na\n", "line 1 is empty, and should name the columns; remove it"),
     ("a.csv", 'id,text\n1,a\n2,"b\n', r"line 3 is broken \(unexpected end of data\)"),

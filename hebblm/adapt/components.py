@@ -1,0 +1,117 @@
+"""What a prediction is made of: the parts of a mixture, and the memory entries that speak for a word."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from hebblm.adapt.batch import EvalBatch
+from hebblm.adapt.methods.memory_mixture import RememberedLabels
+from hebblm.adapt.methods.ngram import Ngram
+from hebblm.adapt.methods.rule import Mixing, Rule
+
+ALIKE = 1e-5  # nats: rounding alone tells distributions apart that differ by less
+
+
+@runtime_checkable
+class Adapting(Protocol):
+    """A rule that adapts the head to the neighbours."""
+
+    def closeness(self, batch: EvalBatch) -> Tensor:
+        """How close each neighbour (N, K) is, of sum 1."""
+
+
+class Speaking(NamedTuple):
+    """Entries that speak for the words behind them, K of them."""
+
+    at: Tensor  # (K,) int64, from the oldest entry on
+    labels: Tensor  # (K,) int64
+    weights: Tensor  # (K,) float64: what each gives its label
+
+
+class Speakers(NamedTuple):
+    """What speaks for words."""
+
+    near: list[Speaking]  # entries that the memory found
+    recent: list[Speaking]  # the latest of the stream, counted from the oldest of them on
+    ngrams: list[tuple[Ngram, float]]  # n-grams and their shares
+    by_closeness: bool  # whether weights are closeness, of sum 1, or else probabilities
+
+
+def components(rule: Rule, batch: EvalBatch) -> list[tuple[Rule, Tensor]]:
+    """Rules that a rule mixes, mixtures among them taken apart, with the logarithms (N,) of their shares.
+
+    One that mixes nothing is its only component.
+    """
+    count = len(batch.hidden)
+    if not isinstance(rule, Mixing):
+        return [(rule, batch.hidden.new_zeros(count, dtype=torch.float64))]
+    shares = rule.log_shares(batch).expand(count, -1).unbind(1)
+    return [
+        (leaf, share + inner)
+        for part, share in zip(rule.rules, shares, strict=True)
+        for leaf, inner in components(part, batch)
+    ]
+
+
+def shares(rule: Rule, batch: EvalBatch) -> dict[str, Tensor]:
+    """What the components of a rule give every word (V,) after a single query, by name; together its probability.
+
+    Components of one name count as one. One that says what the base says, as a memory without entries does, is the
+    base.
+    """
+    found: dict[str, Tensor] = {}
+    for part, log_share in components(rule, batch):
+        given = part.log_probs(batch)
+        name = "base" if torch.allclose(given, batch.log_probs, rtol=0, atol=ALIKE) else part.name
+        found[name] = found.get(name, 0) + (given[0].double() + log_share).exp()
+    return found
+
+
+def owned(rule: Rule, batch: EvalBatch, targets: Tensor) -> dict[str, Tensor]:
+    """Shares (N,) of the components of a rule in the probability of targets (N,), by name; of sum 1.
+
+    They are 0 where the rule gives a target nothing.
+    """
+    parts = components(rule, batch)
+    logs = torch.stack([log_share - part.score(batch, targets).double() for part, log_share in parts])
+    found: dict[str, Tensor] = {}
+    for (part, _), share in zip(parts, logs.softmax(0).nan_to_num(0.0), strict=True):
+        found[part.name] = found.get(part.name, 0) + share
+    return found
+
+
+def speaking(rule: Rule, batch: EvalBatch) -> Speakers:
+    """What speaks for the words after a single query.
+
+    Where neither memories nor n-grams are mixed, these are the neighbours that the head is adapted to.
+    """
+    near: list[Speaking] = []
+    recent: list[Speaking] = []
+    ngrams: list[tuple[Ngram, float]] = []
+    parts = components(rule, batch)
+    for part, log_share in parts:
+        if isinstance(part, Ngram):
+            ngrams.append((part, float(log_share.exp())))
+        elif isinstance(part, RememberedLabels):
+            scores, labels, mask = part.entries(batch)
+            if not mask.any():
+                continue
+            weights = scores.double().masked_fill(~mask, -torch.inf).log_softmax(1).add(log_share).exp()[0]
+            if part.in_window:
+                recent.append(Speaking(torch.arange(len(weights)), labels[0], weights))
+            else:
+                near.append(_found(batch, weights))
+    if near or recent or ngrams:
+        return Speakers(near, recent, ngrams, by_closeness=False)
+    adapting = [part for part, _ in parts if isinstance(part, Adapting)]
+    near = [_found(batch, part.closeness(batch)[0].double()) for part in adapting]
+    return Speakers(near, [], [], by_closeness=True)
+
+
+def _found(batch: EvalBatch, weights: Tensor) -> Speaking:
+    """Neighbours of a single query with their weights (K,)."""
+    there = batch.neighbors.mask[0]
+    return Speaking(batch.positions().ids[0][there], batch.neighbors.values[0][there], weights[there])

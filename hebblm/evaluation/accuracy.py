@@ -1,0 +1,142 @@
+"""Which words a method would have suggested: the rank of each token, and the letters to type until a list has it."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from hebblm.adapt.batch import EvalBatch
+from hebblm.adapt.methods.rule import Rule
+from hebblm.evaluation.observers import Notes
+from hebblm.report.accuracy import Guesses
+from hebblm.text import EvaluationStream
+from hebblm.text.dictionary import EOS, FAIRSEQ_SPECIALS, UNK
+
+Ints = npt.NDArray[np.int64]
+LISTED = 3  # words that a list shows
+NEVER = -1
+LAST = chr(0x10FFFF)  # behind every letter
+
+
+class Places(NamedTuple):
+    """Where in the sorted list of all words those stand that begin with the first 0, 1, ... letters of a word."""
+
+    begins: Ints  # (L,)
+    ends: Ints  # (L,)
+
+
+class TypedWords:
+    """Words by their letters: ends of line and signs that stand for no word are never listed.
+
+    Args:
+        symbols: (V,) the words, or pieces of words, whose blanks are not typed.
+    """
+
+    def __init__(self, symbols: Sequence[str]) -> None:
+        self.letters = [symbol.strip() for symbol in symbols]
+        signs = {*FAIRSEQ_SPECIALS, EOS, UNK, ""}
+        listed = [index for index, word in enumerate(self.letters) if word not in signs]
+        listed.sort(key=self.letters.__getitem__)
+        self.listed = torch.tensor(listed)  # (L,) ids in the order of their letters
+        self._sorted = [self.letters[index] for index in listed]
+        self._known: dict[int, Places] = {}
+
+    def places(self, index: int) -> Places:
+        """Words that are left while one is typed, before its last letter; none for what is never listed."""
+        if index not in self._known:
+            word = self.letters[index]
+            at = bisect_left(self._sorted, word)
+            typed = [word[:count] for count in range(len(word))] if self._sorted[at : at + 1] == [word] else []
+            bounds = [[bisect_left(self._sorted, part + end) for part in typed] for end in ("", LAST)]
+            self._known[index] = Places(*(np.array(bound, dtype=np.int64) for bound in bounds))
+        return self._known[index]
+
+
+@dataclass(slots=True)
+class AccuracyLog(Notes):
+    """An observer that notes where each token stands among all that may come, by every method.
+
+    Its columns, a row a token: ``rank`` of it, from 1, and the letters ``typed`` until a list of three has it, of each
+    method by number. What has no row yet is ``NEVER`` listed. Of equal probabilities the lower id comes first;
+    ``<unk>`` is none of the words.
+
+    Args:
+        rules: by name.
+        words: of the stream, by id.
+        unknown: id of ``<unk>``; None where there is none.
+    """
+
+    rules: Mapping[str, Rule]
+    words: TypedWords
+    unknown: int | None
+    _ids: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
+
+    def watch(self, batch: EvalBatch, targets: Tensor) -> None:
+        columns: dict[str, Tensor] = {}
+        for number, rule in enumerate(self.rules.values()):
+            above = self._above(rule.log_probs(batch).cpu(), targets.cpu())  # (N, V)
+            there = targets.cpu() < len(batch.head.weight)
+            columns[f"rank {number}"] = (1 + above.sum(1)).where(there, NEVER)
+            columns[f"typed {number}"] = self._typed(above, targets.cpu()).where(there, NEVER)
+        self.add(columns)
+
+    def _above(self, log_probs: Tensor, targets: Tensor) -> Tensor:
+        """Words (N, V) that stand before those asked for."""
+        rows, total = log_probs.shape[1], len(self.words.letters)
+        asked = targets.clamp_max(rows - 1)[:, None]
+        own = log_probs.gather(1, asked)
+        ids = torch.arange(rows)
+        above = (log_probs > own) | ((log_probs == own) & (ids < asked))
+        if self.unknown is not None:
+            above[:, self.unknown] = False
+        return torch.nn.functional.pad(above, (0, total - rows))
+
+    def _typed(self, above: Tensor, targets: Tensor) -> Tensor:
+        """Letters (N,) typed until each word is listed; NEVER where it is not before its last one."""
+        before = above[:, self.words.listed].cumsum(1, dtype=torch.int32).numpy()  # (N, L)
+        before = np.pad(before, ((0, 0), (1, 0)))
+        typed = np.full(len(targets), NEVER)
+        for row, index in enumerate(targets.tolist()):
+            begins, ends = self.words.places(index)
+            listed = np.flatnonzero(before[row, ends] - before[row, begins] < LISTED)
+            if len(listed):
+                typed[row] = listed[0]
+        return torch.from_numpy(typed)
+
+    def guesses(self, stream: EvaluationStream) -> dict[str, Guesses]:
+        """What was noted, by method, of words.
+
+        Of a word of several pieces the rank is the largest of its pieces', each after those before it. A list offers
+        pieces, and a word takes the keystrokes of all of them, or those without the list where these are fewer.
+        """
+        columns, pieces = self.columns(), stream.pieces
+        letters = np.array([len(word) for word in self.words.letters])[stream.targets]  # (T,)
+        found = {}
+        for number, name in enumerate(self.rules):
+            rank, typed = columns[f"rank {number}"], columns[f"typed {number}"]
+            if pieces is None:
+                found[name] = Guesses(rank, np.where(typed == NEVER, letters, typed) + 1)
+                continue
+            last = np.append(pieces.first[1:] > pieces.last[:-1], True)  # of its word: then a blank follows
+            keys = np.where(typed == NEVER, letters + last, np.minimum(typed + 1, letters + last))
+            worst = pieces.largest(np.where(rank == NEVER, np.iinfo(np.int64).max, rank))
+            found[name] = Guesses(
+                np.where(worst == np.iinfo(np.int64).max, NEVER, worst),
+                np.minimum(np.rint(pieces.sums(keys.astype(float))), letters_of(stream) + 1).astype(np.int64),
+            )
+        return found
+
+
+def letters_of(stream: EvaluationStream) -> Ints:
+    """Letters (U,) of the words of a stream, 0 for what is not typed: ends of line and ``<unk>``."""
+    words, signs = stream.reported, {*FAIRSEQ_SPECIALS, EOS, UNK}
+    lengths = [0 if symbol in signs else len(symbol.strip()) for symbol in words.symbols]
+    letters: Ints = np.array(lengths, dtype=np.int64)[words.targets]
+    return letters

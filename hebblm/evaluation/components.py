@@ -1,0 +1,64 @@
+"""Log of what each part of every mixture gave to the first tokens of a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from torch import Tensor
+
+from hebblm.adapt.batch import EvalBatch
+from hebblm.adapt.components import owned
+from hebblm.adapt.methods.rule import Rule
+from hebblm.evaluation.observers import Notes
+from hebblm.text import EvaluationStream
+
+
+@dataclass(slots=True)
+class ComponentLog(Notes):
+    """An observer that notes the share of each component in the probability of every token.
+
+    Its columns, a row a token, are named by the number of the method and the name of the component. A word that has no
+    row yet has shares of 0.
+
+    Args:
+        tokens: of the beginning of the stream that are logged.
+        rules: by method.
+    """
+
+    tokens: int
+    rules: Mapping[str, Rule]
+
+    def watch(self, batch: EvalBatch, targets: Tensor) -> None:
+        wanted = min(self.tokens - int(batch.context.observed.sum()), len(batch.hidden))
+        if wanted <= 0:
+            return
+        known = targets < len(batch.head.weight)
+        asked = targets if known.all() else targets.where(known, 0)
+        columns: dict[str, Tensor] = {}
+        for number, rule in enumerate(self.rules.values()):
+            for name, share in owned(rule, batch, asked).items():
+                columns[f"{number} {name}"] = share.where(known, 0)[:wanted].float()
+        self.add(columns)
+
+
+def component_table(log: ComponentLog, stream: EvaluationStream) -> pa.Table:
+    """One row a token, method and component: position, method, component, share.
+
+    Where tokens are pieces of words, a position is that of a word, and its shares are the means of its pieces'.
+    """
+    methods, columns = [*log.rules], log.columns()
+    parts: dict[str, list[object]] = {"position": [], "method": [], "component": [], "share": []}
+    for title, shares in columns.items():
+        number, _, name = title.partition(" ")
+        if stream.pieces is not None:
+            pieces, _ = stream.pieces.cut(len(shares))
+            shares = pieces.sums(shares) / np.maximum(pieces.sums(np.ones(len(shares))), 1e-9)
+        parts["position"] += range(len(shares))
+        parts["method"] += [methods[int(number)]] * len(shares)
+        parts["component"] += [name] * len(shares)
+        parts["share"] += shares.tolist()
+    kinds = {"position": pa.int64(), "method": pa.string(), "component": pa.string(), "share": pa.float32()}
+    return pa.table({name: pa.array(parts[name], type=kind) for name, kind in kinds.items()})

@@ -1,0 +1,175 @@
+"""Why words are suggested: what each part of a method gives them, and the memory entries that weigh most."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from hebblm.adapt.batch import EvalBatch
+from hebblm.adapt.components import Speakers, shares, speaking
+from hebblm.adapt.methods import unaliased
+from hebblm.adapt.methods.rule import Rule
+from hebblm.expected import Suggestion
+from hebblm.memory.ngram_rows import NGramRows
+from hebblm.report.methods import name_of
+from hebblm.report.table import Cell, Column, Table
+from hebblm.text.vocabulary import Vocabulary
+from hebblm.written import WrittenText
+
+MOST = 3  # entries of a word
+AROUND = 8  # tokens before and after an entry
+
+Floats = npt.NDArray[np.float64]
+
+
+class MemoryEntry(NamedTuple):
+    """A memory entry that speaks for a word.
+
+    Args:
+        weight: what it gives of the word's probability, by cache, kNN-LM, Mixture and n-gram. Of a method without any
+            of these its closeness, as a share of that of all neighbours.
+        document: name of the document that it was read in; None where it has none, or where that is not known.
+        token: its number in that document, from 0; None where that is not known.
+        before: the text before the word there, up to it.
+        after: the text behind it.
+    """
+
+    weight: float
+    document: str | None
+    token: int | None
+    before: str
+    after: str
+
+
+class Explanation(NamedTuple):
+    """Why a word is suggested.
+
+    Args:
+        word: itself.
+        probability: after adaptation.
+        unadapted: of the base with the weights of training, and rows of zeros for new words.
+        shares: what each part of the method gives of the probability, by name; they add up to it.
+        entries: those that weigh most, the first one most.
+        by_closeness: whether these are weighed by closeness.
+    """
+
+    word: str
+    probability: float
+    unadapted: float
+    shares: dict[str, float]
+    entries: tuple[MemoryEntry, ...]
+    by_closeness: bool
+
+
+def entry_weights(found: Speakers, batch: EvalBatch, written: WrittenText, words: Sequence[int]) -> list[Floats]:
+    """What each entry of the memory (M,) gives to each of some words after a single query.
+
+    Entries that the memory has dropped are left out.
+    """
+    every = np.zeros(len(written.ids))
+    for part in found.near:
+        np.add.at(every, part.at.cpu().numpy(), part.weights.cpu().numpy())
+    for part in found.recent:
+        held = min(len(written.stream), len(part.at))
+        at, weights = written.stream[len(written.stream) - held :], part.weights.cpu().numpy()
+        np.add.at(every, at, weights[len(weights) - held :])
+    given = [np.where(written.ids == word, every, 0.0) for word in words]
+    for ngram, share in found.ngrams:
+        counted = batch.context.ngrams
+        assert counted is not None
+        contexts, nothing = ngram.rows(batch).contexts.repeat(len(words), 0), np.zeros(len(words), dtype=np.int64)
+        once = share * counted.per_occurrence(NGramRows(contexts, np.array(words), nothing, nothing))
+        for word, weights, each in zip(words, given, once.T.cumsum(1), strict=True):
+            there = np.flatnonzero(written.ids == word)
+            weights[there] += each[written.matches(there, contexts[0])]
+    return given
+
+
+def explained(
+    rule: Rule,
+    batch: EvalBatch,
+    suggested: Mapping[int, Suggestion],
+    vocabulary: Vocabulary,
+    written: WrittenText,
+    base: str,
+) -> list[Explanation]:
+    """Explanations of suggested words after a single query.
+
+    Args:
+        rule: of the method.
+        batch: with the query.
+        suggested: words by id.
+        vocabulary: of the model.
+        written: what the memory was written from.
+        base: how the base is called.
+    """
+    parts, found = shares(rule, batch), speaking(rule, batch)
+    explanations = []
+    weighed = entry_weights(found, batch, written, [*suggested])
+    for (index, word), weights in zip(suggested.items(), weighed, strict=True):
+        given = {base if name == "base" else name: float(part[index]) for name, part in parts.items()}
+        heaviest = np.lexsort((-np.arange(len(weights)), -weights))[:MOST]  # of equal ones the latest
+        entries = tuple(
+            _remembered(entry, weights[entry], written, vocabulary) for entry in heaviest.tolist() if weights[entry] > 0
+        )
+        explanations.append(Explanation(*word, given, entries, found.by_closeness))
+    return explanations
+
+
+def _remembered(entry: int, weight: float, written: WrittenText, vocabulary: Vocabulary) -> MemoryEntry:
+    before, after = (vocabulary.join(ids.tolist()) for ids in written.around(entry, AROUND))
+    if vocabulary.grows:  # tokens are words, which do not have their blanks
+        before, after = f"{before} " if before else "", f" {after}" if after else ""
+    document = int(written.documents[entry])
+    known = document >= 0
+    return MemoryEntry(
+        float(weight),
+        written.names[document] if known else None,
+        int(written.tokens[entry]) if known else None,
+        before,
+        after,
+    )
+
+
+def explanation_tables(title: str, found: Sequence[Explanation], shown: Callable[[str], str]) -> list[Table]:
+    """Shares of some words, and the entries that speak for them; ``shown`` is how a text is printed."""
+    names = [*found[0].shares] if found else []
+    parts = (Column(f"{name_of(unaliased(name))}, %", "nll", decimals=2) for name in names)
+    columns = (
+        Column("Next word"),
+        Column("Adapted, %", "nll", decimals=2),
+        Column("Unadapted, %", "nll", decimals=2),
+        *parts,
+    )
+    rows: list[tuple[Cell, ...]] = [
+        (shown(item.word), *(100 * value for value in (item.probability, item.unadapted, *item.shares.values())))
+        for item in found
+    ]
+    tables = [Table("explained", title, columns, tuple(rows))]
+    rows = [
+        (shown(item.word), 100 * entry.weight, _place(entry), shown(_marked(item.word, entry)))
+        for item in found
+        for entry in item.entries
+    ]
+    if rows:
+        weight = Column("Closeness, %" if found[0].by_closeness else "Gives, %", "nll", decimals=2)
+        columns = (Column("Next word"), weight, Column("Where it was read"), Column("Text", wide=True))
+        tables.append(Table("entries", "What the memory holds of these words", columns, tuple(rows)))
+    return tables
+
+
+def _marked(word: str, entry: MemoryEntry) -> str:
+    """Text around an entry, its word in brackets."""
+    core = word.strip() or word
+    blank = word[: word.index(core)]
+    return f"{entry.before}{blank}[{core}]{entry.after}"
+
+
+def _place(entry: MemoryEntry) -> str:
+    if entry.token is None:
+        return "not known"
+    token = f"token {entry.token:,}"
+    return token if entry.document is None else f"{entry.document}, {token}"

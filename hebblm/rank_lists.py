@@ -1,0 +1,84 @@
+"""Lists of alternatives as recognisers write them, a JSON object a line, and the same lists ranked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from hebblm.errors import UserError
+from hebblm.text.formats import BOM, opened, raw_lines
+
+if TYPE_CHECKING:  # it loads torch, for which an error message does not wait
+    from hebblm.reader import Reader
+
+FORM = 'write {"id": ..., "before": "...", "candidates": [{"text": "...", "score": 0.0}, ...]}'
+
+
+class Candidate(msgspec.Struct, frozen=True):
+    """One of several texts, and the logarithm of what its recogniser gives it."""
+
+    text: str
+    score: float = 0.0
+
+
+class Alternatives(msgspec.Struct, frozen=True):
+    """Texts for one place, of which one is right."""
+
+    id: str | int
+    candidates: list[Candidate]
+    before: str = ""
+
+
+Line = tuple[str, Alternatives]
+"""Where alternatives stand, for people, and they themselves."""
+
+
+def read_lists(path: Path) -> list[Line]:
+    """All lists of a file; a line that is none is refused by its number.
+
+    Other keys than those of the form are left out.
+    """
+    lists: list[Line] = []
+    with opened(path) as stream:
+        for number, raw in enumerate(raw_lines(stream, path), 1):
+            if not (line := raw.removeprefix(BOM).strip()):
+                continue
+            place = f"{path} line {number}"
+            try:
+                found = msgspec.json.decode(line, type=Alternatives)
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+                raise UserError(f"{place} holds no alternatives ({error}); {FORM}") from error
+            if not found.candidates or not all(one.text for one in found.candidates):
+                raise UserError(f"{place} has no candidate, or one without text; give each a text, or remove the line")
+            lists.append((place, found))
+    if not lists:
+        raise UserError(f"{path} holds no alternatives; {FORM}")
+    return lists
+
+
+def rank_lists(reader: Reader, lists: Iterable[Line], weight: float) -> Iterator[bytes]:
+    """A line of JSON for each list: its id and its candidates, best first."""
+    for place, one in lists:
+        try:
+            found = reader.rank(
+                [candidate.text for candidate in one.candidates],
+                one.before,
+                prior=[candidate.score for candidate in one.candidates],
+                weight=weight,
+            )
+        except UserError as error:
+            raise UserError(f"{place}: {error}") from error
+        candidates = [
+            {
+                "text": each.text,
+                "total": each.score,
+                "log_prob": each.log_prob,
+                "unadapted": each.unadapted,
+                "score": each.prior,
+            }
+            for each in found
+        ]
+        yield msgspec.json.encode({"id": one.id, "candidates": candidates}) + b"\n"

@@ -1,0 +1,99 @@
+"""Numbers that people understand: how often the next word is among those suggested, and the keystrokes it saves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hebblm.files import Count
+from hebblm.report.gains import Bootstrap, bootstrap_gains
+
+MEASURES = {
+    "top1": "First, %",
+    "top5": "Among five, %",
+    "reciprocal_rank": "1/rank",
+    "saved": "Keys saved, %",
+}
+"""Names of the measures, and how they are headed."""
+
+
+class Guesses(NamedTuple):
+    """What a method would have suggested."""
+
+    rank: NDArray[np.int64]  # (U,) of each word, from 1; below where it could not be suggested
+    keys: NDArray[np.int64]  # (U,) keystrokes of each word with a list of three
+
+
+@dataclass(frozen=True, slots=True)
+class Accuracy:
+    """How well a method suggests the words of one part of a stream."""
+
+    part: str
+    tokens: Count  # words of it, those that the text itself has as <unk> left out
+    top1: float | None  # share of words that are the most probable one; None for an empty part
+    top5: float | None  # share that are among the five most probable ones
+    reciprocal_rank: float | None  # mean of 1 / rank
+    saved: float | None  # share of keystrokes that a list of three saves; None where nothing is typed
+    # by measure what it gains over the unadapted model, and both ends of the interval; None where that is not known
+    gains: Mapping[str, tuple[float | None, float | None, float | None]]
+
+
+def accuracy_report(
+    guesses: Mapping[str, Guesses],
+    letters: NDArray[np.int64],
+    there: NDArray[np.bool_],
+    parts: Mapping[str, NDArray[np.bool_]],
+    config: Bootstrap,
+) -> dict[str, tuple[Accuracy, ...]]:
+    """How well every method suggests words, part by part.
+
+    Args:
+        guesses: by method, of words (U,).
+        letters: (U,) of each word; 0 for what is not typed.
+        there: (U,) words that count: not those that the text itself has as ``<unk>``.
+        parts: (U,) bool, by name.
+        config: of the intervals.
+
+    Returns:
+        By method, the parts in their order. A word takes its letters and a blank without the list. With it, letters are
+        typed until the list of the words that begin so has it, and one keystroke takes it from there.
+    """
+    one = there.astype(np.float64)
+    values = {name: measures(found, letters) for name, found in guesses.items()}
+    weights = {
+        measure: one if measure != "saved" else np.where(letters > 0, one * (letters + 1), 0) for measure in MEASURES
+    }
+    gains = {}
+    for measure, weight in weights.items():
+        lost = {name: -found[measure] for name, found in values.items()}
+        counted = {part: mask & (weight > 0) for part, mask in parts.items()}
+        gains[measure] = {
+            name: {gain.part: (gain.gain, gain.low, gain.high) for gain in found}
+            for name, found in bootstrap_gains(lost, counted, config, weight).items()
+        }
+
+    def mean(name: str, measure: str, mask: NDArray[np.bool_]) -> float | None:
+        total = float(weights[measure][mask].sum())
+        return float(values[name][measure][mask & (weights[measure] > 0)].sum()) / total if total else None
+
+    def of(name: str, part: str, mask: NDArray[np.bool_]) -> Accuracy:
+        top1, top5, reciprocal_rank, saved = (mean(name, measure, mask) for measure in MEASURES)
+        over = {measure: found[name][part] for measure, found in gains.items() if name in found}
+        return Accuracy(part, int((mask & there).sum()), top1, top5, reciprocal_rank, saved, over)
+
+    return {name: tuple(of(name, part, mask) for part, mask in parts.items()) for name in guesses}
+
+
+def measures(found: Guesses, letters: NDArray[np.int64]) -> dict[str, NDArray[np.float64]]:
+    """What each word (U,) adds to the sum of every measure."""
+    listed = found.rank > 0
+    return {
+        "top1": (found.rank == 1).astype(np.float64),
+        "top5": (listed & (found.rank <= 5)).astype(np.float64),
+        "reciprocal_rank": np.where(listed, 1 / np.where(listed, found.rank, 1), 0.0),
+        "saved": (letters + 1 - found.keys).astype(np.float64),
+    }

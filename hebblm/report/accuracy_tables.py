@@ -1,0 +1,87 @@
+"""Tables of how well methods suggest words: over all of a text, and part by part."""
+
+from __future__ import annotations
+
+from hebblm.report.accuracy import MEASURES, Accuracy
+from hebblm.report.buckets import ALL
+from hebblm.report.gains import Gain
+from hebblm.report.methods import name_of, ordered
+from hebblm.report.stored import StoredResult
+from hebblm.report.table import Cell, Column, Table
+from hebblm.report.tables import interval_text
+
+NOTE = (
+    "First: the word is the most probable one. Among five: it is one of the five most probable. Keys saved: of letters "
+    "and blanks, by a list of three words that begin with the letters typed so far."
+)
+PIECES_NOTE = "Of a word of several pieces each has to be found, after those before it; the list offers pieces."
+_DECIMALS = {"reciprocal_rank": 3}  # others are percent, with 1
+
+
+def accuracy_table(result: StoredResult) -> Table | None:
+    """How well every method suggests the words of a text; None where that was not asked for."""
+    rows = [(name, part) for name, parts in _items(result).items() for part in parts if part.part == ALL]
+    if not rows:
+        return None
+    columns = [Column("Method")]
+    for measure, header in MEASURES.items():
+        columns += [Column(header, "nll", "max", decimals=_DECIMALS.get(measure, 1)), Column("Gain")]
+    title = f"Suggestions on {result.scenario.label}, {rows[0][1].tokens:,} words"
+    level = (
+        f"Gains are over the base, ± half of the {100 * result.bootstrap.level:g} % interval, * where it leaves out 0."
+    )
+    notes = (NOTE, PIECES_NOTE, level) if result.of_pieces else (NOTE, level)
+    return Table("accuracy", title, tuple(columns), tuple((name_of(name), *_cells(part)) for name, part in rows), notes)
+
+
+def accuracy_by_part(result: StoredResult, measure: str) -> Table | None:
+    """One measure by training count and by occurrence of new words; None where suggestions were not asked for."""
+    items = _items(result)
+    if not items:
+        return None
+    shown = [part for part in next(iter(items.values())) if part.tokens]
+    columns = [Column("Part", subheader="words")]
+    columns += [Column(part.part, "nll", "max", part.tokens, 1) for part in shown]
+    rows = [
+        (name_of(name), *(_scaled(part, measure) for part in parts if part.tokens)) for name, parts in items.items()
+    ]
+    title = f"{MEASURES[measure]}: by part of {result.scenario.label}"
+    return Table(f"accuracy-{measure}", title, tuple(columns), tuple(rows))
+
+
+def accuracy_rows(result: StoredResult) -> Table | None:
+    """Every measure of every part with what it gains over the base, one a row, as a program reads it."""
+    columns = (
+        *(Column(header) for header in ("Method", "Part")),
+        Column("Words", "count"),
+        Column("Measure"),
+        *(Column(header, "nll") for header in ("Value", "Gain", "Low", "High")),
+    )
+    rows = tuple(
+        (name_of(name), part.part, part.tokens, measure, getattr(part, measure), *part.gains.get(measure, (None,) * 3))
+        for name, parts in _items(result).items()
+        for part in parts
+        for measure in MEASURES
+    )
+    return Table("accuracy", "Suggestions", columns, rows) if rows else None
+
+
+def _items(result: StoredResult) -> dict[str, tuple[Accuracy, ...]]:
+    return {name: found for name in ordered(result.methods) if (found := result.methods[name].accuracy)}
+
+
+def _cells(part: Accuracy) -> list[Cell]:
+    cells: list[Cell] = []
+    for measure in MEASURES:
+        gain = Gain(part.part, part.tokens, *(_percent(measure, x) for x in part.gains.get(measure, (None,) * 3)))
+        cells += [_scaled(part, measure), interval_text(gain, "*", _DECIMALS.get(measure, 1))]
+    return cells
+
+
+def _scaled(part: Accuracy, measure: str) -> float | None:
+    return _percent(measure, getattr(part, measure))
+
+
+def _percent(measure: str, value: float | None) -> float | None:
+    """A share in percent; a mean of 1/rank as it is."""
+    return value if value is None or measure == "reciprocal_rank" else 100 * value

@@ -1,0 +1,172 @@
+"""What drafts save: tokens a pass and speed of a reader's generate, beside prompt lookup of transformers.
+
+A reader reads the beginning of a text; prompts are from behind it. Each is answered with and without drafts, one after
+the other, by the reader and by ``model.generate`` with the same window. "other" is text that does not repeat: articles,
+drawn at temperature 1, behind documentation that was read.
+
+    python -m recipes.rank.drafts --output recipes/rank/drafts.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import hebblm
+from hebblm.files import check_writable, write_json
+from hebblm.provenance import command_line, provenance
+from hebblm.reader import Reader
+from recipes.rank.texts import text_of
+
+TEXTS = {"docs": ("docs", 0.0), "code": ("code", 0.0), "other": ("articles", 1.0)}  # prompts and temperature
+LOOKUP = 10  # tokens that prompt lookup drafts
+
+
+class Passes:
+    """Counts the forward passes of a model."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        self.count = 0
+        model.register_forward_pre_hook(self._note)
+
+    def _note(self, *_: object) -> None:
+        self.count += 1
+
+
+def cut(lm: hebblm.LanguageModel, text: str, prompts: str, read: int, count: int, size: int) -> tuple[str, list[str]]:
+    """Beginning of a text, of so many tokens, and prompts from behind it, evenly spaced, at beginnings of lines."""
+    assert lm.pieces is not None
+    ids = lm.pieces.ids(text[: 8 * read])
+    beginning = lm.pieces.join(ids[:read])
+    rest = text[len(beginning) :] if prompts == text else prompts
+    lines = rest.splitlines(keepends=True)
+    starts = np.linspace(1, len(lines) - 20, count).astype(int).tolist()
+    rows = [lm.pieces.ids("".join(lines[start : start + 20]))[:size] for start in starts]
+    return beginning, [lm.pieces.join(row) for row in rows]
+
+
+def measured(answers: Sequence[Callable[[], Any]], passes: Passes) -> list[dict[str, Any]]:
+    """What each of several ways to answer gives, and costs."""
+    found = []
+    for answer in answers:
+        before, began, cpu = passes.count, time.perf_counter(), time.process_time()
+        text = answer()
+        seconds, processor = time.perf_counter() - began, time.process_time() - cpu
+        found.append({"answer": text, "passes": passes.count - before, "seconds": seconds, "processor": processor})
+    return found
+
+
+def totals(runs: Sequence[Sequence[dict[str, Any]]], tokens: int, generator: np.random.Generator) -> dict[str, Any]:
+    """Sums over prompts, of answers without and with drafts, and the ratio of their times with a 95 % interval."""
+    plain, drafted = ([run[way] for run in runs] for way in (0, 1))
+    times = np.array([[run[way]["processor"] for way in (0, 1)] for run in runs])  # (P, 2)
+    drawn = generator.integers(0, len(runs), (2000, len(runs)))
+    ratios = times[drawn].sum(1)
+    low, high = np.quantile(ratios[:, 0] / ratios[:, 1], [0.025, 0.975])
+    # The first pass of an answer reads the prompt, and gives one token as the last one does.
+    return {
+        "prompts": len(runs),
+        "tokens": tokens * len(runs),
+        "passes": [sum(each["passes"] for each in way) for way in (plain, drafted)],
+        "tokens_a_pass": tokens * len(runs) / sum(each["passes"] for each in drafted),
+        "seconds": [sum(each["seconds"] for each in way) for way in (plain, drafted)],
+        "processor_seconds": [sum(each["processor"] for each in way) for way in (plain, drafted)],
+        "times_as_fast": float(times[:, 0].sum() / times[:, 1].sum()),
+        "interval": [float(low), float(high)],
+        "same_answers": sum(one["answer"] == other["answer"] for one, other in zip(plain, drafted, strict=True)),
+    }
+
+
+def by_transformers(
+    reader: Reader, prompts: Sequence[str], tokens: int, temperature: float, passes: Passes
+) -> list[list[dict[str, Any]]]:
+    """Answers of the model itself behind the window where the reader stands, without prompt lookup and with it."""
+    from transformers import DynamicCache
+
+    model, pieces = reader.model.model, reader.vocabulary  # type: ignore[attr-defined]
+    window = reader._base.stream_state()["tokens"]  # of what was read, without the last token
+    with torch.no_grad():
+        cache = model(window[None], past_key_values=DynamicCache(), use_cache=True).past_key_values
+    runs = []
+    for seed, prompt in enumerate(prompts):
+        ids = torch.cat([window, reader._last, window.new_tensor(pieces.ids(prompt))])[None]  # type: ignore[attr-defined]
+
+        def answer(lookup: int | None, ids: torch.Tensor = ids, seed: int = seed) -> list[int]:
+            torch.manual_seed(seed)
+            drawn = {"do_sample": True, "temperature": temperature, "top_k": 0} if temperature else {"do_sample": False}
+            found = model.generate(
+                ids,
+                attention_mask=torch.ones_like(ids),
+                past_key_values=copy.deepcopy(cache),
+                max_new_tokens=tokens,
+                min_new_tokens=tokens,
+                prompt_lookup_num_tokens=lookup,
+                pad_token_id=0,
+                **drawn,
+            )
+            return found[0, ids.shape[1] :].tolist()
+
+        runs.append(measured([lambda: answer(None), lambda: answer(LOOKUP)], passes))
+    return runs
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="smollm2-135m")
+    parser.add_argument("--dtype", default="auto")
+    parser.add_argument("--context", type=int, default=1024)
+    parser.add_argument("--texts", default=",".join(TEXTS))
+    parser.add_argument("--methods", default="ngram,best")
+    parser.add_argument("--read", type=int, default=3000, help="tokens of the text that are read")
+    parser.add_argument("--prompts", type=int, default=8)
+    parser.add_argument("--prompt-tokens", type=int, default=30)
+    parser.add_argument("--tokens", type=int, default=50, help="of an answer")
+    parser.add_argument("--seed", type=int, default=1111)
+    parser.add_argument("--output", type=Path, required=True)
+    asked = parser.parse_args(argv)
+    check_writable(asked.output.parent)
+    by = provenance("python -m " + command_line("recipes.rank.drafts", argv), device="cpu", seed=asked.seed)
+    lm = hebblm.load(asked.model, device="cpu", dtype=asked.dtype, context=asked.context)
+    passes = Passes(lm.model.model)  # type: ignore[attr-defined]
+    found: dict[str, Any] = {}
+    for name in asked.texts.split(","):
+        of, temperature = TEXTS[name]
+        text = text_of("docs" if name == "other" else name)
+        prompts = text if of == name else text_of(of)
+        beginning, rows = cut(lm, text, prompts, asked.read, asked.prompts, asked.prompt_tokens)
+        found[name] = {"temperature": temperature}
+        for method in asked.methods.split(","):
+            reader = lm.reader(method)
+            reader.read(beginning)
+            runs = []
+            for seed, prompt in enumerate(rows):
+                options = {"max_new_tokens": asked.tokens, "temperature": temperature, "seed": asked.seed + seed}
+                answers = [
+                    lambda draft=draft: reader.generate(prompt, draft=draft, **options)  # noqa: B023 - called at once
+                    for draft in (False, True)
+                ]
+                runs.append(measured(answers, passes))
+            generator = np.random.default_rng(asked.seed)
+            found[name][method] = totals(runs, asked.tokens, generator)
+            print(name, method, found[name][method], flush=True)
+            if method == asked.methods.split(",")[0]:
+                generator = np.random.default_rng(asked.seed)
+                runs = by_transformers(reader, rows, asked.tokens, temperature, passes)
+                found[name]["prompt lookup of transformers"] = totals(runs, asked.tokens, generator)
+                print(name, "transformers", found[name]["prompt lookup of transformers"], flush=True)
+            names = ("dtype", "context", "read", "prompt_tokens", "tokens")
+            settings = {**{each: getattr(asked, each) for each in names}, "lookup": LOOKUP}
+            write_json(asked.output, {"provenance": by, "model": asked.model, "settings": settings, "texts": found})
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,138 @@
+"""Whether memories help at the second and third sighting of a word that the model never saw, or found least likely.
+
+python -m recipes.second_sighting words      # a model of words on a text with words that it never saw
+python -m recipes.second_sighting pieces     # a pretrained model of pieces on documentation
+python -m recipes.second_sighting table      # what was found, as Markdown
+
+The first two write ``recipes/second/*.json``. A model of pieces has every word: rare are those whose first occurrence
+in the text costs the base most, a quarter of the types. Their later occurrences chose nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+import hebblm
+from hebblm.errors import UserError
+from hebblm.files import read_json, write_json
+from hebblm.report.gains import Bootstrap, Gain, bootstrap_gains
+from hebblm.report.methods import BASE, name_of
+from hebblm.report.table import Column, Table
+from hebblm.report.tables import interval_text
+from hebblm.report.tokens import FILE_NAME
+from hebblm.text.dictionary import EOS, UNK
+from recipes.markdown import ROOT, body
+
+FOLDER = ROOT / "recipes" / "second"
+METHODS = "lstm,dynamic,cache,knn,mixture,mbpa,hebb,mixture+mbpa,mixture+hebb,ngram,best"
+RUNS: dict[str, dict[str, Any]] = {
+    "words": {
+        "title": "words that the model never saw (WikiText-2's model on Penn Treebank, not lower-cased)",
+        "options": {"cross_domain": "wt2-to-ptb", "normalization": "raw", "preset": "small", "max_tokens": 10_000},
+    },
+    "pieces": {
+        "title": "words that the model found least likely at first (SmolLM2-135M on documentation)",
+        "options": {"model": "smollm2-135m", "target": "text:docs/methods.md", "context": 1024, "max_tokens": 5_000,
+                    "settings": {"dynamic.rule": "stream"}},
+    },
+}  # fmt: skip
+SIGHTINGS = {"1st": (0, 1), "2nd": (1, 2), "3rd": (2, 3), "4th and later": (3, 10**9)}
+RARE = 0.25  # of the types of a model of pieces
+Mask = NDArray[np.bool_]
+
+
+def rare_words(tokens: Any, seen: NDArray[np.int64], oov: Mask, base: NDArray[np.float64]) -> Mask:
+    """Return which tokens (T,) are of words that the model never saw, or of the types that cost it most at first."""
+    if oov.any():
+        return oov
+    words = np.asarray(tokens, dtype=object)
+    first = (seen == 0) & ~np.isin(words, [EOS, UNK])
+    bound = np.quantile(base[first], 1 - RARE)
+    chosen = set(words[first & (base >= bound)].tolist())
+    return np.array([word in chosen for word in words.tolist()])
+
+
+def measured(folder: Path, bootstrap: Bootstrap) -> dict[str, Any]:
+    """Return loss and top-5 accuracy of every method at each sighting, with gains over the base and their intervals."""
+    table = pq.read_table(folder / FILE_NAME)
+    columns = {name: table.column(name).to_numpy() for name in table.column_names if name != "token"}
+    nll = {name.removeprefix("nll_"): columns[name].astype(np.float64) for name in columns if name.startswith("nll_")}
+    five = {name: ((columns[f"rank_{name}"] > 0) & (columns[f"rank_{name}"] <= 5)).astype(np.float64) for name in nll}
+    rare = rare_words(table.column("token").to_pylist(), columns["seen"], columns["is_oov"], nll[BASE])
+    parts = {
+        name: rare & (columns["seen"] >= low) & (columns["seen"] < high) for name, (low, high) in SIGHTINGS.items()
+    }
+    found: dict[str, Any] = {"words": {name: int(mask.sum()) for name, mask in parts.items()}, "methods": {}}
+    parts = {name: mask for name, mask in parts.items() if mask.any()}
+    for measure, values, sign in (("nll", nll, 1), ("top5", five, -1)):
+        gains = bootstrap_gains({name: sign * value for name, value in values.items()}, parts, bootstrap)
+        for name, value in values.items():
+            of_method = found["methods"].setdefault(name, {})
+            of_method[measure] = {part: {"value": float(value[mask].mean())} for part, mask in parts.items()}
+            for gain in gains.get(name, ()):
+                of_method[measure][gain.part] |= {"gain": gain.gain, "low": gain.low, "high": gain.high}
+    return found
+
+
+def run(name: str) -> None:
+    """Evaluate one of the two, and write what was found."""
+    with tempfile.TemporaryDirectory() as folder:
+        result = hebblm.evaluate(
+            methods=METHODS, accuracy=True, log_samples=True, output_path=folder,
+            command=f"python -m recipes.second_sighting {name}", **RUNS[name]["options"],
+        )  # fmt: skip
+        found = measured(Path(folder), result.bootstrap)
+    scenario = {key: result.to_json()["scenario"][key] for key in ("source", "target", "split", "tokens", "oov_tokens")}
+    seconds = {method: item.seconds for method, item in result.methods.items()}
+    FOLDER.mkdir(exist_ok=True)
+    document = {"scenario": scenario, "provenance": dict(result.provenance), "seconds": seconds, **found}
+    write_json(FOLDER / f"{name}.json", document)
+
+
+def table(name: str) -> str:
+    """Return the Markdown of one of the two."""
+    document = read_json(FOLDER / f"{name}.json")
+    columns = [Column("Method")]
+    for part in ("2nd", "3rd"):
+        count = document["words"][part]
+        columns += [Column(f"{part} ({count}): nats"), Column("gain"), Column("top 5, %"), Column("gain")]
+    rows = [
+        (name_of(method), *(cell for part in ("2nd", "3rd") for cell in _cells(item, part, document["words"][part])))
+        for method, item in document["methods"].items()
+    ]
+    by = document["provenance"]
+    made = f"`{by['command']}`, commit `{str(by['commit'])[:12]}`, seed {by['seed']}"
+    return f"{RUNS[name]['title']}\n\n{body(Table(name, '', tuple(columns), tuple(rows)))}\n{made}\n"
+
+
+def _cells(item: dict[str, Any], part: str, count: int) -> tuple[str, ...]:
+    cells: list[str] = []
+    for measure, factor, decimals in (("nll", 1, 2), ("top5", 100, 1)):
+        found = item[measure][part]
+        ends = (None if (end := found.get(key)) is None else factor * end for key in ("gain", "low", "high"))
+        gain = Gain(part, count, *ends)
+        cells += [f"{factor * found['value']:.{decimals}f}", interval_text(gain, "*", decimals)]
+    return tuple(cells)
+
+
+def main(words: list[str]) -> None:
+    """Run what was asked for."""
+    match words:
+        case ["table"]:
+            for name in RUNS:
+                print(table(name))
+        case [name] if name in RUNS:
+            run(name)
+        case _:
+            raise UserError(f"{words} is nothing to do; say {', '.join(RUNS)} or table")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,29 @@
+"""README and docs are short and plain, and what is not is noticed."""
+
+from __future__ import annotations
+
+from recipes import plain
+
+
+def test_every_page_is_short_and_plain() -> None:
+    texts = {path.name: path.read_text(encoding="utf-8") for path in plain.pages()}
+    assert len(texts) > 10
+    assert plain.faults(texts) == []
+
+
+def test_sentences_are_those_of_prose() -> None:
+    text = "# A title of five words\n\nOne sentence. `code (a. b)` is one\nword here!\n- A list item.\n"
+    text += "- Another one\n\n| a | table |\n\n```sh\nmake demo\n```\n"
+    text += "<!-- x: written by y -->\nNot this.\n<!-- end of x -->\n"
+    assert plain.sentences(text) == ["One sentence.", "X is one word here!", "A list item.", "Another one"]
+
+
+def test_what_is_long_or_odd_is_noticed() -> None:
+    assert plain.faults({"a": "word " * 18_001})[0] == "18,001 words in all, at most 18,000"
+    assert "a sentence of 41 words" in plain.faults({"a": "Short it is.\n\n" * 3 + "word " * 41})[0]
+    assert plain.faults({"a": f"{'word ' * 19}.\n\n"})[0].startswith("a: the median sentence has 20 words")
+    assert plain.faults({"a": "It stands behind\nthe `behind` of it."}) == ["a: 'behind': write after, or worse than"]
+    assert plain.odd_words("There are no neighbours.") == []
+    odd = "beside it, an option that is none, it is of no result, is set for nothing, of which one, is told"
+    for said in odd.split(", "):
+        assert len(plain.odd_words(said)) == 1, said
