@@ -168,7 +168,7 @@ class Journal:
     def goes_on(self, name: str) -> bool:
         """Whether a text of this name goes on from where the reader stands."""
         self._close()
-        last = next((item for item in reversed(self._items) if not isinstance(item, Opened | Split)), None)
+        last = self._last()
         return name == "" if last is None else isinstance(last, Read) and last.name == name
 
     def begin(self, readings: Sequence[Reading], rows: int, *, together: bool) -> None:
@@ -193,7 +193,7 @@ class Journal:
             passed = [*texts, *passed]
         for text in passed:
             self.split(text.name, _fits(self._vocabulary, text.texts) if text.spelled is None else text.spelled.fits)
-        if not self._items or isinstance(self._items[-1], Read):
+        if isinstance(self._last(), Read | None):
             self._add(Began())
 
     def split(self, name: str, splitting: Chosen | None) -> None:
@@ -204,6 +204,10 @@ class Journal:
             self._vocabulary.split(splitting)
         if not any(isinstance(item, Split) and item.name == name for item in self._items):
             self._add(Split(name, splitting))
+
+    def _last(self) -> Item | None:
+        """The item that says where the reader stands."""
+        return next((item for item in reversed(self._items) if not isinstance(item, Opened | Split)), None)
 
     def _taken_down(self) -> list[Item]:
         texts = [text.item(self._vocabulary, self._rows) for text in self._open]
