@@ -84,7 +84,7 @@ def test_values_that_are_set_for_nothing_are_told_and_methods_are_named_as_on_th
 def test_a_page_of_ones_own_is_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("The function returns a list .\n")
     (tmp_path / "report.md").write_text("mine")
-    with pytest.raises(UserError, match=r"report\.md is of no result there"):
+    with pytest.raises(UserError, match=r"report\.md does not belong to a result"):
         hebblm.evaluate("tiny-pydoc-raw", tmp_path / "text.txt", ["lstm"], output_path=tmp_path)
     assert (tmp_path / "report.md").read_text() == "mine"
 

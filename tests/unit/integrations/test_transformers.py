@@ -135,5 +135,5 @@ def test_another_model_and_a_wrong_weight_are_refused() -> None:
         lm = hebblm.load((random_model("Llama"), tokenizer()), key=key)
         with pytest.raises(UserError, match=f"key='{key}'.*key='last'"):
             AdaptedLogitsProcessor(lm.reader("mixture"))
-    with pytest.raises(UserError, match="none of transformers"):
+    with pytest.raises(UserError, match="is not a transformers model"):
         AdaptedLogitsProcessor(hebblm.load("tiny-pydoc-raw").reader("mixture"))
