@@ -399,16 +399,25 @@ class Reader:
         self._context.begin()
 
     @torch.no_grad()
-    def predict(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
-        """Return log-probabilities (N, V) in nats, adapted and of the base as it is, behind hidden states (N, D).
+    def predict(self, hidden: Tensor, texts: Sequence[Sequence[int]] | None = None) -> tuple[Tensor, Tensor]:
+        """Return log-probabilities (N, V) in nats, adapted and of the base as it is, after hidden states (N, D).
+
+        Args:
+            hidden: the states; where the memory has keys of another layer, these follow them.
+            texts: the N rows of ids that led to them, for methods that count n-grams; None for what was read last.
 
         Raises:
-            UserError: states of another width; where the memory has keys of another layer, these stand behind them.
+            UserError: states of another width, or another number of texts.
         """
         width = self._base.head.weight.shape[1] + (self.model.key_width if self.model.keyed else 0)
         if hidden.ndim != 2 or hidden.shape[1] != width:
             raise UserError(f"states of shape {tuple(hidden.shape)} are not (N, {width}), as this model gives them")
-        batch = self._batch(hidden)
+        if texts is not None and len(texts) != len(hidden):
+            raise UserError(f"{len(texts)} texts do not lead to {len(hidden)} states; give one for each")
+        contexts, ngrams = None, self._context.ngrams
+        if texts and ngrams is not None:
+            contexts = np.concatenate([contexts_of(np.array([*text, 0]), len(text), ngrams.order) for text in texts])
+        batch = EvalBatch(hidden.to(self._last.device, self._base.head.weight.dtype), self._context, contexts=contexts)
         return self._rule.log_probs(batch), batch.log_probs
 
     def log_probs(self, ids: Sequence[int] | Tensor, *, last: int = 1) -> Tensor:

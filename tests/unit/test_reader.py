@@ -347,7 +347,7 @@ def test_what_does_not_fit_is_refused(lm: hebblm.LanguageModel, tmp_path: Path) 
             wrong()
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "letter.txt").write_text("mine")
-    with pytest.raises(UserError, match="holds something else"):
+    with pytest.raises(UserError, match="does not hold a reader"):
         lm.reader().save(tmp_path / "other")
     reader = lm.reader()
     reader.read("a list")

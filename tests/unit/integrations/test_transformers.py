@@ -60,7 +60,7 @@ def test_at_weight_zero_the_text_is_that_of_the_unadapted_model(name: str, way: 
 
 
 @pytest.mark.parametrize("weight", [0.3, 1.0])
-@pytest.mark.parametrize("method", ["mixture", "hebb"])
+@pytest.mark.parametrize("method", ["mixture", "hebb", "ngram", "best"])
 def test_each_greedy_token_is_the_most_probable_of_the_interpolation(method: str, weight: float) -> None:
     model, reader = opened("Gemma2", method)
     with AdaptedLogitsProcessor(reader, weight=weight) as processor:
