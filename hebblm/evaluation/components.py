@@ -20,8 +20,8 @@ from hebblm.text import EvaluationStream
 class ComponentLog(Notes):
     """An observer that notes the share of each component in the probability of every token.
 
-    Its columns, a row a token, are named by the number of the method and the name of the component. A word that has no
-    row yet has shares of 0.
+    Its columns, a row a token, are named by the numbers of method and component, which say their order, and the name
+    of the component. A word that has no row yet has shares of 0.
 
     Args:
         tokens: of the beginning of the stream that are logged.
@@ -39,8 +39,8 @@ class ComponentLog(Notes):
         asked = targets if known.all() else targets.where(known, 0)
         columns: dict[str, Tensor] = {}
         for number, rule in enumerate(self.rules.values()):
-            for name, share in owned(rule, batch, asked).items():
-                columns[f"{number} {name}"] = share.where(known, 0)[:wanted].float()
+            for place, (name, share) in enumerate(owned(rule, batch, asked).items()):
+                columns[f"{number:03} {place:03} {name}"] = share.where(known, 0)[:wanted].float()
         self.add(columns)
 
 
@@ -51,8 +51,8 @@ def component_table(log: ComponentLog, stream: EvaluationStream) -> pa.Table:
     """
     methods, columns = [*log.rules], log.columns()
     parts: dict[str, list[object]] = {"position": [], "method": [], "component": [], "share": []}
-    for title, shares in columns.items():
-        number, _, name = title.partition(" ")
+    for title, shares in sorted(columns.items()):  # a resumed run read them in any order
+        number, _, name = title.split(" ", 2)
         if stream.pieces is not None:
             pieces, _ = stream.pieces.cut(len(shares))
             shares = pieces.sums(shares) / np.maximum(pieces.sums(np.ones(len(shares))), 1e-9)
