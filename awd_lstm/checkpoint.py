@@ -73,7 +73,7 @@ def read_file(path: Path, remedy: str) -> tuple[dict[str, str], dict[str, Tensor
     """Metadata and tensors of a safetensors file; where the metadata has a ``sha256``, it was found right."""
     try:
         if not path.is_file():
-            raise CheckpointError(f"{path} is no file; {remedy}")
+            raise CheckpointError(f"{path} is not a file; {remedy}")
         with path.open("rb") as stream:
             metadata = _verified(stream, path, remedy)
         with safe_open(path, framework="pt") as opened:

@@ -60,7 +60,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     path, remedy = folder / CONFIG, "restore or retrain the checkpoint"
     try:
         if path.exists() and not path.is_file():
-            raise CheckpointError(f"{path} is no file; {remedy}")
+            raise CheckpointError(f"{path} is not a file; {remedy}")
         if path.exists() and path.stat().st_size > LONGEST:
             raise CheckpointError(f"{path} has more than {LONGEST >> 20} MiB; {remedy}")
         document = json.loads(path.read_text(encoding="utf-8"))

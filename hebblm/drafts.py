@@ -14,13 +14,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from hebblm.memory.ngram_rows import PAD
 from hebblm.memory.ngrams import NGrams
 from hebblm.stream_reader import ReaderBase
 
-PAYS = 0.2  # chance from which on another token is drafted: about what it adds to a pass that reads one
+PAYS = 0.08  # chance from which on another token is drafted; it adds 0.03 to 0.06 to a pass of a small model on a CPU
 LONGEST = 12  # tokens of a draft
 MATCH = 3  # tokens before that tell matches apart
-CHANCES = (0.0, 0.2, 0.5, 0.8)  # that what followed so many of the same tokens, up to MATCH, is drawn
+CHANCES = {1: 0.2, 2: 0.5, MATCH: 0.8}  # that what followed so many of the same tokens, or more, is drawn
 PATIENCE = 4.0  # drafted tokens that these weigh as much as
 FORGETS = 0.98  # what was seen of drafts weighs less by this with each token drawn
 
@@ -47,8 +48,8 @@ class Drafts:
     read: NGrams
     text: list[int]
     _followers: dict[tuple[int, ...], int] = field(default_factory=dict)  # latest token after tokens of the text
-    _judged: list[float] = field(default_factory=lambda: [0.0] * (MATCH + 1))
-    _drawn: list[float] = field(default_factory=lambda: [0.0] * (MATCH + 1))
+    _judged: dict[int, float] = field(default_factory=lambda: dict.fromkeys(CHANCES, 0.0))  # by match
+    _drawn: dict[int, float] = field(default_factory=lambda: dict.fromkeys(CHANCES, 0.0))
 
     def __post_init__(self) -> None:
         for at in range(len(self.text)):
@@ -70,7 +71,7 @@ class Drafts:
     def take(self, token: int, drafted: Drafted | None) -> None:
         """Take account of the text's last token, and of the drafted one in its place."""
         for counts in (self._judged, self._drawn):
-            counts[:] = [count * FORGETS for count in counts]
+            counts.update({match: count * FORGETS for match, count in counts.items()})
         if drafted is not None:
             self._judged[drafted.match] += 1
             self._drawn[drafted.match] += token == drafted.token
@@ -78,15 +79,17 @@ class Drafts:
 
     def _next(self, recent: Sequence[int]) -> tuple[Drafted, float] | None:
         """Token that followed the longest match, and its share of what followed that."""
-        own = next((n for n in range(MATCH, 1, -1) if tuple(recent[-n:]) in self._followers), 0)
+        own = next((match for match in sorted(CHANCES)[::-1] if tuple(recent[-match:]) in self._followers), 0)
         known = self.read.likeliest(self.read.context_after(recent))
-        if known is not None and min(known[1], MATCH) > own:
-            return Drafted(known[0], min(known[1], MATCH)), known[2]
+        match = 0 if known is None else min(known[1], MATCH)
+        if known is not None and match in CHANCES and match > own:
+            return Drafted(known[0], match), known[2]
         return (Drafted(self._followers[tuple(recent[-own:])], own), 1.0) if own else None
 
     def _note(self, at: int) -> None:
-        for n in range(2, min(MATCH, at) + 1):
-            self._followers[tuple(self.text[at - n : at])] = self.text[at]
+        for match in CHANCES:
+            if at >= match:
+                self._followers[tuple(self.text[at - match : at])] = self.text[at]
 
 
 class Ahead:
@@ -108,7 +111,7 @@ class Ahead:
     ) -> None:
         self._base = base
         self._expect = expect
-        self._text = [*past]
+        self._text = [token for token in past if token != PAD]
         self._drafts = None if read is None else Drafts(read, self._text)
         self._ahead: list[Drafted] = []  # that were read, and not drawn so far
         self._states = torch.empty(0)  # (1 + K, D) before and behind each of them

@@ -195,10 +195,10 @@ def read_bytes(path: Path, most: int) -> bytes:
 
 
 def lack(path: Path) -> str:
-    """Reason why a path is no file, in words."""
+    """Reason why a path is not a file, in words."""
     if path.is_dir():
         return "is a folder"
-    return "is no plain file" if os.path.lexists(path) else "does not exist"
+    return "is not a plain file" if os.path.lexists(path) else "does not exist"
 
 
 def _seal_of(value: dict[str, Any]) -> str:

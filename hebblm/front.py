@@ -206,7 +206,7 @@ def tune(
 
     Raises:
         UserError: the test split, an open vocabulary, an unknown name or value, a value that is not tried, or
-            ``around`` is no file of a tuning.
+            ``around`` is not a file of a tuning.
     """
     options = {"split": "valid", "max_tokens": 10_000, **options}
     if options["split"] != "valid":

@@ -138,11 +138,13 @@ class Journal:
     Args:
         vocabulary: the reader's.
         record: what was read before.
+        opening: how the reader is opened; it stands among the items once something is read, or if it is another.
     """
 
-    def __init__(self, vocabulary: Vocabulary, record: Record) -> None:
+    def __init__(self, vocabulary: Vocabulary, record: Record, opening: Opened) -> None:
         self.base = record.base
         self.time: str | None = None  # at which the texts that follow are read; None for now
+        self.opening: Opened | None = opening
         self._vocabulary = vocabulary
         self._items: list[Item] = [*record.items]
         self._open: tuple[Reading, ...] = ()  # being read now,
@@ -152,21 +154,27 @@ class Journal:
     @property
     def record(self) -> Record:
         """All that was read so far; of a text that is being read what was learned."""
-        return Record(self.base, (*self._items, *self._taken_down()))
+        items = [*self._items, *self._taken_down()]
+        former = next((item for item in reversed(items) if isinstance(item, Opened)), None)
+        return Record(self.base, (*items, *([self.opening] if self.opening not in (None, former) else [])))
 
-    def opened(self, how: Opened) -> None:
-        if self._items[-1:] != [how]:
-            self._items.append(how)
+    def _add(self, *items: Item) -> None:
+        """Add items, the first one of an opening behind that."""
+        if self.opening is not None and self._items[-1:] != [self.opening]:
+            self._items.append(self.opening)
+        self.opening = None
+        self._items += items
 
     def goes_on(self, name: str) -> bool:
         """Whether a text of this name goes on from where the reader stands."""
         self._close()
-        last = next((item for item in reversed(self._items) if not isinstance(item, Opened | Split)), None)
+        last = self._last()
         return name == "" if last is None else isinstance(last, Read) and last.name == name
 
     def begin(self, readings: Sequence[Reading], rows: int, *, together: bool) -> None:
         """Take down what is read from now on, one text or several side by side."""
         self._close()
+        self._add()
         self._open, self._rows, self._together = tuple(readings), rows, together
 
     def reads(self, reading: Reading) -> bool:
@@ -185,8 +193,8 @@ class Journal:
             passed = [*texts, *passed]
         for text in passed:
             self.split(text.name, _fits(self._vocabulary, text.texts) if text.spelled is None else text.spelled.fits)
-        if not self._items or isinstance(self._items[-1], Read):
-            self._items.append(Began())
+        if isinstance(self._last(), Read | None):
+            self._add(Began())
 
     def split(self, name: str, splitting: Chosen | None) -> None:
         """Keep how a text would split the others, once a name."""
@@ -195,7 +203,11 @@ class Journal:
         if self._vocabulary.splitting is None:
             self._vocabulary.split(splitting)
         if not any(isinstance(item, Split) and item.name == name for item in self._items):
-            self._items.append(Split(name, splitting))
+            self._add(Split(name, splitting))
+
+    def _last(self) -> Item | None:
+        """The item that says where the reader stands."""
+        return next((item for item in reversed(self._items) if not isinstance(item, Opened | Split)), None)
 
     def _taken_down(self) -> list[Item]:
         texts = [text.item(self._vocabulary, self._rows) for text in self._open]

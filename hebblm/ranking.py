@@ -86,7 +86,7 @@ def ranked(
     priors = check_alternatives(texts, prior, weight)
     for text in (before, *texts):
         if not isinstance(text, str):
-            raise UserError(f"before = {text!r:.60} is no text; give a string")
+            raise UserError(f"before = {text!r:.60} is not a text; give a string")
         bytes_of(text)
     common = vocabulary.encode(before, include=False)
     wholes = [vocabulary.encode(before + text, include=False) for text in texts]

@@ -118,9 +118,9 @@ class Reader:
         read_by = values.read_by(self.method)
         self._setup = ReaderSetup(self.method, chosen.k, chosen.update_every, read_by, name or opened.setup.model)
         self._training = training
-        self.journal = Journal(vocabulary, opened.record)
         how = {**read_by, **{f"memory.{key}": value for key, value in asdict(values.memory).items()}}
-        self.journal.opened(Opened(self.method, chosen.k, self.update_every, how, *beside, model.reading()))
+        opening = Opened(self.method, chosen.k, self.update_every, how, *beside, model.reading())
+        self.journal = Journal(vocabulary, opened.record, opening)
         self._told_of_loss = False
         if model.keyed:
             METHODS[self.method].check_keys(values.methods)
@@ -357,7 +357,7 @@ class Reader:
         else:
             left = without_documents(record, [*map(name_of, names)])
         check_still(record, whole=replay)
-        vars(self).update(vars(read_again(left, self._as, reported(progress))))
+        vars(self).update(vars(read_again(left, self.journal.opening, self._as, reported(progress))))
 
     def _as(self, how: Opened, memory: Path | None, asked: Mapping[str, Any]) -> Reader:
         """A reader of the same model as one was once opened."""
@@ -399,16 +399,25 @@ class Reader:
         self._context.begin()
 
     @torch.no_grad()
-    def predict(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
-        """Return log-probabilities (N, V) in nats, adapted and of the base as it is, behind hidden states (N, D).
+    def predict(self, hidden: Tensor, texts: Sequence[Sequence[int]] | None = None) -> tuple[Tensor, Tensor]:
+        """Return log-probabilities (N, V) in nats, adapted and of the base as it is, after hidden states (N, D).
+
+        Args:
+            hidden: the states; where the memory has keys of another layer, these follow them.
+            texts: the N rows of ids that led to them, for methods that count n-grams; None for what was read last.
 
         Raises:
-            UserError: states of another width; where the memory has keys of another layer, these stand behind them.
+            UserError: states of another width, or another number of texts.
         """
         width = self._base.head.weight.shape[1] + (self.model.key_width if self.model.keyed else 0)
         if hidden.ndim != 2 or hidden.shape[1] != width:
             raise UserError(f"states of shape {tuple(hidden.shape)} are not (N, {width}), as this model gives them")
-        batch = self._batch(hidden)
+        if texts is not None and len(texts) != len(hidden):
+            raise UserError(f"{len(texts)} texts do not lead to {len(hidden)} states; give one for each")
+        contexts, ngrams = None, self._context.ngrams
+        if texts and ngrams is not None:
+            contexts = np.concatenate([contexts_of(np.array([*text, 0]), len(text), ngrams.order) for text in texts])
+        batch = EvalBatch(hidden.to(self._last.device, self._base.head.weight.dtype), self._context, contexts=contexts)
         return self._rule.log_probs(batch), batch.log_probs
 
     def log_probs(self, ids: Sequence[int] | Tensor, *, last: int = 1) -> Tensor:
@@ -449,7 +458,7 @@ class Reader:
             The words, most probable first, each with its probability with and without adaptation.
 
         Raises:
-            UserError: n below 1, or a context that is no string.
+            UserError: n below 1, or a context that is not a string.
         """
         _, adapted, base = self._expected(context)
         return [*most_probable(adapted, base, self.vocabulary, n).values()]
@@ -507,8 +516,8 @@ class Reader:
 
         Raises:
             UserError: a temperature that is negative or infinite, a number of words or a seed that is negative or no
-                whole number, a prompt that is no string, drafts where no n-grams are counted, or of a model whose state
-                cannot go back.
+                whole number, a prompt that is not a string, drafts where no n-grams are counted, or of a model whose
+                state cannot go back.
         """
         past = self._context.stream_states[0].history[::-1].tolist()
         following = Ahead(self._base, self._next, past, self._drafting(draft))

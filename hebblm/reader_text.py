@@ -73,7 +73,7 @@ def encoded_text(
             vocabulary.include(first.tokens)
             first, _ = vocabulary.encode(text, include=False).cut(most)
         return first, _bytes_of_first(vocabulary, text, most) if rest.ids else size
-    ids = known_ids(vocabulary, text, "text; name a string, ids in one row, or a list of such documents")
+    ids = known_ids(vocabulary, text, "text; give a string, ids in one row, or a list of such documents")
     return vocabulary.of_ids(ids), len(vocabulary.join(ids).encode())
 
 
@@ -145,7 +145,7 @@ def bytes_of(text: str) -> int:
 def name_of(name: object) -> str:
     """Name of a document, "" of text without one; what is none is refused."""
     if name is not None and (not isinstance(name, str) or not name.isprintable()):
-        raise UserError(f"name = {name!r:.60} is no name of a document; give a line of text")
+        raise UserError(f"name = {name!r:.60} is not the name of a document; give a line of text")
     return "" if name is None else name
 
 
@@ -178,7 +178,7 @@ def known_ids(vocabulary: Vocabulary, text: Sequence[int] | Tensor, wanted: str)
     except (TypeError, ValueError, RuntimeError):
         rows = np.empty(())
     if rows.ndim != 1 or (len(rows) and rows.dtype.kind not in "iu"):
-        raise UserError(f"{text!r:.60} is no {wanted}")
+        raise UserError(f"{text!r:.60} is not a {wanted}")
     ids: list[int] = rows.tolist()
     for index in ids:
         if not 0 <= index < len(vocabulary):

@@ -67,7 +67,7 @@ def without_documents(record: Record, names: Sequence[str]) -> Record:
 def without_word(record: Record, word: str, vocabulary: Vocabulary) -> Record:
     """A record as if a word had been struck out of every text before it was read."""
     if not isinstance(word, str) or not word or any(letter.isspace() for letter in word):
-        raise UserError(f"word = {word!r:.60} is no single word; give one without blanks")
+        raise UserError(f"word = {word!r:.60} is not a single word; give one without blanks")
     if record.base is not None:
         raise UserError(
             f"a word cannot be taken out of {record.base.folder}, with which this reader began; make that memory anew "
@@ -113,8 +113,9 @@ def check_still(record: Record, *, whole: bool) -> None:
             )
 
 
-def read_again(record: Record, opens: Opens[R], progress: Callable[[int, int], None]) -> R:
-    """A reader of all that stands in a record, which begins with how it was opened."""
+def read_again(record: Record, opening: Opened | None, opens: Opens[R], progress: Callable[[int, int], None]) -> R:
+    """A reader of all that stands in a record, ready to go on as it was opened last."""
+    items = [*record.items, *([opening] if opening is not None and record.items[-1:] != (opening,) else [])]
     total, done = sum(text.tokens for item in record.items for text in texts_in(item)), 0
     reader, former = None, dict[str, Any]()
 
@@ -122,7 +123,7 @@ def read_again(record: Record, opens: Opens[R], progress: Callable[[int, int], N
         progress(min(done + now, total), total)
 
     with silence():
-        for item in record.items:
+        for item in items:
             if isinstance(item, Opened):
                 settings = {
                     name: value for name, value in present_settings(item.settings).items() if name in defaults()
@@ -143,6 +144,7 @@ def read_again(record: Record, opens: Opens[R], progress: Callable[[int, int], N
             done += sum(text.tokens for text in texts_in(item))
     assert reader is not None, "a record begins with how its reader was opened"
     reader.journal.time = None
+    progress(total, total)
     return reader
 
 

@@ -74,4 +74,4 @@ def _bits(result: Result, name: str) -> float:
 
 def _origins(found: dict[Path, Result]) -> list[str]:
     """Return a line on how each result was made."""
-    return [f"- {origin_of(path.stem, path, result, '../../')}" for path, result in found.items()]
+    return [f"- {origin_of(path.stem, path, result, '../')}" for path, result in found.items()]

@@ -19,7 +19,7 @@ GROUPS = {
     "numbers": "settings and numbers at their ends",
     "soak": "methods over a million tokens",
     "variants": "tests on other versions and processors",
-    "supply": "modules imported without network",
+    "supply": "modules and sources checked for use of the network",
 }
 
 

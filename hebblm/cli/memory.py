@@ -201,12 +201,12 @@ def _forget(config: ForgetConfig, argv: list[str]) -> None:
         lm = load(name, device=config.device, dtype=config.dtype, context=config.context, stride=config.stride)
         reader = lm.reader(memory=config.folder)
         with bar() as progress:
-            task = progress.add_task("read the other texts again", total=None, unit="tokens")
+            task = progress.add_task("read the other texts again", total=None, unit="tokens", visible=False)
             reader.forget(
                 *config.document,
                 word=config.word,
                 replay=config.replay,
-                progress=lambda done, total: progress.update(task, completed=done, total=total),
+                progress=lambda done, total: progress.update(task, completed=done, total=total, visible=True),
             )
         reader.save(config.folder)
     left = [document.tokens or 0 for document in reader.documents()]

@@ -16,11 +16,13 @@ from rich.console import Console
 from hebblm.adapt.methods import METHODS, check_methods, load_plugin, unaliased
 from hebblm.cli.common import command
 from hebblm.cli.common import tell as tell_out
+from hebblm.cli.watch import Watch, check_watch
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters, parse_settings
 from hebblm.evaluation.scenario_config import ReadingOptions, whole
 from hebblm.files import check_writable, write_bytes
 from hebblm.interrupts import interrupted
+from hebblm.locks import held
 from hebblm.models.catalog import model_folder
 from hebblm.models.device import check_device
 from hebblm.progress import bar, say, track
@@ -70,6 +72,9 @@ class ReadConfig(ReadingOptions):
         update_every: tokens between two updates; by default 50, or as the reader in --memory.
         k: neighbours a query; by default 200, or as the reader in --memory.
         set: hyper-parameters, e.g. --set hebb.beta=0.5.
+        watch: a folder of texts: its new and changed files are read, again and again until Ctrl-C, and kept in --save,
+            from which the same command continues.
+        interactive: beside --watch, suggest the words that come next behind each line that you type, and for ? say why.
     """
 
     model: Path = field(metadata={"positional": True})
@@ -92,8 +97,16 @@ class ReadConfig(ReadingOptions):
     update_every: int | None = None
     k: int | None = None
     set: list[str] = field(default_factory=list, metadata={"nargs": "+"})
+    watch: Path | None = None
+    interactive: bool = False
 
     def __post_init__(self) -> None:
+        if self.interactive and self.watch is None:
+            raise UserError("--interactive asks about the texts of --watch FOLDER; name that folder too")
+        if self.watch is not None:
+            check_watch(self.watch, self.save)
+            if self.max_tokens is not None:
+                raise UserError(f"--watch {self.watch} reads whole files; leave --max-tokens {self.max_tokens} out")
         if self.ranked is not None and self.rank is None:
             raise UserError(f"--ranked {self.ranked} is for the lists of --rank; name their file with --rank")
         for name in ("words", "new_tokens", "max_tokens", "update_every", "k"):
@@ -107,6 +120,16 @@ class ReadConfig(ReadingOptions):
 @interrupted("nothing was saved")
 def main(config: ReadConfig, argv: list[str]) -> None:
     """Read a text with an adapting model, and see what it expects before and after."""
+    if config.watch is None or config.save is None:
+        _main(config)
+        return
+    with held(
+        config.save, "this memory", wait=False
+    ):  # two that read into one folder would each lose the other's texts
+        _main(config)
+
+
+def _main(config: ReadConfig) -> None:
     for path in config.plugin:
         load_plugin(path)
     if config.method is not None:
@@ -131,16 +154,19 @@ def main(config: ReadConfig, argv: list[str]) -> None:
     from hebblm.report.table import Column, Table
     from hebblm.scores import Totals
 
+    memory = config.memory
+    if config.watch is not None and memory is None and config.save is not None and (config.save / READER).is_file():
+        memory = config.save
     if config.save is not None:  # hours of reading should not end at a folder that was taken from the first
         check_free(config.save)
         check_writable(config.save.absolute().parent)
-        going_on = config.memory is not None and config.save.resolve() == config.memory.resolve()
+        going_on = memory is not None and config.save.resolve() == memory.resolve()
         if not going_on and (config.save / READER).is_file():
             say(f"{config.save} holds another reader; it is replaced when the texts are read")
     model = load(config.model, device=config.device, dtype=config.dtype, context=config.context, stride=config.stride)
     reader = model.reader(
         config.method,
-        memory=config.memory,
+        memory=memory,
         k=config.k,
         update_every=config.update_every,
         settings=settings,
@@ -153,16 +179,22 @@ def main(config: ReadConfig, argv: list[str]) -> None:
         reader.vocabulary.fit("".join(begin), str(file))
         texts[0] = file, chain(begin, rest)
 
+    def suggest(title: str, context: str) -> None:
+        columns = (Column("Next word"), Column("Adapted, %", "amount"), Column("Unadapted, %", "amount"))
+        suggested = reader.suggest(context, config.words)
+        rows = tuple((_shown(word, reader), 100 * adapted, 100 * base) for word, adapted, base in suggested)
+        print_table(Table("suggested", title, columns, rows), Console(stderr=piped))
+
+    def explain(title: str, context: str) -> None:
+        found = reader.explain(context, config.words)
+        for table in explanation_tables(title, found, lambda word: _shown(word, reader)):
+            print_table(table, Console(stderr=piped))
+
     def ask(when: str) -> None:
         if config.suggest is not None:
-            columns = (Column("Next word"), Column("Adapted, %", "amount"), Column("Unadapted, %", "amount"))
-            suggested = reader.suggest(config.suggest, config.words)
-            rows = tuple((_shown(word, reader), 100 * adapted, 100 * base) for word, adapted, base in suggested)
-            print_table(Table("suggested", f"{when}: {config.suggest} ...", columns, rows), Console(stderr=piped))
+            suggest(f"{when}: {config.suggest} ...", config.suggest)
         if config.explain is not None:
-            found = reader.explain(config.explain, config.words)
-            for table in explanation_tables(f"{when}: {config.explain} ...", found, lambda word: _shown(word, reader)):
-                print_table(table, Console(stderr=piped))
+            explain(f"{when}: {config.explain} ...", config.explain)
         if config.generate is not None:
             drawn = reader.generate(
                 config.generate,
@@ -187,6 +219,19 @@ def main(config: ReadConfig, argv: list[str]) -> None:
             rates = METHODS[reader.method].rates(Hyperparameters().changed(settings).methods)
             raise UserError(f"{reader.method} diverged on {file}, and nothing is saved; lower {rates} (--set)")
     ask("after reading" if config.files else "now")
+    if config.watch is not None and config.save is not None:
+        former = ""
+
+        def answer(line: str) -> None:
+            nonlocal former
+            if line.strip() == "?":
+                explain(f"{former} ...", former)
+            else:
+                former = line
+                suggest(f"{former} ...", former)
+
+        Watch(reader, config.watch, config.save, config.column, answer).run(interactive=config.interactive)
+        return
     if config.save is not None:
         reader.save(config.save)
         tell(f"what was read is in {config.save}; continue with --memory {config.save}")

@@ -58,7 +58,7 @@ def several(name: str, words: str | Iterable[str]) -> tuple[str, ...]:
     """Return words as a tuple; a string is one of them, not its letters.
 
     Raises:
-        UserError: one of them is no string.
+        UserError: one of them is not a string.
     """
     found = tuple(words) if isinstance(words, Iterable) and not isinstance(words, str) else (words,)
     for word in found:

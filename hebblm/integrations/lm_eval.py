@@ -19,6 +19,7 @@ from lm_eval.api.model import CacheHook, TemplateLM
 from lm_eval.api.registry import register_model
 from torch import Tensor
 
+from hebblm.drafts import Ahead
 from hebblm.errors import UserError
 from hebblm.expected import draw
 from hebblm.language_model import LanguageModel, load
@@ -172,7 +173,7 @@ class AdaptedLM(TemplateLM):  # type: ignore[misc]
         with base.aside():
             base.load_stream_state(self.reader._beginning)
             return draw(
-                lambda more: self.reader.predict(base.read(more)[-1:])[0][0],
+                Ahead(base, lambda state, text: self.reader.predict(state, [text])[0][0], ids[:1], None),
                 torch.tensor(ids, device=device_of(self.reader.model)),
                 self.vocabulary,
                 most=most,

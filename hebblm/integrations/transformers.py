@@ -53,7 +53,7 @@ class AdaptedLogitsProcessor(LogitsProcessor):
         self._open = weakref.finalize(self, hook.remove)
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        """Adapted scores (B, V) from logits or log-probabilities (B, V) of the next token; ids are not looked at."""
+        """Adapted scores (B, V) from logits or log-probabilities (B, V) of the next token after ids (B, T)."""
         if self.weight == 0:
             return scores
         if not self._open.alive:
@@ -61,7 +61,7 @@ class AdaptedLogitsProcessor(LogitsProcessor):
         hidden, self._noted.hidden = getattr(self._noted, "hidden", None), None
         if hidden is None or len(hidden) != len(scores):
             raise UserError("these scores are of another model than the reader's; load (model, tokenizer) as they are")
-        adapted, base = self.reader.predict(hidden)
+        adapted, base = self.reader.predict(hidden, input_ids.tolist())
         if self.weight < 1:
             share = torch.tensor(self.weight, device=base.device)
             adapted = torch.logaddexp((1 - share).log() + base, share.log() + adapted)

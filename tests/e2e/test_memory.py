@@ -242,7 +242,7 @@ def test_merged_memories_hold_both_with_one_number_a_word(
     assert "tokenizer   the model's own" in told
     assert "texts/a.txt" in told
     assert MODEL in told
-    assert "texts without a name (11 bytes, 2 tokens, " in told, "what the reader read"
+    assert "texts without a name (11 bytes, 3 tokens, " in told, "what the reader read"
 
 
 def counts_of(folder: str) -> NGrams:

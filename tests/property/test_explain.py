@@ -336,6 +336,6 @@ def test_what_cannot_be_explained_is_refused(models: dict[str, hebblm.LanguageMo
     reader = models["words"].reader("best")
     with pytest.raises(UserError, match="n = 0"):
         reader.explain("Call", 0)
-    with pytest.raises(UserError, match="name a string"):
+    with pytest.raises(UserError, match="give a string"):
         reader.explain(3)  # type: ignore[arg-type]
     assert math.isclose(sum(sum(item.shares.values()) for item in reader.explain("Call", 10**6)), 1.0, abs_tol=0.05)

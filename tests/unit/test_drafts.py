@@ -73,6 +73,15 @@ def test_an_answer_is_the_same_where_the_window_moves_on(context: int) -> None:
     assert len(found) < 60
 
 
+def test_nothing_was_read_and_nothing_asked() -> None:
+    lm = hebblm.load("tiny-pydoc-raw", device="cpu")
+    for temperature in (0, 1.0):
+        texts = [
+            lm.reader("ngram").generate(max_new_tokens=20, temperature=temperature, draft=d) for d in (False, True)
+        ]
+        assert texts[0] == texts[1]
+
+
 WORDS = GrowingVocabulary(Dictionary.vocabulary(Counter("aaabbc")), WhitespaceTokenizer(), lower=False)
 
 
@@ -138,7 +147,7 @@ def test_a_text_that_does_not_repeat_gets_next_to_no_drafts() -> None:
         drafted += len(found)
         text.append(token)
         drafts.take(token, found[0] if found else None)
-    assert drafted < 25
+    assert drafted < 75, "at 0.06 of a pass each they cost less than 1 %"
 
 
 def test_a_draft_grows_with_what_is_drawn_and_shrinks_with_what_is_not() -> None:

@@ -186,7 +186,7 @@ def test_a_sealed_document_that_was_edited_is_refused(tmp_path: Path) -> None:
     ("make", "told"),
     [
         (lambda path: path.mkdir(), "is a folder; name a file"),
-        (os.mkfifo, "is no plain file"),
+        (os.mkfifo, "is not a plain file"),
         (lambda path: path.symlink_to(path.name), "cannot read .*levels of symbolic links"),
         (lambda path: path.write_text("[" * 100_000), "not valid JSON"),
         (lambda path: path.write_text("1" * 10_000), "not valid JSON"),

@@ -25,7 +25,7 @@ from hebblm.request import Request
         (hebblm.evaluate, {"log_samples": True, "command": "hebblm-eval"}, "--log-samples needs --output-path"),
         (hebblm.evaluate, {"log_neighbors": 3}, "needs log_samples"),
         (hebblm.evaluate, {"intra_domain": None}, "name one scenario: cross_domain A-to-B"),
-        (hebblm.evaluate, {"intra_domain": None, "target": 3}, "target = 3 is no text"),
+        (hebblm.evaluate, {"intra_domain": None, "target": 3}, "target = 3 is not a text"),
         (hebblm.evaluate, {"intra_domain": None, "target": ["a", 3]}, "text 2 of target is 3, not a string"),
         (hebblm.evaluate, {"intra_domain": None, "target": ["a\ud800"]}, "target holds .*, half a surrogate pair"),
         (hebblm.evaluate, {"intra_domain": None, "target": []}, "target holds no text"),
@@ -33,7 +33,7 @@ from hebblm.request import Request
         (hebblm.evaluate, {"max_tokens": "1000"}, "max_tokens = '1000' must be at least 1, and a whole number"),
         (hebblm.evaluate, {"seed": None}, "seed = None must be at least 0"),
         (hebblm.evaluate, {"methods": "mixtur"}, "unknown method 'mixtur'; did you mean mixture"),
-        (hebblm.evaluate, {"methods": [None]}, "methods = None is no string"),
+        (hebblm.evaluate, {"methods": [None]}, "methods = None is not a string"),
         (hebblm.evaluate, {"model": (1, 2)}, "a tuple is not a model; .*hebblm.load"),
         (hebblm.evaluate, {"methods": "lstm,mbpa", "settings": {"mbpa.lr": 2}}, "mbpa.lr is of gradient descent"),
         (hebblm.tune, {"settings": {"mbpa.lr_units": "guarded"}}, "mbpa.lr_units is of gradient descent"),
@@ -84,7 +84,7 @@ def test_values_that_are_set_for_nothing_are_told_and_methods_are_named_as_on_th
 def test_a_page_of_ones_own_is_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("The function returns a list .\n")
     (tmp_path / "report.md").write_text("mine")
-    with pytest.raises(UserError, match=r"report\.md is of no result there"):
+    with pytest.raises(UserError, match=r"report\.md does not belong to a result"):
         hebblm.evaluate("tiny-pydoc-raw", tmp_path / "text.txt", ["lstm"], output_path=tmp_path)
     assert (tmp_path / "report.md").read_text() == "mine"
 

@@ -315,31 +315,31 @@ def test_what_does_not_fit_is_refused(lm: hebblm.LanguageModel, tmp_path: Path) 
         (lambda: lm.reader(update_every=0), "update_every = 0"),
         (lambda: lm.reader(tokenizer="mose"), "did you mean moses"),
         (lambda: lm.reader().read([-1]), "id -1"),
-        (lambda: lm.reader().read(3), "3 is no text"),
-        (lambda: lm.reader().read([0.5]), "[0.5] is no text"),
-        (lambda: lm.reader().read(["a list", 3]), "3 is no text"),
-        (lambda: lm.reader().suggest(["a"]), "['a'] is no text"),
-        (lambda: lm.reader().generate(3), "3 is no text"),
+        (lambda: lm.reader().read(3), "3 is not a text"),
+        (lambda: lm.reader().read([0.5]), "[0.5] is not a text"),
+        (lambda: lm.reader().read(["a list", 3]), "3 is not a text"),
+        (lambda: lm.reader().suggest(["a"]), "['a'] is not a text"),
+        (lambda: lm.reader().generate(3), "3 is not a text"),
         (lambda: lm.reader().generate(temperature=-1.0), "temperature = -1.0"),
         (lambda: lm.reader().log_probs([1, 2], last=3), "last = 3"),
         (lambda: lm.reader().log_probs([]), "number of ids, 0, and that at least 1"),
-        (lambda: lm.reader().log_probs("the list"), "'the list' is no row of ids"),
+        (lambda: lm.reader().log_probs("the list"), "'the list' is not a row of ids"),
         (lambda: lm.reader().read("the list", progress=True), "progress = True cannot be called"),
         (lambda: list(lm.reader().read_pieces("the list")), "'the list' is a text in one piece"),
         (lambda: lm.reader().generate(max_new_tokens=-1), "max_new_tokens = -1 must be at least 0"),
-        (lambda: lm.reader(3), "method = 3 is no string"),
+        (lambda: lm.reader(3), "method = 3 is not a string"),
         (lambda: lm.reader(k="5"), "k = '5' must be"),
-        (lambda: lm.reader().save(None), "None is no folder"),
+        (lambda: lm.reader().save(None), "None is not a folder"),
         (lambda: hebblm.load(MODEL, context="a"), "context = 'a' must be at least 1"),
         (lambda: hebblm.load(torch.nn.Linear(2, 2)), "or give (model, tokenizer)"),
         (lambda: hebblm.load((1, 2), dtype="banana"), "dtype = 'banana' changes nothing of a model that is open"),
-        (lambda: hebblm.load(MODEL, device="cpu:7"), "device = cpu:7 is none of the 1"),
-        (lambda: lm.reader(memory=tmp_path / "m", settings={"memory.capacity": 3}), "memory.capacity is set beside"),
+        (lambda: hebblm.load(MODEL, device="cpu:7"), "device = cpu:7 is not one of the 1"),
+        (lambda: lm.reader(memory=tmp_path / "m", settings={"memory.capacity": 3}), "memory.capacity is set, but"),
         (lambda: lm.reader().suggest(n=0), "n = 0"),
         (lambda: lm.reader().suggest("a \ud83d b"), "character 2 of the text, '\\ud83d', is half a surrogate pair"),
         (lambda: lm.reader(settings=["a=1"]), "['a=1'] are not values by dotted name"),
         (lambda: lm.reader(k=100_001), "k = 100001 must be at most 100,000"),
-        (lambda: list(lm.reader().read_pieces(None)), "None is no row of pieces"),
+        (lambda: list(lm.reader().read_pieces(None)), "None is not a sequence of strings"),
         (lambda: lm.reader().predict(torch.zeros(2, 3)), "states of shape (2, 3) are not (N, "),
         (lambda: lm.reader(memory=tmp_path / "none"), str(tmp_path / "none")),
     ):
@@ -347,7 +347,7 @@ def test_what_does_not_fit_is_refused(lm: hebblm.LanguageModel, tmp_path: Path) 
             wrong()
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "letter.txt").write_text("mine")
-    with pytest.raises(UserError, match="holds something else"):
+    with pytest.raises(UserError, match="does not hold a reader"):
         lm.reader().save(tmp_path / "other")
     reader = lm.reader()
     reader.read("a list")

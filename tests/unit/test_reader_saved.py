@@ -86,7 +86,7 @@ def test_what_else_stands_in_a_folder_is_not_lost(lm: hebblm.LanguageModel, tmp_
         (tmp_path / "memory", lambda place: save_memory(memory, place, model_hash="a", dictionary_hash="b")),
     ):
         (place / "chapter.txt").write_text("mine")
-        with pytest.raises(UserError, match=r"holds other files \(chapter.txt\), which would be lost"):
+        with pytest.raises(UserError, match=r"holds other files \(chapter.txt\), which would be overwritten"):
             save(place)
         assert (place / "chapter.txt").read_text() == "mine"
 
@@ -117,7 +117,7 @@ def test_labels_that_are_no_words_are_refused(lm: hebblm.LanguageModel, tmp_path
     memory = FlatMemory(lm.model.key_width)
     memory.add(torch.ones(1, lm.model.key_width), torch.tensor([lm.vocabulary.known]))
     save_memory(memory, tmp_path / "m", model_hash=lm.model.sha256, dictionary_hash=lm.vocabulary.hash())
-    with pytest.raises(UserError, match="labels of words that are not beside it"):
+    with pytest.raises(UserError, match="labels of words that are not in it"):
         lm.reader(memory=tmp_path / "m")
 
 

@@ -197,7 +197,7 @@ def test_a_json_that_was_edited_is_refused(tmp_path: Path) -> None:
 
 def test_a_folder_in_place_of_the_json_is_refused(tmp_path: Path) -> None:
     (tmp_path / "config.json").mkdir()
-    with pytest.raises(CheckpointError, match="is no file"):
+    with pytest.raises(CheckpointError, match="is not a file"):
         read_config(tmp_path)
 
 

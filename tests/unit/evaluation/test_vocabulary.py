@@ -28,7 +28,8 @@ def checked_vocabulary(rows_seen: list[int]) -> OpenVocabulary:
             full = toy.open_distribution(self, log_probs)
             assert full.shape[1] == self.size
             assert torch.allclose(full.exp().sum(1), torch.ones(len(full), dtype=full.dtype), atol=1e-5, rtol=0)
-            assert torch.allclose(losses, -full.gather(1, targets[:, None]).squeeze(1), atol=1e-5)
+            # The steps of this rate change logits by 200 nats, which single precision holds to 2e-5.
+            assert torch.allclose(losses, -full.gather(1, targets[:, None]).squeeze(1), atol=5e-5)
             return losses
 
         def charged(self, losses: Tensor, targets: Tensor, rows: int) -> Tensor:

@@ -60,7 +60,7 @@ def test_at_weight_zero_the_text_is_that_of_the_unadapted_model(name: str, way: 
 
 
 @pytest.mark.parametrize("weight", [0.3, 1.0])
-@pytest.mark.parametrize("method", ["mixture", "hebb"])
+@pytest.mark.parametrize("method", ["mixture", "hebb", "ngram", "best"])
 def test_each_greedy_token_is_the_most_probable_of_the_interpolation(method: str, weight: float) -> None:
     model, reader = opened("Gemma2", method)
     with AdaptedLogitsProcessor(reader, weight=weight) as processor:
@@ -135,5 +135,5 @@ def test_another_model_and_a_wrong_weight_are_refused() -> None:
         lm = hebblm.load((random_model("Llama"), tokenizer()), key=key)
         with pytest.raises(UserError, match=f"key='{key}'.*key='last'"):
             AdaptedLogitsProcessor(lm.reader("mixture"))
-    with pytest.raises(UserError, match="none of transformers"):
+    with pytest.raises(UserError, match="is not a transformers model"):
         AdaptedLogitsProcessor(hebblm.load("tiny-pydoc-raw").reader("mixture"))

@@ -130,7 +130,7 @@ def test_damaged_files_are_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(UserError, match=f"{name} does not exist"):
         load(folder)
     os.mkfifo(path)
-    with pytest.raises(UserError, match=f"{name} is no plain file"):
+    with pytest.raises(UserError, match=f"{name} is not a plain file"):
         load(folder)
 
 
@@ -175,7 +175,7 @@ def test_an_index_of_other_keys_is_refused(tmp_path: Path) -> None:
     manifest, others = (read_json(place / "manifest.json") for place in (folder, tmp_path / "other"))
     manifest["files"]["index.faiss"] = others["files"]["index.faiss"]
     write_json(folder / "manifest.json", manifest)
-    with pytest.raises(UserError, match="does not belong to the keys"):
+    with pytest.raises(UserError, match="does not belong to its keys"):
         load(folder)
 
 
@@ -185,7 +185,7 @@ def test_saving_replaces_a_memory_but_nothing_else(tmp_path: Path) -> None:
     assert len(load(folder, model_hash="new")) == 200
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter").write_text("x")
-    with pytest.raises(UserError, match="something else than a memory"):
+    with pytest.raises(UserError, match="does not hold a memory"):
         save_memory(load(folder, model_hash="new"), tmp_path / "thesis", model_hash="m", dictionary_hash="d")
     with pytest.raises(UserError, match="is a file"):
         save_memory(FlatMemory(2), tmp_path / "thesis" / "chapter", model_hash="m", dictionary_hash="d")

@@ -30,7 +30,7 @@ def test_devices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     assert pick_device("cuda:1") == torch.device("cuda", 1)
     for name in ("cuda:2", "cpu:1"):
-        with pytest.raises(UserError, match=f"{name} is none of the"):
+        with pytest.raises(UserError, match=f"{name} is not one of the"):
             pick_device(name)
     for name in ("tpu", "cuda:x", "cuda:", "auto:0"):
         with pytest.raises(UserError, match=f"unknown device '{name}'"):

@@ -90,7 +90,7 @@ def test_commands_end_with_one_line_and_status_2(tmp_path: Path, capfd: pytest.C
     [
         (None, "NoneType is not a tokenizer of transformers"),
         ("a name", "str is not a tokenizer of transformers"),
-        (type("Processor", (), {"tokenizer": tokenizer()})(), "Processor is no tokenizer .*; give its .tokenizer"),
+        (type("Processor", (), {"tokenizer": tokenizer()})(), "Processor is not a tokenizer .*; give its .tokenizer"),
     ],
 )
 def test_what_is_no_tokenizer_is_refused(given: Any, told: str) -> None:

@@ -108,7 +108,7 @@ def test_a_folder_is_loaded_and_bad_ones_get_one_line(tmp_path: Path, monkeypatc
         (deeper, "lacks 9 weights .*which would be random"), (inverted, "cannot read a text"),
         (endless, "is more than the 21 weights"),
         (lengthy, "cannot load the tokenizer"),
-        ("./nowhere", "is no folder"), ("a/b/c", "a/b/c"),
+        ("./nowhere", "is not a folder"), ("a/b/c", "a/b/c"),
         ("someone/nothing-there", "someone/nothing-there"),
     ):  # fmt: skip
         with pytest.raises(UserError, match=told) as error:

@@ -83,7 +83,7 @@ def check_back(base: GradientBase, words: int) -> None:
         plain = base.read(ids)
     base.read(ids[:at])
     for right, wrong in ((1, 3), (2, 0), (1, 2), (4, 1), (1, 5), (3, 3), (1, 1), (9, 2)):
-        wrong = min(wrong, base.room - right)
+        wrong = max(0, min(wrong, base.room - right))
         found = base.read(torch.cat([ids[at : at + right], ids[:wrong]]))[:right]
         torch.testing.assert_close(found, plain[at : at + right], atol=2e-5, rtol=1e-4)
         base.back(wrong)

@@ -63,7 +63,7 @@ def test_bad_text_is_named(tmp_path: Path) -> None:
         "short.txt": "1 line, too few",
         "split": r"valid\.txt.*test\.txt does not exist",
         "hollow": r"no file of text \(\.txt, \.jsonl",
-        "pipe.txt": "is no plain file",
+        "pipe.txt": "is not a plain file",
     }
     for name, told in cases.items():
         with pytest.raises(UserError, match=told):

@@ -147,9 +147,9 @@ BROKEN = [
     ("a.csv", 'id,text\n1,a\n2,"b\n', r"line 3 is broken \(unexpected end of data\)"),
     ("a.csv", b"id,text\n1,a\n2,\xe9\n", "line 3 is not UTF-8"),
     ("a.parquet", b"x" * 100, PARQUET),
-    ("a.txt.gz", gzip.compress(b"a\n" * 99, mtime=0)[:-5], r"damaged or no \.gz file \(Truncated"),
-    ("a.txt.xz", lzma.compress(b"a\n" * 99)[:-9], r"damaged or no \.xz file"),
-    ("a.txt.zst", b"a\n", r"damaged or no \.zst file"),
+    ("a.txt.gz", gzip.compress(b"a\n" * 99, mtime=0)[:-5], r"damaged, or not a \.gz file \(Truncated"),
+    ("a.txt.xz", lzma.compress(b"a\n" * 99)[:-9], r"damaged, or not a \.xz file"),
+    ("a.txt.zst", b"a\n", r"damaged, or not a \.zst file"),
 ]
 
 
