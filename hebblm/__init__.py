@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from hebblm.expected import Suggestion
     from hebblm.front import evaluate, tune
     from hebblm.language_model import LanguageModel, load
+    from hebblm.ranking import Ranked
     from hebblm.reader import Reader
     from hebblm.report.result import Result
     from hebblm.scores import Scores
@@ -48,6 +49,7 @@ __all__ = [
     "Method",
     "Neighbors",
     "OutputHead",
+    "Ranked",
     "Reader",
     "Result",
     "Scores",
@@ -66,6 +68,7 @@ if not TYPE_CHECKING:  # a name that is none stays an error for the type checker
         "types",
         "scores",
         "expected",
+        "ranking",
         "reader",
         "language_model",
         "report.result",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from numbers import Real
 from typing import NamedTuple
 
 import numpy as np
@@ -49,6 +50,8 @@ def check_alternatives(texts: Sequence[str], prior: Sequence[float] | None, weig
     for number, text in enumerate(texts, 1):
         if not isinstance(text, str) or not text:
             raise UserError(f"alternative {number} is {text!r:.60}, not a text; write it as a string, or leave it out")
+    if prior is not None and not isinstance(prior, Iterable):
+        raise UserError(f"prior = {prior!r:.60} is no row of numbers; give one for each alternative")
     values = [0.0] * len(texts) if prior is None else [*prior]
     if len(values) != len(texts):
         raise UserError(f"prior has {len(values)} numbers for {len(texts)} alternatives; give one for each")
@@ -56,7 +59,7 @@ def check_alternatives(texts: Sequence[str], prior: Sequence[float] | None, weig
         *((f"prior of alternative {n}", value) for n, value in enumerate(values, 1)),
         ("weight", weight),
     ]:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
             raise UserError(f"{name} = {value!r:.60} must be a finite number")
     return [float(value) for value in values]
 
