@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from numbers import Real
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -55,10 +55,8 @@ def check_alternatives(texts: Sequence[str], prior: Sequence[float] | None, weig
     values = [0.0] * len(texts) if prior is None else [*prior]
     if len(values) != len(texts):
         raise UserError(f"prior has {len(values)} numbers for {len(texts)} alternatives; give one for each")
-    for name, value in [
-        *((f"prior of alternative {n}", value) for n, value in enumerate(values, 1)),
-        ("weight", weight),
-    ]:
+    named: list[tuple[str, Any]] = [(f"prior of alternative {number}", value) for number, value in enumerate(values, 1)]
+    for name, value in [*named, ("weight", weight)]:
         if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
             raise UserError(f"{name} = {value!r:.60} must be a finite number")
     return [float(value) for value in values]
