@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from hebblm.explain import Explanation
     from hebblm.front import evaluate, tune
     from hebblm.language_model import LanguageModel, load
+    from hebblm.ranking import Ranked
     from hebblm.reader import Reader
     from hebblm.report.result import Result
     from hebblm.scores import Scores
@@ -50,6 +51,7 @@ __all__ = [
     "Method",
     "Neighbors",
     "OutputHead",
+    "Ranked",
     "Reader",
     "Result",
     "Scores",
@@ -69,6 +71,7 @@ if not TYPE_CHECKING:  # a name that is none stays an error for the type checker
         "scores",
         "expected",
         "explain",
+        "ranking",
         "reader",
         "language_model",
         "report.result",

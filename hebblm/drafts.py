@@ -58,14 +58,15 @@ class Drafts:
     def draft(self, most: int) -> list[Drafted]:
         """Tokens, ``most`` at most, that may come next."""
         found: list[Drafted] = []
-        chance, recent = 1.0, self.text[-self.read.order :]
+        width = max(self.read.order, MATCH)
+        chance, recent = 1.0, self.text[-width:]
         while len(found) < min(most, LONGEST) and (known := self._next(recent)) is not None:
             (token, match), share = known
             chance *= share * (PATIENCE * CHANCES[match] + self._drawn[match]) / (PATIENCE + self._judged[match])
             if chance < PAYS:
                 break
             found.append(Drafted(token, match))
-            recent = [*recent[max(0, len(recent) + 1 - self.read.order) :], token]
+            recent = [*recent, token][-width:]
         return found
 
     def take(self, token: int, drafted: Drafted | None) -> None:
@@ -79,7 +80,8 @@ class Drafts:
 
     def _next(self, recent: Sequence[int]) -> tuple[Drafted, float] | None:
         """Token that followed the longest match, and its share of what followed that."""
-        own = next((match for match in sorted(CHANCES)[::-1] if tuple(recent[-match:]) in self._followers), 0)
+        matches = (match for match in sorted(CHANCES)[::-1] if match <= len(recent))
+        own = next((match for match in matches if tuple(recent[-match:]) in self._followers), 0)
         known = self.read.likeliest(self.read.context_after(recent))
         match = 0 if known is None else min(known[1], MATCH)
         if known is not None and match in CHANCES and match > own:

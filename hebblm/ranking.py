@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from numbers import Real
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -49,14 +50,14 @@ def check_alternatives(texts: Sequence[str], prior: Sequence[float] | None, weig
     for number, text in enumerate(texts, 1):
         if not isinstance(text, str) or not text:
             raise UserError(f"alternative {number} is {text!r:.60}, not a text; write it as a string, or leave it out")
+    if prior is not None and not isinstance(prior, Iterable):
+        raise UserError(f"prior = {prior!r:.60} is no row of numbers; give one for each alternative")
     values = [0.0] * len(texts) if prior is None else [*prior]
     if len(values) != len(texts):
         raise UserError(f"prior has {len(values)} numbers for {len(texts)} alternatives; give one for each")
-    for name, value in [
-        *((f"prior of alternative {n}", value) for n, value in enumerate(values, 1)),
-        ("weight", weight),
-    ]:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    named: list[tuple[str, Any]] = [(f"prior of alternative {number}", value) for number, value in enumerate(values, 1)]
+    for name, value in [*named, ("weight", weight)]:
+        if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
             raise UserError(f"{name} = {value!r:.60} must be a finite number")
     return [float(value) for value in values]
 

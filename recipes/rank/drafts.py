@@ -31,14 +31,24 @@ LOOKUP = 10  # tokens that prompt lookup drafts
 
 
 class Passes:
-    """Counts the forward passes of a model."""
+    """Counts the forward passes of a model, and the tokens that readers draw."""
 
     def __init__(self, model: torch.nn.Module) -> None:
-        self.count = 0
+        self.count = self.tokens = 0
         model.register_forward_pre_hook(self._note)
 
     def _note(self, *_: object) -> None:
         self.count += 1
+
+    def watch(self, reader: Reader) -> None:
+        """Count the tokens of a reader."""
+        expected = reader._expected
+
+        def counted(*arguments: Any) -> torch.Tensor:
+            self.tokens += 1
+            return expected(*arguments)
+
+        reader._expected = counted  # type: ignore[method-assign]
 
 
 def cut(lm: hebblm.LanguageModel, text: str, prompts: str, read: int, count: int, size: int) -> tuple[str, list[str]]:
@@ -57,26 +67,29 @@ def measured(answers: Sequence[Callable[[], Any]], passes: Passes) -> list[dict[
     """What each of several ways to answer gives, and costs."""
     found = []
     for answer in answers:
-        before, began, cpu = passes.count, time.perf_counter(), time.process_time()
+        before, drawn, began, cpu = passes.count, passes.tokens, time.perf_counter(), time.process_time()
         text = answer()
         seconds, processor = time.perf_counter() - began, time.process_time() - cpu
-        found.append({"answer": text, "passes": passes.count - before, "seconds": seconds, "processor": processor})
+        tokens = len(text) if isinstance(text, list) else passes.tokens - drawn
+        cost = {"passes": passes.count - before, "seconds": seconds, "processor": processor}
+        found.append({"answer": text, "tokens": tokens, **cost})
     return found
 
 
-def totals(runs: Sequence[Sequence[dict[str, Any]]], tokens: int, generator: np.random.Generator) -> dict[str, Any]:
-    """Sums over prompts, of answers without and with drafts, and the ratio of their times with a 95 % interval."""
+def totals(runs: Sequence[Sequence[dict[str, Any]]], generator: np.random.Generator) -> dict[str, Any]:
+    """Sums over prompts, of answers without and with drafts, and the ratio of times a token with a 95 % interval."""
     plain, drafted = ([run[way] for run in runs] for way in (0, 1))
-    times = np.array([[run[way]["processor"] for way in (0, 1)] for run in runs])  # (P, 2)
+    times = np.array([[run[way]["processor"] / run[way]["tokens"] for way in (0, 1)] for run in runs])  # (P, 2)
     drawn = generator.integers(0, len(runs), (2000, len(runs)))
     ratios = times[drawn].sum(1)
     low, high = np.quantile(ratios[:, 0] / ratios[:, 1], [0.025, 0.975])
+    tokens = [sum(each["tokens"] for each in way) for way in (plain, drafted)]
     # The first pass of an answer reads the prompt, and gives one token as the last one does.
     return {
         "prompts": len(runs),
-        "tokens": tokens * len(runs),
+        "tokens": tokens,
         "passes": [sum(each["passes"] for each in way) for way in (plain, drafted)],
-        "tokens_a_pass": tokens * len(runs) / sum(each["passes"] for each in drafted),
+        "tokens_a_pass": tokens[1] / sum(each["passes"] for each in drafted),
         "seconds": [sum(each["seconds"] for each in way) for way in (plain, drafted)],
         "processor_seconds": [sum(each["processor"] for each in way) for way in (plain, drafted)],
         "times_as_fast": float(times[:, 0].sum() / times[:, 1].sum()),
@@ -146,6 +159,7 @@ def main(argv: list[str] | None = None) -> int:
         for method in asked.methods.split(","):
             reader = lm.reader(method)
             reader.read(beginning)
+            passes.watch(reader)
             runs = []
             for seed, prompt in enumerate(rows):
                 options = {"max_new_tokens": asked.tokens, "temperature": temperature, "seed": asked.seed + seed}
@@ -155,12 +169,12 @@ def main(argv: list[str] | None = None) -> int:
                 ]
                 runs.append(measured(answers, passes))
             generator = np.random.default_rng(asked.seed)
-            found[name][method] = totals(runs, asked.tokens, generator)
+            found[name][method] = totals(runs, generator)
             print(name, method, found[name][method], flush=True)
             if method == asked.methods.split(",")[0]:
                 generator = np.random.default_rng(asked.seed)
                 runs = by_transformers(reader, rows, asked.tokens, temperature, passes)
-                found[name]["prompt lookup of transformers"] = totals(runs, asked.tokens, generator)
+                found[name]["prompt lookup of transformers"] = totals(runs, generator)
                 print(name, "transformers", found[name]["prompt lookup of transformers"], flush=True)
             names = ("dtype", "context", "read", "prompt_tokens", "tokens")
             settings = {**{each: getattr(asked, each) for each in names}, "lookup": LOOKUP}

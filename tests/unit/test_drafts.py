@@ -73,6 +73,22 @@ def test_an_answer_is_the_same_where_the_window_moves_on(context: int) -> None:
     assert len(found) < 60
 
 
+@pytest.mark.parametrize("order", [1, 2, 5])
+def test_counts_of_any_order_give_drafts(order: int) -> None:
+    reader = hebblm.load("tiny-pydoc-raw", device="cpu").reader("ngram", settings={"ngram.order": order})
+    reader.read(TEXT)
+    plain = reader.generate("Call", max_new_tokens=40, temperature=0)
+    with passes(reader) as found:
+        assert reader.generate("Call", max_new_tokens=40, temperature=0, draft=True) == plain
+    assert len(found) < 35
+
+
+def test_a_match_is_as_long_as_it_says() -> None:
+    drafts = Drafts(NGrams(order=1), [7, 8, 7])
+    assert [each.match for each in drafts.draft(1)] == [1]
+    assert Drafts(NGrams(order=1), [7]).draft(3) == []
+
+
 def test_nothing_was_read_and_nothing_asked() -> None:
     lm = hebblm.load("tiny-pydoc-raw", device="cpu")
     for temperature in (0, 1.0):

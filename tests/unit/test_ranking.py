@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -132,7 +133,7 @@ def test_prior_and_its_weight() -> None:
     assert texts(reader.rank(words, "returns a ", prior=prior)) == texts(plain)[::-1]
     assert texts(reader.rank(words, "returns a ", prior=prior, weight=0)) == texts(plain)
     assert texts(reader.rank(words, "returns a ", prior=prior, weight=-1)) == texts(plain)
-    [one] = reader.rank(["list"], prior=[-4], weight=0.5)
+    [one] = reader.rank(["list"], prior=np.array([-4], dtype=np.float32), weight=0.5)
     assert one.score == one.log_prob - 2
     assert one.prior == -4
     same = reader.rank(["list", "list"], prior=[1, 1])
@@ -150,6 +151,7 @@ def test_prior_and_its_weight() -> None:
         ({"alternatives": ["\ud800"]}, "half a surrogate pair; decode the text again"),
         ({"alternatives": ["list"], "prior": [1, 2]}, "prior has 2 numbers for 1 alternatives; give one for each"),
         ({"alternatives": ["list"], "prior": [math.nan]}, "prior of alternative 1 = nan must be a finite number"),
+        ({"alternatives": ["list"], "prior": 3}, "prior = 3 is no row of numbers; give one for each alternative"),
         ({"alternatives": ["list"], "weight": "2"}, "weight = '2' must be a finite number"),
     ],
 )
