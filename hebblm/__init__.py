@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from hebblm.explain import Explanation
     from hebblm.front import evaluate, tune
     from hebblm.language_model import LanguageModel, load
-    from hebblm.ranking import Ranked
+    from hebblm.ranking import RankedText
     from hebblm.reader import Reader
     from hebblm.report.result import Result
     from hebblm.scores import Scores
@@ -51,7 +51,7 @@ __all__ = [
     "Method",
     "Neighbors",
     "OutputHead",
-    "Ranked",
+    "RankedText",
     "Reader",
     "Result",
     "Scores",

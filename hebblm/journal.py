@@ -18,7 +18,7 @@ from hebblm.text.fitting import Chosen
 from hebblm.text.vocabulary import Vocabulary
 
 
-class Document(NamedTuple):
+class ReadDocument(NamedTuple):
     """A document that a reader learned from; None is what is not known of one of the memory that it began with."""
 
     name: str  # "" of text without a name
@@ -72,17 +72,17 @@ class Began(msgspec.Struct, frozen=True, tag="began"):
     """Whoever reads stood at the beginning of a text."""
 
 
-class Split(msgspec.Struct, frozen=True, tag="split"):
+class SplitBy(msgspec.Struct, frozen=True, tag="split"):
     """How a text would split all others, were it the first; nothing else of it was kept."""
 
     name: str
     splitting: Chosen
 
 
-Item = Opened | Read | SideBySide | Began | Split
+Item = Opened | Read | SideBySide | Began | SplitBy
 
 
-class Base(msgspec.Struct, frozen=True):
+class FirstMemory(msgspec.Struct, frozen=True):
     """A memory that a reader began with."""
 
     folder: str
@@ -91,10 +91,10 @@ class Base(msgspec.Struct, frozen=True):
     texts: tuple[ReadText, ...]
 
 
-class Record(msgspec.Struct, frozen=True):
+class ReadingRecord(msgspec.Struct, frozen=True):
     """All that was read."""
 
-    base: Base | None = None
+    base: FirstMemory | None = None
     items: tuple[Item, ...] = ()
 
 
@@ -141,7 +141,7 @@ class Journal:
         opening: how the reader is opened; it stands among the items once something is read, or if it is another.
     """
 
-    def __init__(self, vocabulary: Vocabulary, record: Record, opening: Opened) -> None:
+    def __init__(self, vocabulary: Vocabulary, record: ReadingRecord, opening: Opened) -> None:
         self.base = record.base
         self.time: str | None = None  # at which the texts that follow are read; None for now
         self.opening: Opened | None = opening
@@ -152,11 +152,11 @@ class Journal:
         self._rows = 0  # words there were before these
 
     @property
-    def record(self) -> Record:
+    def record(self) -> ReadingRecord:
         """All that was read so far; of a text that is being read what was learned."""
         items = [*self._items, *self._taken_down()]
         former = next((item for item in reversed(items) if isinstance(item, Opened)), None)
-        return Record(self.base, (*items, *([self.opening] if self.opening not in (None, former) else [])))
+        return ReadingRecord(self.base, (*items, *([self.opening] if self.opening not in (None, former) else [])))
 
     def _add(self, *items: Item) -> None:
         """Add items, the first one of an opening behind that."""
@@ -202,12 +202,12 @@ class Journal:
             return
         if self._vocabulary.splitting is None:
             self._vocabulary.split(splitting)
-        if not any(isinstance(item, Split) and item.name == name for item in self._items):
-            self._add(Split(name, splitting))
+        if not any(isinstance(item, SplitBy) and item.name == name for item in self._items):
+            self._add(SplitBy(name, splitting))
 
     def _last(self) -> Item | None:
         """The item that says where the reader stands."""
-        return next((item for item in reversed(self._items) if not isinstance(item, Opened | Split)), None)
+        return next((item for item in reversed(self._items) if not isinstance(item, Opened | SplitBy)), None)
 
     def _taken_down(self) -> list[Item]:
         texts = [text.item(self._vocabulary, self._rows) for text in self._open]
@@ -218,24 +218,27 @@ class Journal:
         self._open = ()
 
 
-def learned(record: Record) -> list[Read]:
+def learned(record: ReadingRecord) -> list[Read]:
     """Texts of a record that were learned from."""
     return [text for item in record.items for text in texts_in(item) if text.learned]
 
 
-def documents(record: Record) -> list[Document]:
+def documents(record: ReadingRecord) -> list[ReadDocument]:
     """What was learned from, in the order in which it was read first, what the reader began with before it."""
-    found: dict[str, Document] = {}
+    found: dict[str, ReadDocument] = {}
     for text in learned(record):
         tokens, size, words = text.tokens, text.bytes, text.words
         if (before := found.get(text.name)) is not None:
             tokens, size, words = (before.tokens or 0) + tokens, (before.bytes or 0) + size, (before.words or 0) + words
-        found[text.name] = Document(text.name, tokens, size, words, text.read)
+        found[text.name] = ReadDocument(text.name, tokens, size, words, text.read)
     base = () if record.base is None else record.base.texts
-    return [*(Document(text.get("path", ""), None, text.get("bytes"), None, None) for text in base), *found.values()]
+    return [
+        *(ReadDocument(text.get("path", ""), None, text.get("bytes"), None, None) for text in base),
+        *found.values(),
+    ]
 
 
-def laid_out(record: Record) -> list[Laid]:
+def laid_out(record: ReadingRecord) -> list[Laid]:
     """Texts in the order in which their tokens were written to a memory."""
     base = () if record.base is None else record.base.texts
     found = [
@@ -262,7 +265,7 @@ def laid_out(record: Record) -> list[Laid]:
     return found
 
 
-def texts_of(record: Record) -> list[ReadText]:
+def texts_of(record: ReadingRecord) -> list[ReadText]:
     """The same for who looks into a folder."""
     base = [] if record.base is None else [*record.base.texts]
     return base + [
@@ -287,7 +290,7 @@ def _fits(vocabulary: Vocabulary, texts: Sequence[str]) -> Chosen | None:
         return next((splitting for splitting in found if splitting is not None), None)
 
 
-def write_record(path: Path, record: Record) -> None:
+def write_record(path: Path, record: ReadingRecord) -> None:
     """Write a record to a file, a line each text."""
     encode = msgspec.json.Encoder().encode
     with path.open("wb") as stream:
@@ -295,12 +298,12 @@ def write_record(path: Path, record: Record) -> None:
             stream.write(encode(line) + b"\n")
 
 
-def read_record_of(path: Path) -> Record:
+def read_record_of(path: Path) -> ReadingRecord:
     """Read what :func:`write_record` wrote."""
     try:
         with path.open("rb") as stream:
-            base = msgspec.json.decode(stream.readline(), type=Base | None)
+            base = msgspec.json.decode(stream.readline(), type=FirstMemory | None)
             items = msgspec.json.Decoder(Item).decode_lines(stream.read())
     except (OSError, msgspec.DecodeError) as error:
         raise UserError(f"{path} cannot be read ({error}); read the text again") from error
-    return Record(base, tuple(items))
+    return ReadingRecord(base, tuple(items))

@@ -21,14 +21,14 @@ from hebblm.errors import UserError
 from hebblm.evaluation.scenario_config import ScenarioConfig, several, whole
 from hebblm.expected import Suggestion, draw, most_probable
 from hebblm.explain import Explanation, explained
-from hebblm.journal import Document, Journal, Opened, Reading, documents, laid_out
+from hebblm.journal import Journal, Opened, ReadDocument, Reading, documents, laid_out
 from hebblm.memory import build_memory
 from hebblm.memory.ngram_rows import contexts_of
 from hebblm.memory.ngrams import NGrams
 from hebblm.memory.persistence import Owner
 from hebblm.models.base import Ids, TrainedModel, device_of
 from hebblm.progress import say
-from hebblm.ranking import Ranked, ranked
+from hebblm.ranking import RankedText, ranked
 from hebblm.reader_state import ReaderSetup, ReaderState, check_asked, choose, open_reader, save_reader
 from hebblm.reader_text import (
     Progress,
@@ -330,7 +330,7 @@ class Reader:
     def _with(self, base: ReaderBase, learn: bool) -> StreamReader:
         return StreamReader(base, self._context, self._rule, self.update_every, self.vocabulary.unknown, learn)
 
-    def documents(self) -> list[Document]:
+    def documents(self) -> list[ReadDocument]:
         """Return the documents that were learned from, in order, those of a memory that it began with first."""
         return documents(self.journal.record)
 
@@ -539,7 +539,7 @@ class Reader:
         *,
         prior: Sequence[float] | None = None,
         weight: float = 1.0,
-    ) -> list[Ranked]:
+    ) -> list[RankedText]:
         """Return alternatives for the same place in the text, best first; learns nothing.
 
         Nothing is learned within an alternative either: all its tokens are predicted from the memory as it stands. A

@@ -17,7 +17,7 @@ from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters, defaults, plain_name
 from hebblm.evaluation.scenario_config import ScenarioConfig, number_of_neighbors, several, whole
 from hebblm.files import Count, atomic_path, check_own, read_record, recover, sha256, write_json
-from hebblm.journal import Base, Record, read_record_of, texts_of, write_record
+from hebblm.journal import FirstMemory, ReadingRecord, read_record_of, texts_of, write_record
 from hebblm.locks import held
 from hebblm.memory import AnyMemory, load_memory, save_memory
 from hebblm.memory.ngrams import Array
@@ -82,7 +82,7 @@ class ReaderState:
     weights: Mapping[str, Tensor] = field(default_factory=dict)  # that learned; none where the base stays as trained
     splitting: Chosen | None = None  # of the texts; None before the first one
     setup: ReaderSetup = field(default_factory=ReaderSetup)
-    record: Record = field(default_factory=Record)
+    record: ReadingRecord = field(default_factory=ReadingRecord)
 
     def check_labels(self, classes: int, place: object) -> None:
         """Refuse a memory with labels (n,) that are none of so many classes."""
@@ -162,7 +162,7 @@ def open_reader(folder: Path, owner: Owner, device: torch.device) -> ReaderState
                 settings={"ngram.order": int(ngrams["tokens"][1])} if ngrams else {},
                 model=about.get("model"),
             ),
-            record=Record(_base(folder, MANIFEST, about.get("texts"))),
+            record=ReadingRecord(_base(folder, MANIFEST, about.get("texts"))),
         )
     document = read_record(_ReaderRecord, folder / READER, "read the text again", SCHEMA)
     tensors, _ = read_tensors(folder / PLACE, KIND, "read the text again")
@@ -193,16 +193,16 @@ def open_reader(folder: Path, owner: Owner, device: torch.device) -> ReaderState
             document.settings,
             document.model,
         ),
-        Record(_base(folder, READER, document.texts))
+        ReadingRecord(_base(folder, READER, document.texts))
         if document.texts_sha256 is None
         else read_record_of(folder / TEXTS),
     )
 
 
-def _base(folder: Path, file: str, texts: Sequence[ReadText] | None) -> Base:
+def _base(folder: Path, file: str, texts: Sequence[ReadText] | None) -> FirstMemory:
     """What a reader begins with where its folder does not say what was read, only that."""
     known = [ReadText(path=str(folder))] if texts is None else texts
-    return Base(str(folder.absolute()), file, sha256(folder / file), tuple(known))
+    return FirstMemory(str(folder.absolute()), file, sha256(folder / file), tuple(known))
 
 
 @dataclass(frozen=True, slots=True)

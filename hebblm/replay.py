@@ -15,7 +15,18 @@ from hebblm.adapt.methods import METHODS, unaliased
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import defaults
 from hebblm.files import sha256
-from hebblm.journal import Base, Item, Journal, Opened, Read, Record, SideBySide, Split, documents, texts_in
+from hebblm.journal import (
+    FirstMemory,
+    Item,
+    Journal,
+    Opened,
+    Read,
+    ReadingRecord,
+    SideBySide,
+    SplitBy,
+    documents,
+    texts_in,
+)
 from hebblm.progress import silence
 from hebblm.suggest import unknown
 from hebblm.text.vocabulary import Vocabulary
@@ -42,7 +53,7 @@ Opens = Callable[[Opened, Path | None, Mapping[str, Any]], R]
 """Opens a reader, over a memory or none, as it once was; the last are values that differ from those it had before."""
 
 
-def without_documents(record: Record, names: Sequence[str]) -> Record:
+def without_documents(record: ReadingRecord, names: Sequence[str]) -> ReadingRecord:
     """A record as if some documents had never been read."""
     own = [text.name for item in record.items for text in texts_in(item)]
     for name in names:
@@ -59,12 +70,12 @@ def without_documents(record: Record, names: Sequence[str]) -> Record:
         if isinstance(item, SideBySide):
             if left := [text for text in item.texts if text.name not in names]:
                 items.append(SideBySide(left))
-        elif not (isinstance(item, Read | Split) and item.name in names):
+        elif not (isinstance(item, Read | SplitBy) and item.name in names):
             items.append(item)
-    return Record(record.base, tuple(items))
+    return ReadingRecord(record.base, tuple(items))
 
 
-def without_word(record: Record, word: str, vocabulary: Vocabulary) -> Record:
+def without_word(record: ReadingRecord, word: str, vocabulary: Vocabulary) -> ReadingRecord:
     """A record as if a word had been struck out of every text before it was read."""
     if not isinstance(word, str) or not word or any(letter.isspace() for letter in word):
         raise UserError(f"word = {word!r:.60} is not a single word; give one without blanks")
@@ -83,7 +94,7 @@ def without_word(record: Record, word: str, vocabulary: Vocabulary) -> Record:
             items.append(_struck(item, pattern, vocabulary) if isinstance(item, Read) else item)
     if items == [*record.items]:
         raise UserError(f"{word!r:.60} is in no text that was read; write it as it stands there")
-    return Record(None, tuple(items))
+    return ReadingRecord(None, tuple(items))
 
 
 def _struck(text: Read, pattern: re.Pattern[str], vocabulary: Vocabulary) -> Read:
@@ -95,7 +106,7 @@ def _struck(text: Read, pattern: re.Pattern[str], vocabulary: Vocabulary) -> Rea
     return msgspec.structs.replace(text, texts=[pattern.sub("", piece) for piece in texts], spelled=None)
 
 
-def check_still(record: Record, *, whole: bool) -> None:
+def check_still(record: ReadingRecord, *, whole: bool) -> None:
     """Refuse to read again what was read over a memory that is gone, or, unless ``whole``, by a base that learns."""
     moving = [unaliased(item.method) for item in record.items if isinstance(item, Opened)]
     moving = [method for method in moving if METHODS[method].moving]
@@ -113,7 +124,9 @@ def check_still(record: Record, *, whole: bool) -> None:
             )
 
 
-def read_again(record: Record, opening: Opened | None, opens: Opens[R], progress: Callable[[int, int], None]) -> R:
+def read_again(
+    record: ReadingRecord, opening: Opened | None, opens: Opens[R], progress: Callable[[int, int], None]
+) -> R:
     """A reader of all that stands in a record, ready to go on as it was opened last."""
     items = [*record.items, *([opening] if opening is not None and record.items[-1:] != (opening,) else [])]
     total, done = sum(text.tokens for item in record.items for text in texts_in(item)), 0
@@ -148,7 +161,7 @@ def read_again(record: Record, opening: Opened | None, opens: Opens[R], progress
     return reader
 
 
-def _folder(base: Base | None) -> Path | None:
+def _folder(base: FirstMemory | None) -> Path | None:
     return None if base is None else Path(base.folder)
 
 
@@ -166,7 +179,7 @@ def _read_again(reader: Reads, item: Item, progress: Callable[[int, int], None])
     elif isinstance(item, Read):
         text = item.texts[0] if item.spelled is None else item.spelled
         reader.read(text, learn=item.learned, progress=progress, name=item.name)
-    elif isinstance(item, Split):
+    elif isinstance(item, SplitBy):
         reader.journal.split(item.name, item.splitting)
     else:
         reader.begin()
