@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from hebblm.expected import Suggestion
     from hebblm.front import evaluate, tune
     from hebblm.language_model import LanguageModel, load
-    from hebblm.ranking import Ranked
+    from hebblm.ranking import RankedText
     from hebblm.reader import Reader
     from hebblm.report.result import Result
     from hebblm.scores import Scores
@@ -49,7 +49,7 @@ __all__ = [
     "Method",
     "Neighbors",
     "OutputHead",
-    "Ranked",
+    "RankedText",
     "Reader",
     "Result",
     "Scores",

@@ -23,7 +23,7 @@ ROWS = 50  # tokens that are predicted at once, each with the probabilities of a
 SPELLING = 8 * math.log(2)  # nats a byte of a word without a row
 
 
-class Ranked(NamedTuple):
+class RankedText(NamedTuple):
     """An alternative and what speaks for it.
 
     Args:
@@ -71,7 +71,7 @@ def ranked(
     before: str,
     prior: Sequence[float] | None,
     weight: float,
-) -> list[Ranked]:
+) -> list[RankedText]:
     """Alternatives, best first; equal ones in the order given.
 
     All tokens are predicted from what the reader knows as it stands.
@@ -104,7 +104,7 @@ def ranked(
         spelling = SPELLING * sum(spelled_bytes(whole.tokens[at]) for at in new if at >= begin)
         log_prob = adapted - spelling
         score = log_prob + weight * value
-        found.append(Ranked(text, score, log_prob, base - spelling, value, len(own) - begin))
+        found.append(RankedText(text, score, log_prob, base - spelling, value, len(own) - begin))
     return sorted(found, key=lambda one: -one.score)
 
 

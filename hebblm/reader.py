@@ -25,7 +25,7 @@ from hebblm.memory.ngrams import NGrams
 from hebblm.memory.persistence import Owner
 from hebblm.models.base import Ids, TrainedModel, device_of
 from hebblm.progress import say
-from hebblm.ranking import Ranked, ranked
+from hebblm.ranking import RankedText, ranked
 from hebblm.reader_state import ReaderSetup, ReaderState, check_asked, choose, open_reader, save_reader, with_text
 from hebblm.reader_text import (
     Progress,
@@ -376,7 +376,7 @@ class Reader:
         *,
         prior: Sequence[float] | None = None,
         weight: float = 1.0,
-    ) -> list[Ranked]:
+    ) -> list[RankedText]:
         """Return alternatives for the same place in the text, best first; learns nothing.
 
         Nothing is learned within an alternative either: all its tokens are predicted from the memory as it stands. A

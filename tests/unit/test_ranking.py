@@ -12,7 +12,7 @@ import torch
 
 import hebblm
 from hebblm.errors import UserError
-from hebblm.ranking import Ranked
+from hebblm.ranking import RankedText
 from hebblm.reader import Reader
 
 TEXT = (
@@ -125,7 +125,7 @@ def test_prior_and_its_weight() -> None:
     reader = read("tiny-pydoc-raw", "mixture")
     words = ["list", "error", "method"]
 
-    def texts(found: Sequence[Ranked]) -> list[str]:
+    def texts(found: Sequence[RankedText]) -> list[str]:
         return [each.text for each in found]
 
     plain = reader.rank(words, "returns a ")
