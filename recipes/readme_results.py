@@ -26,7 +26,15 @@ from hebblm.report.sections import scenario_line
 from hebblm.report.table import Cell, Column, Table, present
 from hebblm.report.tables import frequency_table, gain_table, interval_text, occurrence_table, side_by_side
 from hebblm.vision.tables import tables
-from recipes import best_tables, conclusions, real_tables, referee_tables, reliability_tables, scale_tables
+from recipes import (
+    best_tables,
+    conclusions,
+    real_tables,
+    referee_tables,
+    reliability_tables,
+    scale_tables,
+    second_sighting,
+)
 from recipes import causal_tables as causal
 from recipes.bench.record import BenchResult
 from recipes.bench.tables import training_table
@@ -251,6 +259,11 @@ PAGES: dict[Path, dict[str, Callable[[], str]]] = {
         "new-words": conclusions.new_words,
     },
     RECIPES / "vision" / "README.md": {"images": vision},
+    RECIPES / "second" / "README.md": {
+        "words": lambda: second_sighting.table("words"),
+        "learned": lambda: second_sighting.table("learned"),
+        "pieces": lambda: second_sighting.table("pieces"),
+    },
     RECIPES / "real" / "README.md": {"texts": real_tables.texts},
     RECIPES / "refereed" / "README.md": {"referee": referee_tables.referee},
 }
