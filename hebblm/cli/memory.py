@@ -168,7 +168,9 @@ def _info(config: InfoConfig, argv: list[str]) -> None:
         tell(f"{name:<12}{value}")
     for text in texts:
         units = {"bytes": "bytes", "tokens": "tokens", "words": "new words"}
-        known = [f"{text[key]:,} {unit}" for key, unit in units.items() if text.get(key)]
+        known = [
+            f"{text[key]:,} {unit if text[key] != 1 else unit[:-1]}" for key, unit in units.items() if text.get(key)
+        ]
         known += [f"{word} {text[word]}" for word in ("read", "column") if text.get(word)]
         said = f" ({', '.join(known)})" if known else ""
         tell(f"  {text.get('path', 'texts without a name')}{said}")
