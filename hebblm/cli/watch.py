@@ -14,7 +14,6 @@ from hebblm.cli.common import tell
 from hebblm.errors import UserError
 from hebblm.files import lack
 from hebblm.interrupts import handled
-from hebblm.journal import learned
 from hebblm.progress import say
 from hebblm.text.sources import TextFile, pieces, text_files
 
@@ -49,6 +48,8 @@ class Watch:
     def __init__(
         self, reader: Reader, folder: Path, save: Path, column: str | None, answer: Callable[[str], None]
     ) -> None:
+        from hebblm.journal import learned  # it loads torch
+
         self._reader, self._folder, self._save, self._column, self._answer = reader, folder, save, column, answer
         self._error = ""  # that was told last
         self._seen: dict[str, tuple[int, int]] = {}  # when a file was changed, and its size, by name
