@@ -9,6 +9,7 @@ the best one on the first n tokens of that text, less that of ``best``: a part c
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 import hebblm
 from hebblm.files import read_json, sha256, write_json
 from hebblm.language_model import LanguageModel
-from hebblm.provenance import command_line, provenance
+from hebblm.provenance import provenance
 
 PROG = "python -m recipes.parts"
 PARTS = ("lstm", "cache", "knn", "mbpa", "ngram")
@@ -54,7 +55,7 @@ def main() -> int:
             continue
         lengths = read(lm, path, options.max_tokens)
         texts[path.stem] = {"sha256": sha256(path), "bytes": path.stat().st_size, "lengths": lengths}
-        about = provenance(command_line(PROG, None), device="cpu", seed=0)
+        about = provenance(f"{PROG} {shlex.join(sys.argv[1:])}", device="cpu", seed=0)
         write_json(options.output, {**about, "texts": texts})
         for length, row in lengths.items():
             print(f"{path.stem:14} {length:>6} tokens: {row['lead']:+.4f} over {row['part']}", flush=True)

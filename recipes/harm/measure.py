@@ -9,6 +9,7 @@ model with memory, so that a gain is above 0; intervals are of 95 %.
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,7 +21,7 @@ import torch
 import hebblm
 from hebblm.files import sha256, write_json
 from hebblm.language_model import LanguageModel
-from hebblm.provenance import command_line, provenance
+from hebblm.provenance import provenance
 from hebblm.reader import Reader
 from hebblm.text import resolve
 
@@ -101,7 +102,7 @@ def main() -> int:
     write_json(
         options.output,
         {
-            **provenance(command_line(PROG, None), device="cpu", seed=0),
+            **provenance(f"{PROG} {shlex.join(sys.argv[1:])}", device="cpu", seed=0),
             "texts": {path.name: sha256(path) for path in options.texts},
             "methods": methods,
         },
