@@ -104,7 +104,7 @@ def test_ctrl_c_keeps_all_and_a_second_reader_of_the_folder_is_told(capsys: pyte
     assert read_by("known") == [("notes/a.txt", 42), ("notes/b.txt", 42)]
 
 
-@pytest.mark.parametrize("kills", [3, pytest.param(12, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [3])
 def test_what_was_told_to_be_read_outlives_a_kill(kills: int, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
     for number in range(kills):

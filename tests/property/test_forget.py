@@ -139,7 +139,7 @@ def files(folder: Path) -> dict[str, bytes]:
         # A model of pieces takes a minute a method.
         *(
             pytest.param(KINDS[1], method, marks=() if method == "best" else pytest.mark.slow)
-            for method in ("best", "cache", "mixture+hebb", "dynamic")
+            for method in ("best", "cache", "dynamic")
         ),
     ],
 )
