@@ -24,7 +24,7 @@ class Adapting(Protocol):
 
 
 class Speaking(NamedTuple):
-    """Entries that speak for the words behind them, K of them."""
+    """K memory entries, each of which gives some probability to the word that followed it."""
 
     at: Tensor  # (K,) int64, from the oldest entry on
     weights: Tensor  # (K,) float64: what each gives to its label

@@ -60,8 +60,8 @@ class ReadConfig(ReadingOptions):
         new_tokens: how many words are generated.
         temperature: of --generate; 0 takes the most probable word each time.
         rank: file of alternatives, a JSON object a line with id, candidates of text and score, and the text before
-            them, if any; behind the texts it writes each list best first, as JSON lines.
-        ranked: file for these; by default standard output, and all else that is told goes to standard error.
+            them, if any; after reading, each list is written best first, as JSON lines.
+        ranked: file for these; by default standard output, and all other output goes to standard error.
         prior_weight: of a candidate's own score, which is added to its log-probability in nats.
         memory: folder of an earlier --save, to go on from there, or of hebblm-memory. What was set when it was saved
             holds unless other options say so.
@@ -74,7 +74,7 @@ class ReadConfig(ReadingOptions):
         set: hyper-parameters, e.g. --set hebb.beta=0.5.
         watch: a folder of texts: its new and changed files are read, again and again until Ctrl-C, and kept in --save,
             from which the same command continues.
-        interactive: beside --watch, suggest the words that come next behind each line that you type, and for ? say why.
+        interactive: with --watch, suggest the next words after each line that you type; type ? to see why.
     """
 
     model: Path = field(metadata={"positional": True})

@@ -68,7 +68,7 @@ class Watch:
             while not self._stopped and not self._ended:
                 self._answer_lines(LOOK)
                 self._read_changed()
-        tell(f"all that was read is in {self._save}; the same command goes on")
+        tell(f"all that was read is in {self._save}; run the same command to continue")
 
     def _stop(self, signal: int, frame: object) -> None:
         self._stopped = True
@@ -116,7 +116,7 @@ class Watch:
         try:
             texts = [*pieces(file, PIECE)]
         except UserError as error:
-            say(f"{error}; it is read when it is changed")
+            say(f"{error}; it will be read once it changes")
             return
         whole = "".join(texts)
         if not whole.strip() or self._read.get(name) == whole:
@@ -128,7 +128,7 @@ class Watch:
             for part in self._reader.read_pieces(texts, name=name, progress=self._between):
                 tokens += len(part)
         except KeyboardInterrupt:
-            say(f"{file} was not read to its end; it is read again next time")
+            say(f"{file} was not read to its end; it will be read again next time")
         self._read[name] = whole
         self._reader.begin()  # whoever asks stands at the beginning of a text
         self._reader.save(self._save)

@@ -65,7 +65,7 @@ def test_new_and_changed_files_are_read_and_lines_answered(
     assert told.out.index("Call ...") < told.out.index("The function ...")
     assert "frobnitz" in told.out.split("The function ...")[1]
     assert "c.txt" in told.err
-    assert told.out.endswith("all that was read is in known; the same command goes on\n")
+    assert told.out.endswith("all that was read is in known; run the same command to continue\n")
     write("a.txt", word="wug")
     assert watch(monkeypatch) == 0
     told = capsys.readouterr()
@@ -100,7 +100,7 @@ def test_ctrl_c_keeps_all_and_a_second_reader_of_the_folder_is_told(capsys: pyte
         first.send_signal(signal.SIGINT)
         out, err = first.communicate(timeout=WAIT)
     assert first.returncode == 0, err
-    assert out == "all that was read is in known; the same command goes on\n"
+    assert out == "all that was read is in known; run the same command to continue\n"
     assert read_by("known") == [("notes/a.txt", 42), ("notes/b.txt", 42)]
 
 
