@@ -53,7 +53,7 @@ from hebblm.written import WrittenText
 
 
 def _learnable(kind: type[Reader]) -> type[Reader]:
-    """Let a class compute outside ``torch.inference_mode``, of whose tensors no later call could learn."""
+    """Make public methods leave ``torch.inference_mode``: no later call could learn from its tensors."""
     for name, value in [*vars(kind).items()]:
         if isfunction(value) and (name == "__init__" or not name.startswith("_")):
             setattr(kind, name, torch.inference_mode(False)(value))
@@ -62,31 +62,31 @@ def _learnable(kind: type[Reader]) -> type[Reader]:
 
 @_learnable
 class Reader:
-    """Reader of a text, once and in order, that remembers it.
+    """Reader of a text: it reads once and in order, and remembers what it read.
 
-    Every token is predicted from what was learned before its interval; when an interval of ``update_every`` tokens has
-    been scored, or a call of :meth:`read` ends, its hidden states and words go into the memory, and words met for the
-    first time get a row of zeros in the softmax layer. The base stays as it was trained; by the methods of dynamic
-    evaluation a copy of its weights learns from each interval as well.
+    It predicts every token from what it learned before the token's interval. After ``update_every`` tokens, or at the
+    end of a call of :meth:`read`, the hidden states and words of the interval go into the memory. A new word gets a
+    row of zeros in the softmax layer. The base stays as it was trained. With a method of dynamic evaluation, a copy of
+    its weights learns from each interval as well.
 
     Args:
-        model: as it was trained; it never changes.
-        vocabulary: of the model, to which new words are added.
-        method: as :data:`hebblm.METHODS` has it. None for that of the reader saved in ``memory``, or ``best``.
+        model: the trained model; the reader never changes it.
+        vocabulary: the model's vocabulary; the reader adds new words to it.
+        method: a name from :data:`hebblm.METHODS`. None takes that of the reader saved in ``memory``, or ``best``.
         memory: folder that :meth:`save` wrote, to go on from there; None starts with an empty memory.
-        k: neighbours a query. None for that of the saved reader, or 200.
+        k: neighbours of each query. None takes the saved reader's number, or 200.
         update_every: most tokens between two updates; 1 learns from each token at once, more tokens take less time.
-            None for that of the saved reader, or 50.
-        settings: hyper-parameters by dotted name, e.g. ``{"hebb.beta": 0.9}``; the others are as the saved reader had
-            them.
-        defaults: values by dotted name that hold where neither ``settings`` nor a saved reader has others.
-        name: of the model, which is saved with the memory.
-        training: returns the ids (T,) that the model was trained on, from which dynamic evaluation's rms rule takes the
-            size of gradients.
+            None takes the saved reader's number, or 50.
+        settings: hyper-parameters by dotted name, e.g. ``{"hebb.beta": 0.9}``; the others keep the saved reader's
+            values.
+        defaults: values by dotted name, used where neither ``settings`` nor the saved reader has a value.
+        name: the model's name, which is saved with the memory.
+        training: returns the ids (T,) that the model was trained on; dynamic evaluation's rms rule measures the size
+            of gradients on them.
 
     Raises:
-        UserError: an unknown method or setting, a base that would have to learn for all methods, a memory of another
-            model, settings of a memory beside a saved one, or the rms rule without the training text.
+        UserError: an unknown method or setting, a learning rate for the base itself (``base.lr``), a memory of another
+            model, ``memory.*`` settings together with a saved memory, or the rms rule without the training text.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class Reader:
             self._memory,
             k=chosen.k,
             train_counts=torch.tensor([*vocabulary.counts, *[0] * len(vocabulary.words)], device=device),
-            # None where every text is made of what was there in training
+            # None where no text has words that training did not have
             new_classes=torch.arange(len(vocabulary), device=device) >= vocabulary.known if vocabulary.grows else None,
             window=self._rule.needs.window,
         )
@@ -149,7 +149,7 @@ class Reader:
             self._base.load_stream_state(opened.state)
             self._last = opened.last
             self._context.recall(opened.observed, *opened.recent)
-        elif opened.memory is not None:  # a memory by itself: what it holds was read once
+        elif opened.memory is not None:  # a memory alone: each of its entries was read once
             self._context.observed = self._memory.counts(len(vocabulary))
         self._context.recall_ngrams(opened.ngrams)
         if unused := self._context.recall_shares(opened.shares):
@@ -166,24 +166,24 @@ class Reader:
     def read(
         self, text: Text | Texts, *, learn: bool = True, progress: Progress = None, name: str | None = None
     ) -> Scores | list[Scores]:
-        """Predict, score, then learn a text, going on from the last call, or several documents side by side.
+        """Predict, score and then learn a text that goes on from the last call, or several documents side by side.
 
-        Documents share memory and counts, and each is read from its beginning with a state and a window of its own: an
-        interval of all is predicted and scored, then learned from in their order. Behind them the reader stands at the
-        beginning of a text, with the window of the last one. The first string says how all are split into words: at
-        punctuation as well as at blanks where that fits the model's own text, which is told.
+        Documents share memory and counts. Each is read from its beginning, with its own state and window: the reader
+        predicts and scores an interval of all of them, then learns from it in their order. Afterwards it stands at the
+        beginning of a text, with the window of the last document. The first string decides how all texts are split into
+        words: at blanks, or at punctuation too where that fits the model's own text. The reader prints that choice.
 
-        A text goes on from the one before if both have the same name, or none; another name begins anew.
+        A text goes on from the one before if both have the same name, or no name; another name starts a new text.
 
         Args:
-            text: a string, each line break of which is an ``<eos>``, or the ids of known words, (T,); or a list of
-                such documents, or a dict of them by name, which are a batch of the base.
-            learn: whether it is remembered; otherwise only the place in the text moves on.
+            text: a string, whose line breaks become ``<eos>``, or the ids of known words, (T,); or a list of such
+                documents, or a dict of them by name, which the base reads as one batch.
+            learn: whether the reader remembers the text; if not, only its place in the text moves on.
             progress: called with the number of tokens done and T after each interval.
-            name: of the document, by which :meth:`forget` knows it.
+            name: the document's name, to give to :meth:`forget`.
 
         Returns:
-            The loss of each token in nats, adapted and not; of documents a list, in their order.
+            The loss of each token in nats, with and without adaptation; for documents a list, in their order.
 
         Raises:
             UserError: no text, an id that the vocabulary does not have, several documents for dynamic evaluation, or a
@@ -215,25 +215,25 @@ class Reader:
         name: str | None = None,
         max_tokens: int | None = None,
     ) -> Iterator[Scores]:
-        """Read a text that comes in pieces, of which few are held at once, as :meth:`read` would read all in one call.
+        """Read a text that comes in pieces as :meth:`read` reads it in one call; few pieces are held at once.
 
-        An interval goes on from one piece to the next. Tokens are those of the pieces: those of the text where words
-        are split between blanks and pieces end with a line or before a blank. A tokenizer that looks further may split
-        a word at such a place otherwise.
+        An interval can span several pieces. Each piece is tokenized alone. That gives the tokens of the whole text if
+        words are split at blanks and pieces end with a line or before a blank. A tokenizer that looks further may split
+        a word differently there.
 
         Args:
-            pieces: of the text, in order; each is asked for when those before it were read.
+            pieces: the text's pieces in order; the reader takes each one after it has read those before it.
             learn: as in :meth:`read`.
-            progress: called with the number of tokens done of a part and all of it after each interval.
-            name: of the text, which is saved with the memory.
-            max_tokens: read only so many tokens; None for all.
+            progress: called after each interval with the number of tokens done in a part and the part's tokens.
+            name: the text's name, which is saved with the memory.
+            max_tokens: the most tokens to read; None reads all.
 
         Yields:
-            The scores of the text's parts, in order. A word at which a part ends is among those of both, and
+            The scores of the text's parts, in order. A word that spans two parts is among the words of both, and
             ``goes_on`` of the second part's words says so.
 
         Raises:
-            UserError: as of :meth:`read`, or one string, whose letters are no pieces.
+            UserError: as for :meth:`read`, or one string instead of pieces.
         """
         report, name = reported(progress), name_of(name)
         most = None if max_tokens is None else whole("max_tokens", max_tokens)
@@ -251,7 +251,7 @@ class Reader:
             reading.end()
 
     def _begin(self, name: str, learn: bool, text: str | list[str] | Spelled | None) -> Reading:
-        """Take down a text that is read now, from its beginning unless it goes on."""
+        """Record that a text is read now, from its beginning unless it goes on."""
         if not self.journal.goes_on(name):
             self._stand()
         reading = Reading(name, learn, self.journal.now(), text)
@@ -320,7 +320,7 @@ class Reader:
 
     @contextmanager
     def _rowed(self) -> Iterator[None]:
-        """Take words back that have no row yet where reading is broken off."""
+        """Remove the words that have no row yet if reading is interrupted."""
         try:
             yield
         except BaseException:
@@ -331,23 +331,23 @@ class Reader:
         return StreamReader(base, self._context, self._rule, self.update_every, self.vocabulary.unknown, learn)
 
     def documents(self) -> list[ReadDocument]:
-        """Return the documents that were learned from, in order, those of a memory that it began with first."""
+        """Return the documents that the reader learned from, in order; those of the memory it began with come first."""
         return documents(self.journal.record)
 
     def forget(self, *names: str, word: str | None = None, replay: bool = False, progress: Progress = None) -> None:
-        """Become, to the bit, the reader that never read some documents, or read every text with a word struck out.
+        """Become, to the bit, the reader that never read some documents, or that read every text without a word.
 
-        All other texts are read again, in the order and parts in which they were read. Interrupted, nothing changes.
+        It reads all other texts again, in the same order and parts. If you interrupt it, nothing changes.
 
         Args:
-            names: of the documents; "" for all text without a name.
-            word: instead of them, without blanks; in capital and small letters, not within another word.
-            replay: whether to do so where the base learned from the texts as well.
-            progress: called with the number of tokens done and all of them after each interval.
+            names: the documents' names; "" stands for all text without a name.
+            word: a word to forget instead, without blanks; in capital and small letters, not within another word.
+            replay: True is needed where the base learned from the texts as well.
+            progress: called after each interval with the number of tokens done and the number of all.
 
         Raises:
-            UserError: no such document or word, a text of a memory that the reader began with, or one that is gone, a
-                base that learns without ``replay``, or a model that reads in another window now.
+            UserError: no such document or word, a text of a memory that the reader began with, a text that is gone, a
+                base that learns and no ``replay``, or a model that now reads in another window.
         """
         record = self.journal.record
         if bool(names) == (word is not None):
@@ -360,13 +360,13 @@ class Reader:
         vars(self).update(vars(read_again(left, self.journal.opening, self._as, reported(progress))))
 
     def _as(self, how: Opened, memory: Path | None, asked: Mapping[str, Any]) -> Reader:
-        """A reader of the same model as one was once opened."""
+        """Open a reader of the same model in the way this one was once opened."""
         if how.reading != self.model.reading():
             then, now = (
                 ", ".join(f"{name} = {value}" for name, value in reading.items())
                 for reading in (how.reading, self.model.reading())
             )
-            raise UserError(f"the texts were read with {then}, and the model has {now}; load it as it was then")
+            raise UserError(f"the texts were read with {then}, but the model has {now}; load it as it was then")
         vocabulary = self.vocabulary.fresh()
         if how.splitting is not None:
             vocabulary.split(how.splitting)
@@ -385,10 +385,10 @@ class Reader:
         )
 
     def begin(self) -> None:
-        """Stand at the beginning of a text; what was learned stays.
+        """Move to the beginning of a text; the reader keeps what it learned.
 
-        ``best`` trusts its memory no more than the model there: each word keeps half of the model's probability at
-        least, until the text shows that the memory knows better.
+        There ``best`` trusts its memory no more than the model: each word keeps at least half of the model's
+        probability, until the text shows that the memory knows better.
         """
         self.journal.began()
         self._stand()
@@ -400,11 +400,11 @@ class Reader:
 
     @torch.no_grad()
     def predict(self, hidden: Tensor, texts: Sequence[Sequence[int]] | None = None) -> tuple[Tensor, Tensor]:
-        """Return log-probabilities (N, V) in nats, adapted and of the base as it is, after hidden states (N, D).
+        """Return log-probabilities (N, V) in nats after hidden states (N, D): the adapted ones and the base's own.
 
         Args:
-            hidden: the states; where the memory has keys of another layer, these follow them.
-            texts: the N rows of ids that led to them, for methods that count n-grams; None for what was read last.
+            hidden: the states; where the memory takes its keys from another layer, each row holds state, then key.
+            texts: the N rows of ids that led to them, for methods that count n-grams; None for the text read last.
 
         Raises:
             UserError: states of another width, or another number of texts.
@@ -421,17 +421,17 @@ class Reader:
         return self._rule.log_probs(batch), batch.log_probs
 
     def log_probs(self, ids: Sequence[int] | Tensor, *, last: int = 1) -> Tensor:
-        """Return what is expected behind the last tokens of a text of its own; learns nothing.
+        """Predict the token after each of the last tokens of a text of its own; learns nothing.
 
         Args:
-            ids: (T,) from its beginning, nothing before them.
-            last: N, behind how many of them.
+            ids: (T,) the text from its beginning, with nothing before it.
+            last: N, the number of tokens at the end to predict after.
 
         Returns:
-            (N, V) adapted log-probabilities, nats.
+            (N, V) adapted log-probabilities in nats.
 
         Raises:
-            UserError: no ids, one that the vocabulary does not have, or ``last`` below 0 or above their number.
+            UserError: no ids, an id that the vocabulary does not have, or ``last`` below 0 or above T.
         """
         found = known_ids(self.vocabulary, ids, "row of ids; reader.vocabulary.encode(TEXT, include=False).ids are one")
         if not found or whole("last", last, 0) > len(found):
@@ -448,11 +448,11 @@ class Reader:
 
     @torch.no_grad()
     def suggest(self, context: str = "", n: int = 5) -> list[Suggestion]:
-        """Return the most probable next words after what was read and some further words; learns nothing.
+        """Return the most probable next words after the text read so far and a context; learns nothing.
 
         Args:
-            context: read on from the present place, for this question alone.
-            n: number of words; ``<unk>``, which is none, is left out.
+            context: words after the present place, read for this call only.
+            n: number of words; ``<unk>`` is not a word and is left out.
 
         Returns:
             The words, most probable first, each with its probability with and without adaptation.
@@ -465,18 +465,18 @@ class Reader:
 
     @torch.no_grad()
     def explain(self, context: str = "", n: int = 5) -> list[Explanation]:
-        """Return why :meth:`suggest` suggests the words that it does; learns nothing.
+        """Explain the words that :meth:`suggest` suggests; learns nothing.
 
         Args:
             context: as for :meth:`suggest`.
             n: number of words.
 
         Returns:
-            The words as :meth:`suggest` has them, each with what every part of the method gives of its probability, and
-            the three memory entries that weigh most.
+            The words of :meth:`suggest`, each with the share of its probability that every part of the method gives,
+            and the three memory entries that weigh most.
 
         Raises:
-            UserError: as of :meth:`suggest`.
+            UserError: as for :meth:`suggest`.
         """
         batch, adapted, base = self._expected(context)
         suggested = most_probable(adapted, base, self.vocabulary, n)
@@ -486,7 +486,7 @@ class Reader:
         )
 
     def _expected(self, context: str) -> tuple[EvalBatch, Tensor, Tensor]:
-        """The query behind a context, and probabilities (V,) of the next words, adapted and not."""
+        """Return the query after a context, and probabilities (V,) of the next words with and without adaptation."""
         with self._base.aside():
             ids = self._ids(context)
             hidden = self._base.read(ids)
@@ -503,21 +503,21 @@ class Reader:
         until: str | Sequence[str] = (),
         draft: bool = False,
     ) -> str:
-        """Return words drawn one after the other behind a prompt, which goes on from what was read; learns nothing.
+        """Generate text after the text read so far and a prompt, one random word after the other; learns nothing.
 
         Args:
-            prompt: read on from the present place, for this answer alone.
-            max_new_tokens: how many are drawn.
-            temperature: of the draw, ``P^(1/T)``; 0 takes the most probable word each time.
-            seed: of the draw.
-            until: strings before which the answer ends.
-            draft: let the base read ahead what followed the same words before, for methods that count n-grams. The
-                answer is the same but for rounding; it takes fewer passes where the text repeats.
+            prompt: words after the present place, read for this call only.
+            max_new_tokens: number of words to draw.
+            temperature: T in ``P^(1/T)``; 0 takes the most probable word each time.
+            seed: of the random draw.
+            until: strings that end the answer; the answer does not contain them.
+            draft: whether the base reads ahead what followed the same words before, for methods that count n-grams.
+                The answer is the same up to rounding; it takes fewer passes where the text repeats.
 
         Raises:
-            UserError: a temperature that is negative or infinite, a number of words or a seed that is negative or no
-                whole number, a prompt that is not a string, drafts where no n-grams are counted, or of a model whose
-                state cannot go back.
+            UserError: a temperature that is negative or infinite, a number of words or a seed that is negative or not a
+                whole number, a prompt that is not a string, drafts with a method that counts no n-grams, or with a
+                model whose state cannot go back.
         """
         past = self._context.stream_states[0].history[::-1].tolist()
         following = Ahead(self._base, self._next, past, self._drafting(draft))
@@ -540,33 +540,33 @@ class Reader:
         prior: Sequence[float] | None = None,
         weight: float = 1.0,
     ) -> list[RankedText]:
-        """Return alternatives for the same place in the text, best first; learns nothing.
+        """Rank alternatives for the same place in the text, best first; learns nothing.
 
-        Nothing is learned within an alternative either: all its tokens are predicted from the memory as it stands. A
-        word without a row is charged as ``<unk>`` and spelled, 8 bits a byte. The end of an alternative is not charged:
-        let each end with a line break where it ends a line, or with the text that follows.
+        The reader does not learn within an alternative either: it predicts all tokens from the memory as it stands. A
+        word without a row costs ``<unk>`` plus its spelling, 8 bits a byte. The end of an alternative costs nothing:
+        end each with a line break where it ends a line, or with the text that follows.
 
         Args:
-            alternatives: texts, each of one token or more.
-            before: the text directly before each, a blank at its end included; it goes on from what was read.
-            prior: what speaks for each besides, higher for better, as the score of a recogniser; None for nothing.
-            weight: of the prior, which is added to the log-probability in nats.
+            alternatives: texts of one token or more.
+            before: the text directly before each, with the blank at its end; it goes on from what was read.
+            prior: another score of each, higher for better, such as a recogniser's; None for no such score.
+            weight: factor of the prior, which is added to the log-probability in nats.
 
         Returns:
-            Each with its score, and its log-probability adapted and not, nats; equal scores in the order given.
+            Each with its score and its log-probabilities in nats, with and without adaptation; ties in the order given.
 
         Raises:
-            UserError: no alternatives, one without a token, a number of priors that is not theirs, or a prior or weight
-                that is not finite.
+            UserError: no alternatives, one without a token, another number of priors than alternatives, or a prior or
+                weight that is not finite.
         """
         return ranked(self._with(self._base, False), self.vocabulary, self._last, alternatives, before, prior, weight)
 
     def save(self, folder: str | Path) -> None:
-        """Write memory, new words and place to a folder, whole or not at all; ``reader(memory=folder)`` goes on there.
+        """Save memory, new words and place to a folder, whole or not at all; ``reader(memory=folder)`` goes on there.
 
         Raises:
-            UserError: the folder holds something else, or cannot be written, or the weights changed since the model was
-                loaded, or what was learned is not finite.
+            UserError: the folder holds something else or cannot be written, the weights changed since the model was
+                loaded, or the reader learned a number that is not finite.
         """
         if not isinstance(folder, str | Path):
             raise UserError(f"{folder!r:.60} is not a folder; name one to save to")
@@ -598,19 +598,19 @@ class Reader:
         return f"Reader({self.method!r}, {len(self):,} entries, {len(self.vocabulary.words):,} new words)"
 
     def _next(self, hidden: Tensor, text: Sequence[int]) -> Tensor:
-        """Log-probabilities (V,) behind a state (1, D) and a text."""
+        """Return log-probabilities (V,) after a state (1, D) and a text."""
         return self._rule.log_probs(self._batch(hidden, text))[0]
 
     def _drafting(self, draft: bool) -> NGrams | None:
-        """Counts that drafts come from, None where none are made."""
+        """Return the counts that drafts come from, or None without drafts."""
         if draft and self._context.ngrams is None:
             raise UserError(
-                f"{self.method} counts no n-grams, which drafts come from; use {self.method}+ngram, or leave draft out"
+                f"{self.method} counts no n-grams, so it has no drafts; use {self.method}+ngram, or leave draft out"
             )
         return self._context.ngrams if draft else None
 
     def _batch(self, hidden: Tensor, text: Sequence[int] | None = None) -> EvalBatch:
-        """A mini-batch of states (N, D); ``text`` ends with the token that the last one follows."""
+        """Return a mini-batch of states (N, D); ``text`` ends with the token that the last state follows."""
         contexts, ngrams = None, self._context.ngrams
         if ngrams is not None and text is not None:
             contexts = contexts_of(np.array([*text, 0]), len(text) + 1 - len(hidden), ngrams.order)
@@ -618,12 +618,12 @@ class Reader:
         return EvalBatch(states, self._context, contexts=contexts)
 
     def _after(self, ids: Tensor) -> list[int]:
-        """The last tokens that were read, as many as n-grams look at, then ``ids`` without its first, which is one."""
+        """Return as many of the last tokens read as n-grams look at, then ``ids`` without its first, which was read."""
         past = self._context.stream_states[0].history[::-1]
         return [*past.tolist(), *ids[1:].tolist()]
 
     def _ids(self, text: str) -> Tensor:
-        """The last token read and those of a text behind it (N,); new words read ``<unk>``."""
+        """Return ids (N,): the last token read, then those of a text; new words become ``<unk>``."""
         if not isinstance(text, str):
             raise UserError(f"{text!r:.60} is not a text; give a string")
         bytes_of(text)
@@ -631,5 +631,5 @@ class Reader:
         return torch.cat([self._last, self._known(ids)])
 
     def _known(self, ids: Tensor) -> Tensor:
-        """Ids (N,) with ``<unk>`` for words whose reading was broken off: they have an id, but no row yet."""
+        """Return ids (N,) with ``<unk>`` for words whose reading was interrupted: they have an id, but no row yet."""
         return self._with(self._base, False).known(ids, len(self._base.head.weight))

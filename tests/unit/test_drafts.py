@@ -211,7 +211,7 @@ def test_the_likeliest_token_is_the_one_counted_most() -> None:
 def test_a_method_without_counts_is_refused_with_one_that_has_them() -> None:
     lm = hebblm.load("tiny-pydoc-raw", device="cpu")
     for method in ("mixture", "lstm"):
-        with pytest.raises(UserError, match=r"counts no n-grams, which drafts come from; use (\S+), or leave") as error:
+        with pytest.raises(UserError, match=r"counts no n-grams, so it has no drafts; use (\S+), or leave") as error:
             lm.reader(method).generate("The", draft=True)
         other = str(error.value).split("use ")[1].split(",")[0]
         assert lm.reader(other).generate("The", draft=True, max_new_tokens=3)
