@@ -110,7 +110,7 @@ def judged(folder: Path, model: Path, target: Path, tokens: int, methods: list[s
 @pytest.mark.parametrize(
     ("tokens", "methods"),
     [
-        (130, ["lstm", "best", "cache+ngram", "dynamic"]),
+        (80, ["best", "dynamic+ngram"]),
         pytest.param(500, [*named("all"), "cache+ngram"], marks=pytest.mark.slow),
     ],
 )
@@ -130,7 +130,7 @@ def test_a_text_is_decoded_in_another_process(
 @pytest.mark.parametrize(
     ("tokens", "methods"),
     [
-        (130, ["best", "hebb"]),
+        (60, ["best"]),
         pytest.param(500, [name for name in named("all") if not METHODS[name].moving], marks=pytest.mark.slow),
     ],
 )

@@ -74,11 +74,11 @@ def test_a_pickle_from_outside_is_never_opened_and_sizes_beyond_memory_are_refus
 
 @pytest.mark.parametrize("name", ["eval", "memory build on disk"])
 def test_a_command_that_is_killed_ends_with_the_same_files(name: str, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "tests.faults.killed", name, str(tmp_path / "world"), "6"]
+    command = [sys.executable, "-m", "tests.faults.killed", name, str(tmp_path / "world"), "3"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, cwd=run.ROOT, env=environment, stdout=subprocess.PIPE, check=True)
     found = json.loads(done.stdout)
-    assert (found["tried"], found["survived"], found["found"]) == (6, 6, [])
+    assert (found["tried"], found["survived"], found["found"]) == (3, 3, [])
     assert found["resumed"] > 0
 
 
