@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from hebblm.adapt.methods import DEFAULT_METHODS, PUBLISHED
+from hebblm.adapt.methods import DEFAULT_METHODS, DYNAMIC, PUBLISHED
 from hebblm.files import read_json
 from hebblm.report import Result
 from hebblm.report.methods import BASE, name_of
@@ -23,8 +23,8 @@ from recipes.markdown import ROOT, body, origin_of
 CAUSAL = Path(__file__).with_name("huggingface")
 TEXTS = ("wt2", "ptb", "numpy")
 KINDS = (("llama", ""), ("llama", "-tuned"), ("llama", "-ffn-input"), ("awd", ""))
-REAL = [CAUSAL / f"smollm2-docs-{window}.json" for window in (1024, 4096)]
-FEW = (BASE, "cache", "knn", "best")  # for README
+REAL = [ROOT / "recipes" / "real" / f"docs-{window}.json" for window in (1024, 4096)]
+FEW = (BASE, DYNAMIC, "cache", "knn", "best", "dynamic+best")  # for README
 TRANSFORMER = [CAUSAL / f"llama-{name}.json" for name in TEXTS]
 
 
@@ -45,7 +45,7 @@ def _origins(found: Mapping[Path, Result], short: bool) -> str:
 
 
 def real(short: bool = False) -> str:
-    """Return what a pretrained model gains on a page of docs, in a short and in a long window."""
+    """Return what a pretrained model gains on pages of docs, in a short and in a long window."""
     found = {path: Result.load(path) for path in REAL}
     columns = (
         Column("Method"),

@@ -1,6 +1,6 @@
 """Write every number of README.md, docs and the tables under recipes/ from the committed results and measurements.
 
-What stands between two marks of a page is replaced, and the picture of README is drawn.
+What stands between two marks of a page is replaced, and the pictures of README and docs are drawn.
 
 Usage: python -m recipes.readme_results [--check]
 """
@@ -220,6 +220,9 @@ PAGES: dict[Path, dict[str, Callable[[], str]]] = {
     DOCS / "results-transformers.md": {
         "real": lambda: causal.real(short=True),
         "texts": lambda: real_tables.texts(short=True),
+        "windows": lambda: real_tables.windows(short=True),
+        "harm": real_tables.harm,
+        "generation": real_tables.generation,
         "transformer": lambda: causal.transformer(short=True),
     },
     DOCS / "results-images.md": {"images": pictures},
@@ -264,7 +267,7 @@ PAGES: dict[Path, dict[str, Callable[[], str]]] = {
         "learned": lambda: second_sighting.table("learned"),
         "pieces": lambda: second_sighting.table("pieces"),
     },
-    RECIPES / "real" / "README.md": {"texts": real_tables.texts},
+    RECIPES / "real" / "README.md": {"texts": real_tables.texts, "windows": real_tables.windows},
     RECIPES / "refereed" / "README.md": {"referee": referee_tables.referee},
 }
 
@@ -327,6 +330,7 @@ def main() -> int:
     if "--check" in sys.argv:
         return int(stale)
     draw()
+    real_tables.draw()
     return 0
 
 

@@ -8,10 +8,13 @@ from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
+from hebblm.files import read_json
 from hebblm.report import Result
 from hebblm.report.methods import BASE, name_of
+from hebblm.report.plots import save
 from hebblm.report.table import Column, Table
-from recipes.markdown import body, origin_of
+from recipes.best_tables import origin
+from recipes.markdown import ROOT, body, origin_of
 
 FOLDER = Path(__file__).with_name("real")
 TITLES = {
@@ -21,12 +24,21 @@ TITLES = {
     "ptb": "Penn Treebank, test",
 }
 BEST = "best"
+ALL = (BASE, "cache", "knn", "mixture", "mbpa", "mixture+mbpa", "ngram", BEST)
+KEPT = FOLDER.parent
+PICTURE = ROOT / "docs" / "windows.png"
+MEASURES = {
+    "matches": "share of the text's own pieces",
+    "nats a piece": "nats a piece, under the model alone",
+    "distinct 4-grams": "share of distinct 4-grams",
+}
+WRITTEN = {"docs": "documentation", "code": "code"}
 
 
 def texts(*, short: bool = False) -> str:
     """Return bits a byte of every method on each text, in a short and in a long window; ``short`` without commands."""
     found = {path: Result.load(path) for text in TITLES for path in sorted(FOLDER.glob(f"{text}-*.json"))}
-    names = next(iter(found.values())).methods
+    names = [name for name in ALL if all(name in result.methods for result in found.values())]
     columns = (Column("Text"), Column("Window", "count"), *(Column(name_of(name), "nll", decimals=3) for name in names))
     rows = []
     for path, result in sorted(found.items(), key=lambda item: list(TITLES).index(item[0].stem.split("-")[0])):
@@ -55,6 +67,75 @@ def windows(*, short: bool = False) -> str:
         for (window, bits), result in zip(base, results, strict=True):
             rows.append((TITLES[text], window, bits, _bits(result, BEST), worth(base, _bits(result, BEST))))
     return "\n".join([body(Table("windows", "", columns, tuple(rows))), *([] if short else _origins(found)), ""])
+
+
+def harm() -> str:
+    """Return what a memory of docs and code does to facts and prose that have nothing to do with them."""
+    path = KEPT / "harm" / "smollm2.json"
+    document = read_json(path)
+    found = document["methods"][BEST]
+    columns = (Column(""), Column("Model alone"), Column("With memory"), Column("Gain"))
+    right, answer = found["accuracy"], found["loss of an answer"]
+    rows = [
+        ("questions answered rightly", f"{right['alone']:.1%}", f"{right['with memory']:.1%}", ""),
+        ("nats an answer", f"{answer['alone']:.3f}", f"{answer['with memory']:.3f}", _interval(answer["gain"])),
+    ]
+    for name, title in (("prose", "prose, nothing learned"), ("prose, learned from", "prose, learned from")):
+        part = found[name]
+        losses = (f"{part[side]:.3f}" for side in ("alone", "with memory"))
+        rows.append((f"{title}: nats a piece", *losses, _interval(part["gain"])))
+        rows.append(("- from its 2,000th piece on", "", "", _interval(part["gain from the 2,000th on"])))
+    return f"{body(Table('harm', '', columns, tuple(rows)))}\n- {origin(path, '../')}\n"
+
+
+def generation() -> str:
+    """Return how answers of a reader that learned the text differ from those of the model alone."""
+    paths = {title: KEPT / "generation" / f"{text}.json" for text, title in WRITTEN.items()}
+    columns = (
+        Column("Text, answers"),
+        Column("Measure"),
+        Column("Model alone"),
+        Column("Reader"),
+        Column("Difference"),
+    )
+    rows, made = [], []
+    for title, path in paths.items():
+        document = read_json(path)
+        for way in ("greedy", "sampled"):
+            for name in ("matches", "nats a piece", "distinct 4-grams"):
+                each = document[way]["measures"][name]
+                values = (f"{each[side]:.3f}" for side in ("alone", "adapted"))
+                rows.append((f"{title}, {way}", MEASURES[name], *values, _interval(each["difference"])))
+        made.append(f"- {origin(path, '../')}")
+    return "\n".join([body(Table("generation", "", columns, tuple(rows))), *made, ""])
+
+
+def draw() -> None:
+    """Draw bits a byte of the base and of ``best`` by window."""
+    from matplotlib.figure import Figure
+
+    results = sorted(
+        (Result.load(path) for path in (FOLDER / "windows").glob("*.json")),
+        key=lambda result: int(result.model["context"]),
+    )
+    figure = Figure((6, 3.2), layout="constrained")
+    axes = figure.subplots()
+    windows = [int(result.model["context"]) for result in results]
+    for name, style in ((BASE, "--"), (BEST, "-")):
+        axes.plot(
+            windows, [_bits(result, name) for result in results], style, color="black", marker="o", label=name_of(name)
+        )
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(windows, [f"{window:,}" for window in windows])
+    axes.set_xlabel("window, pieces")
+    axes.set_ylabel("bits a byte")
+    axes.legend()
+    save(figure, PICTURE)
+
+
+def _interval(gain: dict[str, float]) -> str:
+    """Return a mean with its interval."""
+    return f"{gain['mean']:+.3f} ({gain['low']:+.3f} to {gain['high']:+.3f})"
 
 
 def worth(base: Sequence[tuple[int, float]], bits: float) -> str:
