@@ -148,7 +148,7 @@ def test_a_reader_over_a_memory_forgets_what_it_read_itself_alone(
     assert saved(reader, Path("known")) == saved(other, Path("other"))
     reader.read(MINUTES, name="minutes")
     shutil.move("novels", "elsewhere")
-    with pytest.raises(UserError, match=r"novels, with which this reader began, is not there as it was.*; put it back"):
+    with pytest.raises(UserError, match=r"novels, with which this reader began, is gone or changed.*; put it back"):
         reader.forget("minutes")
     shutil.move("elsewhere", "novels")
     reader.forget("minutes")
@@ -174,9 +174,7 @@ def test_what_an_earlier_version_saved_is_a_memory_that_a_reader_begins_with(
     assert torch.equal(reader.read("the list").nll, other.read("the list").nll)
     reader.read(LETTER, name="letter")
     reader.save(tmp_path / "known")
-    with pytest.raises(
-        UserError, match=r"is not there as it was, and nothing .*, or read the other texts into a new f"
-    ):
+    with pytest.raises(UserError, match=r"is gone or changed, and nothing .*, or read the other texts into a new f"):
         words.reader(memory=tmp_path / "known").forget("letter")
 
 
@@ -233,8 +231,8 @@ def test_what_cannot_be_forgotten_is_refused(words: hebblm.LanguageModel, tmp_pa
         (lambda: reader.forget(word="ist"), "'ist' is in no text that was read"),
         (lambda: reader.read("the list", name=3), "name = 3 is not the name of a document"),
         (lambda: reader.read("the list", name="a\nb"), "is not the name of a document"),
-        (lambda: reader.read(["the list"], name="a"), "name = 'a' is of one document, not of several"),
-        (lambda: reader.read({"": "the list"}), "a document of several has no name"),
+        (lambda: reader.read(["the list"], name="a"), "name = 'a' names one document, not several"),
+        (lambda: reader.read({"": "the list"}), "one of several documents has no name"),
         (lambda: next(pieces), "another text was read before all pieces of this one; read one after the other"),
     ):
         with pytest.raises(UserError, match=re.escape(said)):
