@@ -116,7 +116,7 @@ def test_a_bad_name_or_value_is_refused_by_its_name(name: str, value: object, me
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"mbpa.optimizer": "sgd", "mbpa.pull": 0.5}, "take back more than was changed"),
+        ({"mbpa.optimizer": "sgd", "mbpa.pull": 0.5}, "take back more than the change"),
         ({"mbpa.optimizer": "rmsprop"}, "set mbpa.solver=exact"),
     ],
 )
