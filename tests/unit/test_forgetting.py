@@ -270,11 +270,11 @@ def test_the_command_forgets_and_lists_what_is_left(
             ["known", "--document", "minutes.txt"],
             "unknown document 'minutes.txt'; reader.documents() and hebblm-memory info list them",
         ),
-        (["known"], "name what is forgotten: --document NAME, or --word WORD"),
+        (["known"], "name what to forget: --document NAME, or --word WORD"),
         (["known/memory", "--word", "a"], "known/memory holds no reader; name a folder that hebblm-read --save wrote"),
     ):
         assert memory(["forget", *arguments, "--device", "cpu"]) == 2
         assert said in capsys.readouterr().err
     write_json(Path("known/reader.json"), {**read_json(Path("known/reader.json")), "model": None}, seal=True)
     assert memory(["forget", "known", "--word", "fails"]) == 2
-    assert "known does not say which model reads; name it by --model" in capsys.readouterr().err
+    assert "known does not name its model; name it with --model" in capsys.readouterr().err
