@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 
 def _wait_briefly() -> None:
-    """Let a thread that waits give its processor away soon, unless the user chose how threads wait.
+    """Make a waiting thread give its processor away soon, unless the user chose how threads wait.
 
-    By default libgomp, the OpenMP runtime that torch and FAISS bring along, lets a thread that has nothing to do look
-    for work 300,000 times before it sleeps. Where another process needs the processor, those turns keep it from just
-    the thread that is waited for. A thousand turns bridge the gaps between two products as well on a quiet machine
-    (``recipes/results/bench/busy.json``), where going to sleep at once, as a passive policy does, takes longer.
+    torch and FAISS bring libgomp along, an OpenMP runtime. By default its idle threads look for work 300,000 times
+    before they sleep. If another process needs the processor, those turns can block the very thread that the others
+    wait for. On a quiet machine a thousand turns bridge the gaps between two products just as well
+    (``recipes/results/bench/busy.json``). To sleep at once, as a passive policy does, takes longer there.
 
-    The runtime reads the environment when it is loaded, so this must come before torch; where the caller has imported
-    torch already, nothing is done. The AWD-LSTM port, which stands alone, leaves the choice to whoever imports it.
+    The runtime reads the environment when it is loaded, so this must come before torch. If the caller has imported
+    torch already, this does nothing. The AWD-LSTM port stands alone and leaves the choice to whoever imports it.
     """
     chosen = {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME", "KMP_LIBRARY"} & os.environ.keys()
     if "torch" not in sys.modules and not chosen:
@@ -63,7 +63,7 @@ __all__ = [
     "tune",
 ]
 
-if not TYPE_CHECKING:  # a name that is none stays an error for the type checker
+if not TYPE_CHECKING:  # the type checker still reports a name that does not exist
     __getattr__ = lazily(
         __name__,
         "adapt.methods",

@@ -1,4 +1,4 @@
-"""A few queries at a time: what they hold is still near the processor when the next operation asks for it."""
+"""A few queries at a time, so that their tensors are still in the processor's cache for the next operation."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ Part = TypeVar("Part")
 
 
 def block_size(bytes_each: int, count: int, device: torch.device) -> int:
-    """How many of ``count`` queries of so many bytes make a block, at least one; on a GPU all of them."""
+    """Return how many of ``count`` queries of so many bytes make a block, at least one; on a GPU all of them."""
     if device.type != "cpu":
         return max(1, count)
     return max(1, min(count, CPU_BYTES // max(1, bytes_each)))
 
 
 def blocks(bytes_each: int, count: int, device: torch.device) -> Iterator[slice]:
-    """``count`` queries block by block; one empty block of none."""
+    """Return the blocks of ``count`` queries; without queries, one empty block."""
     size = block_size(bytes_each, count, device)
     return (slice(start, start + size) for start in range(0, max(1, count), size))
 
 
 def side_by_side(work: Callable[[Part], None], parts: list[Part], device: torch.device) -> None:
-    """Do some work without gradients on every part, each part by one of torch's threads; on a GPU one after the other.
+    """Work on every part without gradients, each part in one of torch's threads; on a GPU one after the other.
 
-    The operations on a block are many and small: threads that share each of them mostly wait for each other. ``work``,
-    called several times at once, must write to places of its own; a single part is worked on by all threads.
+    The operations on a block are many and small: threads that share each of them mostly wait for each other. ``work``
+    is called several times at once, so each call must write to its own places. All threads work on a single part.
     """
     threads = torch.get_num_threads()
     if threads == 1 or len(parts) < 2 or device.type != "cpu":
@@ -54,7 +54,7 @@ def _workers(threads: int) -> ThreadPoolExecutor:
     started = Barrier(threads + 1)
 
     def start() -> None:
-        torch.get_num_threads()  # a thread that was not asked before forgets what it is told
+        torch.get_num_threads()  # a new thread drops this setting unless it was read there first
         torch.set_num_threads(1)
         started.wait()
 
@@ -67,4 +67,4 @@ def _workers(threads: int) -> ThreadPoolExecutor:
     return pool
 
 
-os.register_at_fork(after_in_child=_workers.cache_clear)  # threads stay behind
+os.register_at_fork(after_in_child=_workers.cache_clear)  # a forked process has none of these threads

@@ -1,4 +1,4 @@
-"""Memories of any number of texts, in folders: built, told about, merged."""
+"""Memories of any number of texts, in folders: build, inspect and merge them."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ def build(
     name: str,  # of the model, for people
     ranks: Ranks = ALONE,  # that read every P-th piece each; the first one saves the memory
 ) -> AnyMemory:
-    """Fill a memory with texts and save it; an interrupted build goes on where it was.
+    """Fill a memory with texts and save it; an interrupted build goes on where it stopped.
 
-    Texts are read in pieces of some 260,000 characters, each from an end of line or what else a text begins with, and
-    kept beside ``folder`` until all are there, and of a piece that is being read every segment of the model's. Keys are
-    the hidden states with which a reader would predict the tokens, which are those of a reader, too: the first text
-    says how all are split. The n-grams of each text are counted in its order, from its beginning to its end.
+    Texts are read in pieces of some 260,000 characters. Each piece begins with an end of line, or with the token that
+    every text begins with. Finished pieces stay next to ``folder`` until all are there, and so do the segments of the
+    piece that is being read. Keys are the hidden states with which a reader predicts the tokens, and the tokens are a
+    reader's: the first text decides how all are split. The n-grams of a text are counted in order, across its pieces.
     """
     check_replaceable(folder)
     sources: list[dict[str, Any]] = [
@@ -123,7 +123,7 @@ def build(
 
 
 def _fit(vocabulary: Vocabulary, files: Sequence[TextFile]) -> None:
-    """Choose how texts are split, on the first one that has words."""
+    """Choose how all texts are split, from the first one that has words."""
     for file in files:
         for text in pieces(file, PIECE):
             vocabulary.fit(text, str(file))
@@ -140,7 +140,7 @@ def _read(
     ngrams: NGrams,
     ranks: Ranks,
 ) -> list[int]:
-    """Save the entries of all pieces that are not there yet, and count n-grams; return the number of each file's."""
+    """Save the entries of all pieces that are not there yet, and count n-grams; return the entries of each file."""
     done, index = ranks.all_gather_object(parts.finished())[0], 0
     counts = []
     with bar() as progress:
@@ -173,9 +173,9 @@ def _read(
 def _entries(
     model: TrainedModel, vocabulary: Vocabulary, ids: np.ndarray[Any, Any], memory: AnyMemory, begun: Segments
 ) -> tuple[Tensor, Tensor]:
-    """Hidden states (T, D) and labels (T,) of a piece (T + 1,), what it begins with first.
+    """Return hidden states (T, D) and labels (T,) of a piece (T + 1,), whose first token is only read.
 
-    Each segment is kept in ``begun``; those that are there are not read again.
+    Each segment is kept in ``begun``; segments that are there already are not read again.
     """
     total = len(ids) - 1
     if not total:
@@ -188,17 +188,17 @@ def _entries(
 
 @dataclass(frozen=True, slots=True)
 class SavedMemory:
-    """Saved memory and what its folder says: a memory by itself, or a reader's with its words."""
+    """Saved memory and its folder's manifest: a memory alone, or a reader's with its words."""
 
     folder: Path
     manifest: Manifest
     words: tuple[str, ...]  # new ones, in the order of their ids
-    known: int | None  # classes of the model, behind which the new words' begin; None where that was not written down
-    about: dict[str, Any]  # what else was
+    known: int | None  # number of the model's classes, where new words begin; None if the folder does not say
+    about: dict[str, Any]  # the rest of its record
 
     @classmethod
     def of(cls, folder: Path) -> SavedMemory:
-        if folder.name == MEMORY and (folder.parent / READER).is_file():  # its words stand beside it
+        if folder.name == MEMORY and (folder.parent / READER).is_file():  # its words are in the next folder up
             raise UserError(f"{folder} is the memory of the reader in {folder.parent}; name {folder.parent}")
         reader = (folder / READER).is_file()
         place = folder / MEMORY if reader else folder
@@ -208,7 +208,7 @@ class SavedMemory:
         return cls(place, manifest, tuple(about.get("words", ())), about.get("known"), about)
 
     def config(self) -> MemoryConfig:
-        """How its entries are kept and searched."""
+        """Return how its entries are kept and searched."""
         manifest, index = self.manifest, self.manifest.index
         if index is None:
             return MemoryConfig("exact", manifest.capacity, manifest.dtype, keys=manifest.keys)
@@ -224,9 +224,9 @@ class SavedMemory:
 
 
 def merge(first: Path, second: Path, folder: Path) -> AnyMemory:
-    """Save the entries of two memories, or readers', of one model as one, the first's before the second's.
+    """Merge two memories, or readers' memories, of one model and save them, the first's entries before the second's.
 
-    They are kept and searched as the first's are.
+    The merged memory is kept and searched like the first.
     """
     check_replaceable(folder)
     with held(folder, "this memory", wait=False):
@@ -264,7 +264,7 @@ def _merge(first: Path, second: Path, folder: Path) -> AnyMemory:
                 source.release()
     texts = [text for one in both for text in one.about.get("texts", [{"path": str(one.folder)}])]
     known = next((one.known for one in both if one.known is not None), None)
-    # Where the two were split otherwise, a reader's first text decides.
+    # If the two texts were split differently, a reader's first text decides.
     [splitting, *others] = {one.about.get("tokenizer", "own") for one in both}
     about = {
         "model": both[0].about.get("model"),

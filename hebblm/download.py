@@ -23,7 +23,7 @@ HUB_PATIENCE = 10  # seconds for the hub to do so
 
 
 def cache_dir() -> Path:
-    """The user's cache: ``$HEBBLM_CACHE``, or ``~/.cache/hebblm``."""
+    """Return the user's cache: ``$HEBBLM_CACHE``, or ``~/.cache/hebblm``."""
     try:
         return Path(os.environ.get("HEBBLM_CACHE") or Path.home() / ".cache" / "hebblm")
     except RuntimeError as error:
@@ -31,7 +31,7 @@ def cache_dir() -> Path:
 
 
 def data_dirs() -> tuple[Path, ...]:
-    """Folders where data is looked for: ``$HEBBLM_DATA``, ``data/``, the cache."""
+    """Return the folders to search for data: ``$HEBBLM_DATA``, ``data/``, the cache."""
     named = os.environ.get("HEBBLM_DATA")
     return (*((Path(named),) if named else ()), Path("data"), cache_dir() / "data")
 
@@ -44,10 +44,10 @@ def find(
     name: str,  # of what is looked for, for people
     urls: Sequence[str],  # of the first of the paths, tried in turn
     known: str,  # sha256 of its bytes
-    # its path below ``$HEBBLM_MIRROR``, which if set takes the place of all addresses; None for the same
+    # its path below ``$HEBBLM_MIRROR``, which replaces all addresses if set; None for the same path
     mirrored: str | None = None,
 ) -> Path:
-    """First file that there is; where there is none, the first of the paths is downloaded."""
+    """Return the first file that exists; if there is no such file, download the first of the paths."""
     for folder in folders:
         for path in paths:
             if (folder / path).is_file():
@@ -67,9 +67,9 @@ def find(
 
 
 def checked(path: Path, known: str | None, *, required: bool = False) -> str:
-    """Hash of a file; says so where it is not the known one.
+    """Return the hash of a file, and warn if it is not the known one.
 
-    If that is ``required``, no other file may be read, such as one whose format can do harm.
+    With ``required`` another hash is an error, for formats that can do harm.
     """
     try:
         found = sha256(path)
@@ -83,8 +83,8 @@ def checked(path: Path, known: str | None, *, required: bool = False) -> str:
 
 
 def load_dataset(identifier: str, config: str | None, *, name: str, remedy: str) -> Any:
-    """Data set from the hub, from what ``datasets`` has of it in its cache, or from a folder in its layout."""
-    import datasets  # takes a second, so only where it is needed
+    """Load a data set from the hub, from the cache of ``datasets``, or from a folder in its layout."""
+    import datasets  # takes a second, so only if it is needed
     from datasets.exceptions import DatasetGenerationError
 
     try:
@@ -98,7 +98,7 @@ def load_dataset(identifier: str, config: str | None, *, name: str, remedy: str)
 
 @contextmanager
 def quiet_hub() -> Iterator[None]:
-    """Leave out what the hub and ``datasets`` log, which would bury the one line that tells what is wrong."""
+    """Silence the logs of the hub and ``datasets``, which would bury the one line that says what is wrong."""
     levels = {"huggingface_hub": logging.ERROR, "datasets": logging.CRITICAL}
     before = {name: logging.getLogger(name).level for name in levels}
     for name, level in levels.items():
@@ -112,7 +112,7 @@ def quiet_hub() -> Iterator[None]:
 
 @contextmanager
 def _without_bars() -> Iterator[None]:
-    """Let ``datasets`` draw no bars of its own, which a folder that is read at once does not need."""
+    """Switch off the bars of ``datasets``: a local folder is read at once."""
     import datasets
 
     shown = not datasets.are_progress_bars_disabled()
@@ -126,7 +126,7 @@ def _without_bars() -> Iterator[None]:
 
 @contextmanager
 def _without_retries() -> Iterator[None]:
-    """Let the libraries use what they hold locally where the hub is out of reach, instead of retrying."""
+    """Make the libraries use their local copies if the hub is out of reach, instead of retrying."""
     import datasets
     from huggingface_hub import constants
 
@@ -140,7 +140,7 @@ def _without_retries() -> Iterator[None]:
 
 
 def hub_reachable() -> bool:
-    """Whether the hub answers, and may be asked."""
+    """Return whether the hub may be asked, and answers."""
     from huggingface_hub import constants
 
     return not constants.HF_HUB_OFFLINE and _reachable(constants.ENDPOINT)
@@ -157,14 +157,14 @@ def _reachable(url: str) -> bool:
 
 
 def _download(name: str, target: Path, urls: Sequence[str], known: str, remedy: str) -> None:
-    """Fetch a file from the first address that has it; nothing is left at its place unless the hash is right."""
-    import pooch  # takes part of a second, so only where something is fetched
+    """Fetch a file from the first address that has it, and keep it only if the hash is right."""
+    import pooch  # takes part of a second, so only to fetch a file
 
     pooch.get_logger().setLevel("ERROR")
     failures = []
     for url in urls:
         try:
-            with held(target, name), _DownloadBar(name) as shown:  # what is there of this hash, is not fetched
+            with held(target, name), _DownloadBar(name) as shown:  # a file with this hash is not fetched again
                 downloader = pooch.HTTPDownloader(progressbar=shown, timeout=PATIENCE, chunk_size=CHUNK)
                 pooch.retrieve(url, f"sha256:{known}", target.name, target.parent, downloader=downloader)
             return
@@ -180,11 +180,11 @@ def _download(name: str, target: Path, urls: Sequence[str], known: str, remedy: 
 
 
 class _DownloadBar:
-    """Progress bar as pooch asks for it, drawn like every other one, once the first bytes are there."""
+    """Progress bar for pooch that looks like every other one, from the first bytes on."""
 
     def __init__(self, name: str) -> None:
         self.total = 0
-        """Bytes to come; pooch sets it, to 0 where the server does not say."""
+        """Bytes of the file; pooch sets it, to 0 if the server does not say."""
         self._progress = bar()
         self._task = self._progress.add_task(f"download {name}", total=None, unit="kB")
         self._done = 0

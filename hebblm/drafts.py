@@ -1,8 +1,8 @@
-"""Drafts of what a generated text goes on with, so that one pass of the base reads several tokens.
+"""Drafts of how a generated text goes on, so that one pass of the base reads several tokens.
 
 Speculative decoding (Leviathan, Kalman and Matias 2023) with drafts that are looked up (He et al. 2023, REST; Saxena
-2023, prompt lookup). No chance decides what is drafted: to draw from the reader's distribution, and to go on where that
-gives the drafted token, is to accept that with its probability and to draw from all others else.
+2023, prompt lookup). Drafts are not random. The reader draws from its own distribution and goes on if it draws the
+drafted token. That accepts the token with its probability, and otherwise draws one of the others.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from hebblm.memory.ngram_rows import PAD
 from hebblm.memory.ngrams import NGrams
 from hebblm.stream_reader import ReaderBase
 
-PAYS = 0.08  # chance from which on another token is drafted; it adds 0.03 to 0.06 to a pass of a small model on a CPU
+PAYS = 0.08  # least chance of a drafted token; one more adds 0.03 to 0.06 to a pass of a small model on a CPU
 LONGEST = 12  # tokens of a draft
-MATCH = 3  # tokens before that tell matches apart
-CHANCES = {1: 0.2, 2: 0.5, MATCH: 0.8}  # that what followed so many of the same tokens, or more, is drawn
-PATIENCE = 4.0  # drafted tokens that these weigh as much as
-FORGETS = 0.98  # what was seen of drafts weighs less by this with each token drawn
+MATCH = 3  # longest match, in tokens, that is told apart
+CHANCES = {1: 0.2, 2: 0.5, MATCH: 0.8}  # of drawing the token that followed so many equal tokens, or more
+PATIENCE = 4.0  # CHANCES weigh as much as so many drafted tokens
+FORGETS = 0.98  # factor of the weight of earlier drafts, with each token drawn
 
 
 class Drafted(NamedTuple):
-    """A token that may come next, and how many tokens before it are those that it followed."""
+    """A token that may come next, and how many tokens before it match those that it followed earlier."""
 
     token: int
     match: int
@@ -35,14 +35,14 @@ class Drafted(NamedTuple):
 
 @dataclass(slots=True)
 class Drafts:
-    """Drafts for one answer, from the counts of what was read and from the text of the answer itself.
+    """Drafts for one answer, from the counts of the text read and from the answer itself.
 
-    A token is drafted while all up to it are likely to be drawn. How likely a match makes that is learned from the
-    drafts before: a text that does not repeat soon gets none.
+    A draft grows while the reader is likely to draw all its tokens. It learns from earlier drafts how likely a match
+    makes that: a text that does not repeat soon gets no drafts.
 
     Args:
-        read: counts of what was read.
-        text: tokens before the answer; those of the answer are appended to it.
+        read: counts of the text read.
+        text: tokens before the answer; the answer's tokens are appended to it.
     """
 
     read: NGrams
@@ -56,7 +56,7 @@ class Drafts:
             self._note(at)
 
     def draft(self, most: int) -> list[Drafted]:
-        """Tokens, ``most`` at most, that may come next."""
+        """Return at most ``most`` tokens that may come next."""
         found: list[Drafted] = []
         width = max(self.read.order, MATCH)
         chance, recent = 1.0, self.text[-width:]
@@ -70,7 +70,7 @@ class Drafts:
         return found
 
     def take(self, token: int, drafted: Drafted | None) -> None:
-        """Take account of the text's last token, and of the drafted one in its place."""
+        """Learn from the text's last token, and from the token drafted in its place."""
         for counts in (self._judged, self._drawn):
             counts.update({match: count * FORGETS for match, count in counts.items()})
         if drafted is not None:
@@ -79,7 +79,7 @@ class Drafts:
         self._note(len(self.text) - 1)
 
     def _next(self, recent: Sequence[int]) -> tuple[Drafted, float] | None:
-        """Token that followed the longest match, and its share of what followed that."""
+        """Return the token that followed the longest match, and its share among all that followed it."""
         matches = (match for match in sorted(CHANCES)[::-1] if match <= len(recent))
         own = next((match for match in matches if tuple(recent[-match:]) in self._followers), 0)
         known = self.read.likeliest(self.read.context_after(recent))
@@ -95,12 +95,12 @@ class Drafts:
 
 
 class Ahead:
-    """What is expected next, from a base that reads drafts ahead; see :func:`hebblm.expected.draw`.
+    """Expectation of the next token, from a base that reads drafts ahead; see :func:`hebblm.expected.draw`.
 
     Args:
         base: at the place where the text begins.
-        expect: log-probabilities (V,) behind a state (1, D) and the tokens before it.
-        past: tokens before those that are read.
+        expect: log-probabilities (V,) after a state (1, D) and the tokens before it.
+        past: tokens before the text.
         read: counts that drafts come from; None for no drafts.
     """
 
@@ -115,14 +115,14 @@ class Ahead:
         self._expect = expect
         self._text = [token for token in past if token != PAD]
         self._drafts = None if read is None else Drafts(read, self._text)
-        self._ahead: list[Drafted] = []  # that were read, and not drawn so far
-        self._states = torch.empty(0)  # (1 + K, D) before and behind each of them
+        self._ahead: list[Drafted] = []  # read, but not drawn so far
+        self._states = torch.empty(0)  # (1 + K, D) before and after each of them
         self._begun = False
         if read is not None:
-            base.room  # noqa: B018 - refused here where it cannot go back
+            base.room  # noqa: B018 - raises here if the base cannot go back
 
     def __call__(self, ids: Tensor) -> Tensor:
-        """Log-probabilities (V,) behind tokens (N,); they follow those of the last call."""
+        """Return log-probabilities (V,) after tokens (N,), which follow those of the last call."""
         drafted = self._ahead.pop(0) if self._ahead else None
         for token in ids[0 if self._begun else 1 :].tolist():  # the first is the last one of the past
             self._text.append(token)

@@ -1,4 +1,4 @@
-"""Errors that are the user's to mend, as opposed to defects of the program."""
+"""Errors that the user can mend, unlike defects of the program."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ class UserError(ValueError):
 
 
 def reason(error: OSError) -> str:
-    """Why the system refused, without the names of files, which may be temporary ones."""
+    """Return why the system refused, without file names, which may be temporary."""
     return os.strerror(error.errno) if error.errno else str(error) or type(error).__name__
 
 
 def unwritable(path: object, error: OSError) -> UserError:
-    """Error for a file or folder that the system does not let be written."""
+    """Return the error for a file or folder that cannot be written."""
     return UserError(f"cannot write {path}: {reason(error)}; choose a place with space and permission")
 
 
 def unreadable(path: object, error: OSError) -> UserError:
-    """Error for a file that the system does not let be read."""
+    """Return the error for a file that cannot be read."""
     if isinstance(error, FileNotFoundError):
         return UserError(f"{path} does not exist")
     return UserError(f"cannot read {path}: {reason(error)}; check the path and its permissions")

@@ -1,4 +1,4 @@
-"""Words that are expected next: the most probable ones, or some that are drawn one after the other."""
+"""Words that are expected next: the most probable ones, or a random draw of one after the other."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class Suggestion(NamedTuple):
     """A word that may come next.
 
     Args:
-        word: itself.
-        probability: after adaptation.
-        unadapted: of the base with the weights of training, and rows of zeros for new words.
+        word: the word.
+        probability: its probability after adaptation.
+        unadapted: its probability under the trained base, with rows of zeros for new words.
     """
 
     word: str
@@ -29,7 +29,7 @@ class Suggestion(NamedTuple):
 
 
 def most_probable(adapted: Tensor, unadapted: Tensor, vocabulary: Vocabulary, n: int) -> dict[int, Suggestion]:
-    """Most probable next words by id, most probable first; ``<unk>``, which is none, is left out."""
+    """Return the most probable next words by id, most probable first; ``<unk>`` is not a word and is left out."""
     n = whole("n", n)
     if vocabulary.unknown is not None:
         adapted[vocabulary.unknown] = -1.0
@@ -47,7 +47,7 @@ def draw(
     seed: int,
     until: Sequence[str],
 ) -> str:
-    """Words drawn one after the other."""
+    """Return random words, drawn one after the other."""
     if not isinstance(temperature, float | int) or not 0 <= temperature < math.inf:
         raise UserError(f"temperature = {temperature!r:.60} must be a number of at least 0")
     generator = torch.Generator().manual_seed(seed)
@@ -59,7 +59,7 @@ def draw(
         if temperature == 0:
             chosen = int(scores.argmax())
         else:
-            shares = ((scores.double() - scores.max()) / temperature).softmax(0)  # of 1e-320, too
+            shares = ((scores.double() - scores.max()) / temperature).softmax(0)  # even with temperature 1e-320
             chosen = int(torch.multinomial(shares, 1, generator=generator))
         if chosen == vocabulary.end:
             break

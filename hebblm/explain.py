@@ -1,4 +1,4 @@
-"""Why words are suggested: what each part of a method gives them, and the memory entries that weigh most."""
+"""Why words are suggested: the share of each part of a method, and the memory entries that weigh most."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class MemoryEntry(NamedTuple):
     """A memory entry that speaks for a word.
 
     Args:
-        weight: what it gives of the word's probability, by cache, kNN-LM, Mixture and n-gram. Of a method without any
-            of these its closeness, as a share of that of all neighbours.
-        document: name of the document that it was read in; None where it has none, or where that is not known.
-        token: its number in that document, from 0; None where that is not known.
+        weight: the part of the word's probability that it gives, by cache, kNN-LM, Mixture and n-gram. For a method
+            without any of these: its closeness, as a share of the closeness of all neighbours.
+        document: name of the document that it was read in; None if that has no name or is not known.
+        token: its number in that document, from 0; None if not known.
         before: the text before the word there, up to it.
-        after: the text behind it.
+        after: the text after it.
     """
 
     weight: float
@@ -48,12 +48,12 @@ class Explanation(NamedTuple):
     """Why a word is suggested.
 
     Args:
-        word: itself.
-        probability: after adaptation.
-        unadapted: of the base with the weights of training, and rows of zeros for new words.
-        shares: what each part of the method gives of the probability, by name; they add up to it.
-        entries: those that weigh most, the first one most.
-        by_closeness: whether these are weighed by closeness.
+        word: the word.
+        probability: its probability after adaptation.
+        unadapted: its probability under the trained base, with rows of zeros for new words.
+        shares: what each part of the method adds to the probability, by name; they sum to it.
+        entries: the memory entries that weigh most, the heaviest first.
+        by_closeness: whether the entries are weighed by closeness.
     """
 
     word: str
@@ -65,7 +65,7 @@ class Explanation(NamedTuple):
 
 
 def entry_weights(found: Speakers, batch: EvalBatch, written: WrittenText, words: Sequence[int]) -> list[Floats]:
-    """What each entry of the memory (M,) gives to each of some words after a single query.
+    """Return how much each memory entry (M,) gives to each of some words after a single query.
 
     Entries that the memory has dropped are left out.
     """
@@ -96,15 +96,15 @@ def explained(
     written: WrittenText,
     base: str,
 ) -> list[Explanation]:
-    """Explanations of suggested words after a single query.
+    """Return explanations of suggested words after a single query.
 
     Args:
-        rule: of the method.
-        batch: with the query.
+        rule: the method's rule.
+        batch: holds the query.
         suggested: words by id.
-        vocabulary: of the model.
-        written: what the memory was written from.
-        base: how the base is called.
+        vocabulary: the model's vocabulary.
+        written: the text that the memory was written from.
+        base: name of the base.
     """
     parts, found = shares(rule, batch), speaking(rule, batch)
     explanations = []
@@ -112,7 +112,7 @@ def explained(
     for (index, word), weights in zip(suggested.items(), weighed, strict=True):
         given = {base if name == "base" else name: float(part[index]) for name, part in parts.items()}
         there = np.flatnonzero(weights)
-        heaviest = there[np.lexsort((-there, -weights[there]))[:MOST]]  # of equal ones the latest
+        heaviest = there[np.lexsort((-there, -weights[there]))[:MOST]]  # among equal weights the latest
         entries = tuple(_remembered(entry, weights[entry], written, vocabulary) for entry in heaviest.tolist())
         explanations.append(Explanation(*word, given, entries, found.by_closeness))
     return explanations
@@ -120,7 +120,7 @@ def explained(
 
 def _remembered(entry: int, weight: float, written: WrittenText, vocabulary: Vocabulary) -> MemoryEntry:
     before, after = (vocabulary.join(ids.tolist()) for ids in written.around(entry, AROUND))
-    if vocabulary.grows:  # tokens are words, which do not have their blanks
+    if vocabulary.grows:  # tokens are words, without the blanks between them
         before, after = f"{before} " if before else "", f" {after}" if after else ""
     document = int(written.documents[entry])
     known = document >= 0
@@ -134,7 +134,7 @@ def _remembered(entry: int, weight: float, written: WrittenText, vocabulary: Voc
 
 
 def explanation_tables(title: str, found: Sequence[Explanation], shown: Callable[[str], str]) -> list[Table]:
-    """Shares of some words, and the entries that speak for them; ``shown`` is how a text is printed."""
+    """Return tables of the words' shares and of the entries that speak for them; ``shown`` formats a text."""
     names = [*found[0].shares] if found else []
     parts = (Column(f"{name_of(unaliased(name))}, %", "nll", decimals=2) for name in names)
     columns = (
@@ -161,7 +161,7 @@ def explanation_tables(title: str, found: Sequence[Explanation], shown: Callable
 
 
 def _marked(word: str, entry: MemoryEntry) -> str:
-    """Text around an entry, its word in brackets."""
+    """Return the text around an entry, with its word in brackets."""
     core = word.strip() or word
     blank = word[: word.index(core)]
     return f"{entry.before}{blank}[{core}]{entry.after}"

@@ -27,7 +27,7 @@ SEAL = "document_sha256"
 """The key of a JSON object's hash of all its other keys."""
 
 _LONGEST = 1 << 26  # bytes of a JSON file
-_FORMER = ".former"  # end of the name of a folder that a new one takes the place of
+_FORMER = ".former"  # suffix of a folder that a new one replaces
 _HOST = hashlib.sha256(socket.gethostname().encode()).hexdigest()[:6]
 
 
@@ -35,7 +35,7 @@ _HOST = hashlib.sha256(socket.gethostname().encode()).hexdigest()[:6]
 def atomic_path(path: Path, *, directory: bool = False) -> Iterator[Path]:
     """Yield a temporary sibling of ``path`` that takes its place only if the block succeeds.
 
-    It is the name of a file to be written, or, with ``directory``, a new folder.
+    It is the name of a file to write or, with ``directory``, a new folder.
     """
     temporary: Path | None = None
     path = Path(os.path.realpath(path)) if path.is_symlink() else path
@@ -64,7 +64,7 @@ def atomic_path(path: Path, *, directory: bool = False) -> Iterator[Path]:
 
 
 def _take_place(temporary: Path, path: Path, *, directory: bool) -> None:
-    """Rename to ``path``; a folder that stands there goes when the new one does, and comes back if that fails."""
+    """Rename to ``path``; a folder that is there moves away for it, and comes back if that fails."""
     former = temporary.with_name(f"{temporary.name}{_FORMER}")
     try:
         if directory and path.is_dir():
@@ -78,36 +78,36 @@ def _take_place(temporary: Path, path: Path, *, directory: bool) -> None:
 
 
 def recover(path: Path) -> None:
-    """Put back a folder that a killed process left aside while a new one was to take its place."""
-    with contextlib.suppress(OSError):  # where nothing may be written nothing was
+    """Put back a folder that a killed process moved away to make place for a new one."""
+    with contextlib.suppress(OSError):  # a process that may not write there has left nothing
         _sweep(path)
 
 
 def check_own(folder: Path, own: Collection[str]) -> None:
-    """Refuse to replace a folder in which more stands than the files that are written there."""
+    """Refuse to replace a folder that holds files other than those written there."""
     others = sorted(path.name for path in folder.iterdir() if path.name not in own) if folder.is_dir() else []
     if others:
         raise UserError(f"{folder} holds other files ({others[0]}), which would be overwritten; choose another folder")
 
 
 def umask() -> int:
-    """Permissions that new files of this process do not get."""
+    """Return the permissions that new files of this process do not get."""
     found = os.umask(0)
     os.umask(found)
     return found
 
 
 def _concerns(filename: object, path: Path, temporary: Path | None) -> bool:
-    """Whether an OSError that names ``filename`` is about the place being written."""
+    """Return whether an OSError that names ``filename`` is about the place being written."""
     named = Path(os.fsdecode(filename)) if isinstance(filename, (str, bytes, os.PathLike)) else None
     places = [path, path.parent, *path.parents] + ([temporary] if temporary else [])
     return named is not None and (named in places or named.parent in places[:1] or named.parent == path.parent)
 
 
 def _sweep(path: Path) -> None:
-    """Delete what processes of this machine that were killed left beside ``path``.
+    """Delete the files that killed processes of this machine left next to ``path``.
 
-    One that was killed between its two renames left the only whole folder there is, which takes its place again.
+    A process that was killed between its two renames left the only whole folder, which is moved back.
     """
     for left in path.parent.glob(f".{glob.escape(path.name)}.{_HOST}-*"):
         number = left.name.removeprefix(f".{path.name}.{_HOST}-").partition(".")[0]
@@ -157,7 +157,7 @@ def sealed(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_json(path: Path) -> Any:
-    """Content of a JSON file; the seal of an object that has one is compared and left out."""
+    """Return the content of a JSON file; an object's seal is checked and left out."""
     try:
         value = json.loads(read_bytes(path, _LONGEST).decode("utf-8"))
     except (ValueError, RecursionError) as error:
@@ -170,7 +170,7 @@ def read_json(path: Path) -> Any:
 
 
 def read_record(kind: type[T], path: Path, remedy: str, schema: str | None = None) -> T:
-    """JSON file of that ``schema`` as a dataclass, a msgspec struct or another type that msgspec knows."""
+    """Read a JSON file of that ``schema`` as a dataclass, a msgspec struct or another type that msgspec knows."""
     value = read_json(path)
     found = value.get("schema") if isinstance(value, dict) else None
     if schema is not None and found != schema:
@@ -182,7 +182,7 @@ def read_record(kind: type[T], path: Path, remedy: str, schema: str | None = Non
 
 
 def read_bytes(path: Path, most: int) -> bytes:
-    """Content of a plain file; a pipe or a device, which may never end, is refused."""
+    """Return the content of a plain file; pipes and devices may never end and are refused."""
     try:
         found = path.stat()
         if not stat.S_ISREG(found.st_mode):
@@ -195,14 +195,14 @@ def read_bytes(path: Path, most: int) -> bytes:
 
 
 def lack(path: Path) -> str:
-    """Reason why a path is not a file, in words."""
+    """Return in words why a path is not a file."""
     if path.is_dir():
         return "is a folder"
     return "is not a plain file" if os.path.lexists(path) else "does not exist"
 
 
 def _seal_of(value: dict[str, Any]) -> str:
-    """Hash of a JSON object, whatever the order of its keys."""
+    """Return the hash of a JSON object, whatever the order of its keys."""
     plain = json.loads(json.dumps(value))
     return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
 
@@ -213,12 +213,12 @@ def sha256(path: Path) -> str:
 
 
 def hash_of(value: Any) -> str:
-    """Short hash of a JSON value, for the names of cache entries."""
+    """Return a short hash of a JSON value, for the names of cache entries."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def hash_of_code(*places: Path) -> str:
-    """Hash of programs, Python files or folders of them; a commit says less, beside a changed checkout."""
+    """Return the hash of Python files or folders of them; a commit does not show changes of the checkout."""
     found = hashlib.sha256()
     for place in places:
         for path in sorted(place.rglob("*.py")) or [place]:
@@ -229,7 +229,7 @@ def hash_of_code(*places: Path) -> str:
 def check_writable(folder: Path) -> None:
     """Try to write to ``folder``, so that a long run does not fail at its end.
 
-    A folder made for that is removed again.
+    A folder that this creates is removed again.
     """
     made = [place for place in (folder, *folder.parents) if not place.exists()]
     try:

@@ -1,4 +1,4 @@
-"""Comparison and tuning, many methods on one text; mistakes are told before anything is opened."""
+"""Comparison and tuning, many methods on one text; mistakes are reported before anything is opened."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ FEW_TOKENS = 5000
 
 P = ParamSpec("P")
 T = TypeVar("T")
-# A command with its options, which stands as it is, or an option by itself.
+# A command with its options, which stays as it is, or an option alone.
 _OPTION = re.compile(r"hebblm-[a-z]+(?: --[a-z-]+(?: [^\s;,]+)?)+|(?<![^\s(])--([a-z-]+)")
 
 
 def _worded(function: Callable[P, T]) -> Callable[P, T]:
-    """Errors of a call name arguments, ``max_tokens`` for ``--max-tokens``, unless a command made it."""
+    """Make errors name arguments, such as ``max_tokens`` for ``--max-tokens``, unless a command made the call."""
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -84,34 +84,34 @@ def evaluate(
     command: str | None = None,
     **options: Any,
 ) -> Result:
-    """Read a text by several methods side by side: what ``hebblm-eval --checkpoint MODEL --target TEXT`` does.
+    """Compare methods on one text, as ``hebblm-eval --checkpoint MODEL --target TEXT`` does.
 
     Args:
-        model: a language model, or the name or folder of one; None where ``options`` name a scenario.
+        model: a language model, or the name or folder of one; None if ``options`` name a scenario.
         target: a corpus (ptb, wt2, pydoc, numpy, text:PATH, hf:ID); the path of a text, of records or of a folder of
             them; or the texts themselves, a list or a pandas Series of strings.
-        methods: in the order of the tables, one by one or in one text ("lstm,cache").
+        methods: names in the order of the tables, in a list or in one string ("lstm,cache").
         hyperparameters: default, tuned, paper, or a file of hebblm-tune.
-        values: hyper-parameters by dotted name, found for this scenario, over those.
-        settings: single hyper-parameters by dotted name, over both.
+        values: hyper-parameters by dotted name, found for this scenario; they override ``hyperparameters``.
+        settings: single hyper-parameters by dotted name; they override both.
         frequency_edges: bounds of the frequency buckets.
-        forgetting: tokens of the source's own text that are scored before and after, None for none.
+        forgetting: tokens of the source's own text to score before and after; None skips this.
         check: also count the queries whose neighbours' loss rose in MbPA, and compare its fast form with the exact one
             on one query in a thousand. That takes about a tenth longer.
         accuracy: also find how often the next word is among those that a method suggests, and the keystrokes that a
             list of three saves. That takes whole distributions, and about twice the time.
         output_path: folder for result and report.
-        log_samples: also write tokens.parquet there, one row a token.
-        log_neighbors: also write neighbors.parquet, what the first so many tokens retrieved, and components.parquet,
-            what each part of a method gave to them.
-        command: as it can be typed again, for the result's provenance.
+        log_samples: also write tokens.parquet there, one row per token.
+        log_neighbors: also write, for so many tokens, neighbors.parquet with what they retrieved, and
+            components.parquet with what each part of a method gave to them.
+        command: the command line, for the result's provenance.
         options: fields of :class:`hebblm.evaluation.scenario_config.ScenarioConfig`, e.g. ``max_tokens=1000``.
 
     Returns:
         The result, with ``.table()``, ``.to_pandas()`` and ``.save(folder)``.
 
     Raises:
-        UserError: an unknown name or value, or a corpus that cannot be had.
+        UserError: an unknown name or value, or a corpus that is not available.
     """
     every, methods = methods == EVERY, with_ensembled(_named(methods, EVALUATED))
     rules = [name for name in methods if name in METHODS]
@@ -169,7 +169,7 @@ def evaluate(
         if run is not None and request.folder is not None:
             run.save(request.folder, log_samples=log_samples)
             write_report(run.result, request.folder)
-        if ranks.size > 1:  # what is saved is kept until the first one has ended
+        if ranks.size > 1:  # intermediate files stay until the first process has ended
             return Result.from_json(ranks.all_gather_object(None if run is None else run.result.to_json())[0])
     assert run is not None
     return run.result
@@ -188,25 +188,25 @@ def tune(
     command: str | None = None,
     **options: Any,
 ) -> Search:
-    """Find hyper-parameters on validation text: what ``hebblm-tune --checkpoint MODEL --target TEXT`` does.
+    """Tune hyper-parameters on validation text, as ``hebblm-tune --checkpoint MODEL --target TEXT`` does.
 
     Args:
         model: as for :func:`evaluate`.
         target: as for :func:`evaluate`.
-        methods: only these are tuned, and what they rest on.
+        methods: methods to tune, together with those they build on.
         settings: hyper-parameters by dotted name that keep these values; across domains base.lr above 0 is tuned.
-        dynamic: tune dynamic evaluation as well, which reads the text once a point.
+        dynamic: tune dynamic evaluation as well, which reads the text once for every point.
         around: tuned.json of an earlier tuning, on less text; only values next to those found there are tried.
         output_path: folder for tuned.json (every point tried) and config.json (for ``hebblm-eval --config``).
-        command: as it can be typed again, for provenance.
+        command: the command line, for provenance.
         options: as for :func:`evaluate`; by default the first 10,000 tokens of the validation split are read.
 
     Returns:
-        The best point of every method, ``.values`` by dotted name.
+        The best point of every method, with ``.values`` by dotted name.
 
     Raises:
-        UserError: the test split, an open vocabulary, an unknown name or value, a value that is not tried, or
-            ``around`` is not a file of a tuning.
+        UserError: the test split, an open vocabulary, an unknown name or value, a fixed value that tuning does not
+            try, or an ``around`` that is not a tuning's file.
     """
     options = {"split": "valid", "max_tokens": 10_000, **options}
     if options["split"] != "valid":
@@ -251,12 +251,12 @@ def tune(
         )
         if request.folder is not None and ranks.leads:
             write_tuned(search, scenario, record, request.folder)
-        ranks.wait()  # what is saved is kept until the first one has ended
+        ranks.wait()  # intermediate files stay until the first process has ended
     return search
 
 
 def _named(methods: str | Sequence[str], known: Collection[str] = METHODS) -> list[str]:
-    """The methods that were asked for, in one text as on the command line or one by one."""
+    """Return the names of methods, given in one string as on the command line, or in a list."""
     if isinstance(methods, str):
         return named(methods, known)
     names = [unaliased(name) for name in several("methods", methods)]
@@ -265,7 +265,7 @@ def _named(methods: str | Sequence[str], known: Collection[str] = METHODS) -> li
 
 
 def _has_statistics(scenario: Scenario, settings: Hyperparameters, *, tuned: bool = False) -> bool:
-    """Whether dynamic evaluation, which nobody asked for by name, can be had; why not is told."""
+    """Return whether dynamic evaluation, which nobody named, is possible; print why not."""
     try:
         scenario.check_statistics(settings.dynamic, tuned=tuned)
     except UserError as error:

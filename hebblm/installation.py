@@ -1,4 +1,4 @@
-"""Location of the data that comes with hebblm: in a checkout, beside an installation, or below its prefix."""
+"""Location of the data that comes with hebblm: in a checkout, next to an installation, or below its prefix."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from hebblm.errors import UserError
 
 
 def manifest_path() -> Path:
-    """Where the list of corpora stands."""
+    """Return the path of the list of corpora."""
     return _find("corpora.json", "the list of corpora")
 
 
 def models_path() -> Path:
-    """Folder of the models that come with hebblm: all in a checkout, a tiny one in an installation."""
+    """Return the folder of the models that come with hebblm: all in a checkout, a tiny one in an installation."""
     return _find("models", "the folder of models")
 
 

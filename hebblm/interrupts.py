@@ -1,4 +1,4 @@
-"""Ctrl-C: what is saved before it ends a piece of work, and what is told of it."""
+"""Ctrl-C: what a command saves and prints before it ends."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ GOES_ON = "finished parts are kept; run the same command to continue"
 
 @contextmanager
 def handled(act: Callable[[int, Any], None]) -> Iterator[None]:
-    """Let Ctrl-C call ``act`` while the block runs; where it is ignored or handled otherwise, it stays so."""
+    """Call ``act`` on Ctrl-C while the block runs, unless Ctrl-C is ignored or handled already."""
     former = signal.getsignal(signal.SIGINT)
     ours = threading.current_thread() is threading.main_thread() and former is signal.default_int_handler
     if ours:
@@ -27,7 +27,7 @@ def handled(act: Callable[[int, Any], None]) -> Iterator[None]:
 
 @contextmanager
 def interrupted(message: str) -> Iterator[None]:
-    """Let a command say what is kept, where Ctrl-C ends the block."""
+    """Report what the command keeps if Ctrl-C ends the block."""
     try:
         yield
     except KeyboardInterrupt as error:

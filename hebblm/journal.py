@@ -1,4 +1,4 @@
-"""What a reader read, in order: enough to read it again without a part of it."""
+"""Record of the texts that a reader read, in order: enough to read them again without one of them."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from hebblm.text.vocabulary import Vocabulary
 
 
 class ReadDocument(NamedTuple):
-    """A document that a reader learned from; None is what is not known of one of the memory that it began with."""
+    """A document that a reader learned from; None stands for numbers that the memory it began with does not have."""
 
-    name: str  # "" of text without a name
+    name: str  # "" for text without a name
     tokens: int | None
     bytes: int | None
-    words: int | None  # that no text before it had, nor the model
+    words: int | None  # new to the model and to the texts before it
     read: str | None  # when it was read last
 
 
@@ -32,8 +32,8 @@ class Laid(NamedTuple):
     """A text, or several side by side, as their tokens were written to a memory."""
 
     names: tuple[str | None, ...]
-    lengths: tuple[int, ...] | None  # of each, in tokens; None where that is not known
-    every: int = 1  # tokens of each of several that were written at a time
+    lengths: tuple[int, ...] | None  # of each, in tokens; None if not known
+    every: int = 1  # tokens of each text that were written at a time, for several texts
     pieces: tuple[int, ...] = ()  # lengths of the pieces in which a memory of texts was built
 
 
@@ -44,21 +44,21 @@ class Opened(msgspec.Struct, frozen=True, tag="opened"):
     k: int
     update_every: int
     settings: dict[str, str | float | int | bool | None]  # of method and memory, by dotted name
-    splitting: Chosen | None  # that was asked for
+    splitting: Chosen | None  # as requested
     words: tuple[str, ...]  # new ones that its vocabulary had before
-    reading: dict[str, int]  # what the model's states depend on beside weights and tokens
+    reading: dict[str, int]  # what the model's states depend on besides weights and tokens
 
 
 class Read(msgspec.Struct, tag="read", omit_defaults=True):
     """Text of one call."""
 
     name: str
-    learned: bool  # otherwise only the place in the text moved on
+    learned: bool  # if not, only the place in the text moved on
     read: str  # when
     tokens: int
     bytes: int
-    words: int  # that no text before it had
-    texts: list[str] = []  # as they came, one or more; none where only the tokens are known
+    words: int  # new to the texts before it
+    texts: list[str] = []  # as they came, one or more; empty if only the tokens are known
     spelled: Spelled | None = None
 
 
@@ -69,11 +69,11 @@ class SideBySide(msgspec.Struct, tag="side by side"):
 
 
 class Began(msgspec.Struct, frozen=True, tag="began"):
-    """Whoever reads stood at the beginning of a text."""
+    """The reader moved to the beginning of a text."""
 
 
 class SplitBy(msgspec.Struct, frozen=True, tag="split"):
-    """How a text would split all others, were it the first; nothing else of it was kept."""
+    """How a text splits all others if it is the first; the reader keeps nothing else of it."""
 
     name: str
     splitting: Chosen
@@ -86,13 +86,13 @@ class FirstMemory(msgspec.Struct, frozen=True):
     """A memory that a reader began with."""
 
     folder: str
-    file: str  # in it, whose sha256 tells it from any other
+    file: str  # in that folder; its sha256 identifies the memory
     sha256: str
     texts: tuple[ReadText, ...]
 
 
 class ReadingRecord(msgspec.Struct, frozen=True):
-    """All that was read."""
+    """All texts that a reader read."""
 
     base: FirstMemory | None = None
     items: tuple[Item, ...] = ()
@@ -102,10 +102,10 @@ class Reading:
     """A text while it is read.
 
     Args:
-        name: of the document.
-        learned: whether it is learned from.
-        read: when.
-        text: itself, or its pieces as they come, or what is known of it alone; None for ids.
+        name: name of the document.
+        learned: whether the reader learns from it.
+        read: time of reading.
+        text: the text, its pieces as they come, or its known tokens; None for ids.
     """
 
     def __init__(self, name: str, learned: bool, read: str, text: str | list[str] | Spelled | None) -> None:
@@ -117,11 +117,11 @@ class Reading:
         self.bytes = 0
 
     def end(self) -> None:
-        """All of the text was read."""
+        """Mark the text as read to its end."""
         self._whole = bool(self._texts)
 
     def item(self, vocabulary: Vocabulary, rows: int) -> Read:
-        """What is to be kept; ``rows`` are the words there were before."""
+        """Return the record of the text; ``rows`` is the number of words before it."""
         ids, size, spelled = self.tokens.tolist(), self.bytes, self._spelled
         if not self._whole:
             spelled = spelled or Spelled((), 0, vocabulary.splitting, _fits(vocabulary, self._texts))
@@ -133,17 +133,17 @@ class Reading:
 
 
 class Journal:
-    """What a reader read.
+    """Journal of a reader's texts.
 
     Args:
-        vocabulary: the reader's.
-        record: what was read before.
-        opening: how the reader is opened; it stands among the items once something is read, or if it is another.
+        vocabulary: the reader's vocabulary.
+        record: texts that were read before.
+        opening: how the reader is opened; it joins the items before the next text, or at the end if it is new.
     """
 
     def __init__(self, vocabulary: Vocabulary, record: ReadingRecord, opening: Opened) -> None:
         self.base = record.base
-        self.time: str | None = None  # at which the texts that follow are read; None for now
+        self.time: str | None = None  # of reading the texts that follow; None for the present
         self.opening: Opened | None = opening
         self._vocabulary = vocabulary
         self._items: list[Item] = [*record.items]
@@ -153,39 +153,39 @@ class Journal:
 
     @property
     def record(self) -> ReadingRecord:
-        """All that was read so far; of a text that is being read what was learned."""
+        """All texts so far; of the text that is being read, the part learned so far."""
         items = [*self._items, *self._taken_down()]
         former = next((item for item in reversed(items) if isinstance(item, Opened)), None)
         return ReadingRecord(self.base, (*items, *([self.opening] if self.opening not in (None, former) else [])))
 
     def _add(self, *items: Item) -> None:
-        """Add items, the first one of an opening behind that."""
+        """Add items; a new opening comes before them."""
         if self.opening is not None and self._items[-1:] != [self.opening]:
             self._items.append(self.opening)
         self.opening = None
         self._items += items
 
     def goes_on(self, name: str) -> bool:
-        """Whether a text of this name goes on from where the reader stands."""
+        """Return whether a text of this name goes on from where the reader stands."""
         self._close()
         last = self._last()
         return name == "" if last is None else isinstance(last, Read) and last.name == name
 
     def begin(self, readings: Sequence[Reading], rows: int, *, together: bool) -> None:
-        """Take down what is read from now on, one text or several side by side."""
+        """Begin to record one text, or several side by side."""
         self._close()
         self._add()
         self._open, self._rows, self._together = tuple(readings), rows, together
 
     def reads(self, reading: Reading) -> bool:
-        """Whether a text is still being taken down."""
+        """Return whether a text is still being recorded."""
         return reading in self._open
 
     def now(self) -> str:
         return self.time or datetime.now(UTC).isoformat(timespec="seconds")
 
     def began(self) -> None:
-        """The reader stands at the beginning of a text, and what it only read before is no longer needed."""
+        """Record a move to the beginning of a text, and drop the texts before it that were read without learning."""
         self._close()
         passed: list[Read] = []
         while self._items and (texts := texts_in(self._items[-1])) and not any(text.learned for text in texts):
@@ -197,7 +197,7 @@ class Journal:
             self._add(Began())
 
     def split(self, name: str, splitting: Chosen | None) -> None:
-        """Keep how a text would split the others, once a name."""
+        """Keep how a text splits the others if it is the first, once per name."""
         if splitting is None:
             return
         if self._vocabulary.splitting is None:
@@ -206,7 +206,7 @@ class Journal:
             self._add(SplitBy(name, splitting))
 
     def _last(self) -> Item | None:
-        """The item that says where the reader stands."""
+        """Return the item that says where the reader stands."""
         return next((item for item in reversed(self._items) if not isinstance(item, Opened | SplitBy)), None)
 
     def _taken_down(self) -> list[Item]:
@@ -219,12 +219,12 @@ class Journal:
 
 
 def learned(record: ReadingRecord) -> list[Read]:
-    """Texts of a record that were learned from."""
+    """Return the texts of a record that the reader learned from."""
     return [text for item in record.items for text in texts_in(item) if text.learned]
 
 
 def documents(record: ReadingRecord) -> list[ReadDocument]:
-    """What was learned from, in the order in which it was read first, what the reader began with before it."""
+    """Return the documents learned from, in the order of their first reading, after those the reader began with."""
     found: dict[str, ReadDocument] = {}
     for text in learned(record):
         tokens, size, words = text.tokens, text.bytes, text.words
@@ -239,7 +239,7 @@ def documents(record: ReadingRecord) -> list[ReadDocument]:
 
 
 def laid_out(record: ReadingRecord) -> list[Laid]:
-    """Texts in the order in which their tokens were written to a memory."""
+    """Return texts in the order in which their tokens were written to a memory."""
     base = () if record.base is None else record.base.texts
     found = [
         Laid(
@@ -249,7 +249,7 @@ def laid_out(record: ReadingRecord) -> list[Laid]:
         )
         for text in base
     ]
-    every, open_name = 1, None  # the latter of a document that may go on
+    every, open_name = 1, None  # open_name: of a document that may go on
     for item in record.items:
         if isinstance(item, Opened):
             every = item.update_every
@@ -266,7 +266,7 @@ def laid_out(record: ReadingRecord) -> list[Laid]:
 
 
 def texts_of(record: ReadingRecord) -> list[ReadText]:
-    """The same for who looks into a folder."""
+    """Return the documents of a record as JSON, for people who look into a folder."""
     base = [] if record.base is None else [*record.base.texts]
     return base + [
         cast(
@@ -291,7 +291,7 @@ def _fits(vocabulary: Vocabulary, texts: Sequence[str]) -> Chosen | None:
 
 
 def write_record(path: Path, record: ReadingRecord) -> None:
-    """Write a record to a file, a line each text."""
+    """Write a record to a file, one line per item."""
     encode = msgspec.json.Encoder().encode
     with path.open("wb") as stream:
         for line in (record.base, *record.items):

@@ -1,4 +1,4 @@
-"""A language model as the front door gives it: loaded by name or folder, it opens readers."""
+"""A language model for Python: load it by name or folder, and open readers with it."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ class LanguageModel:
     """A trained model and its words.
 
     Args:
-        name: of the shipped model, folder or hub id.
+        name: name of the shipped model, a folder or a hub id.
         model: gives hidden states and the softmax layer.
-        vocabulary: text to ids and back.
+        vocabulary: turns text into ids and back.
         folder: its checkpoint, or its GGUF file; None for a model of the hub, or one that the caller holds.
-        pieces: the vocabulary of a model of ``transformers``; None where tokens are words.
+        pieces: the vocabulary of a model of ``transformers``; None if tokens are words.
     """
 
     name: str
@@ -62,12 +62,12 @@ class LanguageModel:
         settings: Mapping[str, Any] | None = None,
         tokenizer: Splitting = "auto",
     ) -> Reader:
-        """Return a reader with a memory of its own; the other arguments are those of :class:`hebblm.Reader`.
+        """Open a reader with its own memory; the other arguments are those of :class:`hebblm.Reader`.
 
         Args:
-            tokenizer: how a model of words splits texts: auto (like the model's own text; at punctuation as well where
-                that one came tokenised and the first one read did not; a reader that goes on splits as it did),
-                whitespace or moses.
+            tokenizer: how a model of words splits texts: auto, whitespace or moses. Auto splits like the model's own
+                text, and at punctuation as well if that text was tokenised and the first text read is not. A saved
+                reader goes on as it began.
         """
         return Reader(
             self.model,
@@ -83,10 +83,10 @@ class LanguageModel:
         )
 
     def training_ids(self) -> Ids:
-        """Return the text that the model was trained on, (T,).
+        """Return the ids (T,) of the text that the model was trained on.
 
         Raises:
-            UserError: the model does not say which it was, or it cannot be had.
+            UserError: the model does not name that text, or the text is not available.
         """
         try:
             if self.pieces is None:
@@ -101,7 +101,6 @@ class LanguageModel:
             ) from error
 
     def __repr__(self) -> str:
-        """Name the model and its size."""
         return f"LanguageModel({self.name!r}, {self.vocabulary.known:,} words)"
 
 
@@ -117,26 +116,26 @@ def load(
     key: str | int = "last",
     **options: Any,
 ) -> LanguageModel:
-    """Return a language model.
+    """Load a language model.
 
     Args:
-        name: a model that ships or is fetched, as ``hebblm-eval --models`` lists them; the folder of a checkpoint with
-            its ``dict.txt``; a causal language model of ``transformers``, by folder, hub id or GGUF file; an adapter of
-            ``peft`` for one, which is merged into it, likewise; or such a model and its tokenizer, which are used and
-            left as they are; it is read in evaluation mode, and loaded anew where its weights changed.
-        device: auto, cpu, cuda, or one of several as cuda:1.
-        dtype: of the weights of a model of ``transformers``: auto, float32, bfloat16 or float16.
-        context: tokens of the window that such a model reads in; None for what it was trained with, at most 4,096.
+        name: a model from the list of ``hebblm-eval --models``; the folder of a checkpoint with its ``dict.txt``; a
+            causal language model of ``transformers``, by folder, hub id or GGUF file; the folder or hub id of a
+            ``peft`` adapter, which is merged into its model; or a pair (model, tokenizer) of ``transformers``. hebblm
+            does not change such a pair and reads it in evaluation mode; load it again if you change its weights.
+        device: auto, cpu, cuda, or one of several GPUs, such as cuda:1.
+        dtype: type of the weights of a model of ``transformers``: auto, float32, bfloat16 or float16.
+        context: tokens of the window that such a model reads in; None for the window of its training, at most 4,096.
         stride: tokens by which the window moves on; None for half of it.
-        learns: parts of the names of those weights that learn in dynamic evaluation; None for all, or of a model above
-            100 million parameters for the last matrix of each of the last quarter of its layers.
-        key: whose states its memories keep: last (those that enter the output layer), ffn-input (those that enter the
-            last feed-forward layer), or the number of a layer; methods that adapt the output layer need the first.
-        options: more for ``AutoModelForCausalLM.from_pretrained``, e.g. ``device_map``, or ``gguf_file`` of a folder.
+        learns: parts of the names of the weights that learn in dynamic evaluation. None for all weights; above 100
+            million parameters, for the last matrix of each layer in the last quarter.
+        key: states that its memories keep: last (those that enter the output layer), ffn-input (those that enter the
+            last feed-forward layer), or the number of a layer; methods that adapt the output layer need last.
+        options: passed to ``AutoModelForCausalLM.from_pretrained``, e.g. ``device_map``, or ``gguf_file`` of a folder.
 
     Raises:
-        UserError: no such model, or one of its files is missing, truncated or altered, or it cannot be adapted, or an
-            option that means nothing for it.
+        UserError: no such model, a file that is missing, truncated or altered, a model that cannot be adapted, or an
+            option that has no effect on this model.
     """
     chosen, dtype = pick_device(str(device)), str(dtype).removeprefix("torch.")
     learns = None if learns is None else several("learns", learns)
@@ -151,7 +150,7 @@ def load(
                 f"a {type(name).__name__} cannot be loaded; name a model that ships, a folder or a hub id, or give "
                 "(model, tokenizer)"
             )
-        _refuse(asked, "changes nothing of a model that is open already", reading)
+        _refuse(asked, "has no effect on a model that is open already", reading)
         held, tokenizer = name
         if not hasattr(tokenizer, "bos_token_id"):
             within = "give its .tokenizer" if hasattr(tokenizer, "tokenizer") else "give (model, tokenizer)"
@@ -166,7 +165,7 @@ def load(
     folder = model_folder(Path(name))
     if folder is not None:
         check_configured(folder)
-        if folder == Path(name):  # it stays the same where the working folder is another
+        if folder == Path(name):  # it stays the same if the working folder changes
             name = folder = folder.absolute()
     if folder is None or is_causal(folder):
         loaded = load_and_open(folder or name, reading, device=chosen, dtype=dtype, **options)
@@ -181,7 +180,7 @@ def load(
 
 
 def _refuse(asked: Mapping[str, Any], why: str, known: Iterable[str] = ()) -> None:
-    """Refuse options that were given, all of which are None otherwise; one of the ``known`` may have been meant."""
+    """Refuse every option that is not None; the error may suggest one of the ``known`` options."""
     for option, value in asked.items():
         if value is not None:
             raise UserError(f"{option} = {value!r} {why};{did_you_mean(option, known)} leave it out")

@@ -1,4 +1,4 @@
-"""Streams that are read side by side: where each lies in the text, how much is read and scored at once."""
+"""Streams that are read side by side: where each lies in the text, and how much is read and scored at once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hebblm.memory import AnyMemory
 from hebblm.ranks import partition
 
 ROWS = 200  # tokens of several streams that are scored at once, unless one stream has more
-BLOCK = 100  # tokens that a fixed base's methods predict at once, where updates are more frequent than that
+BLOCK = 100  # tokens that a fixed base's methods predict at once, if updates are more frequent than that
 READ_AHEAD = 200  # tokens that a fixed base reads at a time, whatever the update interval
 MemoryScope = Literal["shared", "stream"]
 
@@ -32,9 +32,9 @@ class Run(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Tokens that are scored at once, all from what was observed before."""
+    """Tokens that are scored at once, all from earlier observations."""
 
-    owner: int  # stream whose own memory they are scored with, 0 where all streams share one
+    owner: int  # stream whose own memory scores them, 0 if all streams share one
     intervals: tuple[tuple[Run, ...], ...]  # one or more; their runs are of different streams each
 
     @property
@@ -44,11 +44,11 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The streams of a text; those that are read here are numbered from 0."""
+    """The streams of a text; this process numbers its own from 0."""
 
     begins: tuple[int, ...]  # (B,) place of each stream's first token in the text
     lengths: tuple[int, ...]  # (B,) tokens of each
-    scope: MemoryScope = "shared"  # whether they share memory and counts
+    scope: MemoryScope = "shared"  # shared: all streams share memory and counts
     rank: int = 0  # of the process that reads here
     ranks: int = 1  # P, over which the streams are divided in their order
 
@@ -69,7 +69,7 @@ class Layout:
         return cls(tuple(begins.tolist()), tuple(lengths.tolist()), scope)
 
     def part(self, rank: int, ranks: int) -> Layout:
-        """Same text as one of several processes reads it."""
+        """Return the layout of the same text for one of several processes."""
         return replace(self, rank=rank, ranks=ranks)
 
     @property
@@ -103,18 +103,18 @@ class Layout:
 
     @property
     def text(self) -> slice:
-        """Where in the text the streams that are read here lie, one behind the other."""
+        """Span of the text that this process reads; its streams follow one another."""
         last = self.own[-1]
         return slice(self.begins[self.own[0]], self.begins[last] + self.lengths[last])
 
     def tokens(self, begin: int, end: int) -> int:
-        """How many tokens all streams have between two places."""
+        """Return the number of tokens that all streams have between two places."""
         return sum(max(0, min(end, length) - begin) for length in self.lengths)
 
     def cut(self, ids: Tensor, begin: int, end: int) -> Tensor:
-        """Some tokens of each stream, (B, n) of ids (T,), or (n,) of a single stream.
+        """Return some tokens of each stream, (B, n) of ids (T,), or (n,) for a single stream.
 
-        Behind the end of a stream stand others, which only fill up.
+        After the end of a stream come other tokens as padding.
         """
         if len(self.begins) == 1:
             return ids[begin:end]
@@ -123,7 +123,7 @@ class Layout:
         return rows if self.streams > 1 else rows[0]
 
     def groups(self, begin: int, end: int, every: int) -> Iterator[Group]:
-        """Tokens of all streams between two places, of which an interval of ``every`` is observed at once."""
+        """Yield the tokens of all streams between two places; an interval of ``every`` tokens is observed at once."""
         starts = range(begin, end, every)
         intervals = [self._runs(start, min(start + every, end)) for start in starts]
         if self.scope == "stream":
@@ -137,7 +137,7 @@ class Layout:
             yield from (Group(0, (runs,)) for runs in _packed(intervals[0]))
 
     def rounds(self, begin: int, end: int, every: int) -> Iterator[Group | None]:
-        """Groups of :meth:`groups`; where processes share a memory, None until no other has any left."""
+        """Yield the groups of :meth:`groups`; if processes share a memory, then None until no other has any left."""
         yield from (groups := list(self.groups(begin, end, every)))
         if self.spread:
             parts = (self.part(rank, self.ranks) for rank in range(self.ranks))
@@ -145,7 +145,7 @@ class Layout:
             yield from [None] * (most - len(groups))
 
     def _runs(self, begin: int, end: int) -> tuple[Run, ...]:
-        """What the streams have of an interval; those that have ended have nothing."""
+        """Return the runs of an interval; streams that have ended have none."""
         ends = (min(end, self.lengths[stream]) for stream in self.own)
         return tuple(Run(stream, begin, stop) for stream, stop in enumerate(ends) if stop > begin)
 
@@ -156,14 +156,14 @@ class Layout:
         return Block.beside(labels, sizes, written)
 
     def states(self, group: Group, states: Tensor, begin: int) -> Tensor:
-        """Hidden states (N, D) of a group from those of all streams (B, n, D) from place ``begin`` on."""
+        """Return hidden states (N, D) of a group, from those of all streams (B, n, D) from place ``begin`` on."""
         return _joined([states[run.stream, run.begin - begin : run.end - begin] for run in group.runs])
 
     def labels(self, group: Group, targets: Tensor) -> Tensor:
         return _joined([targets[slice(*self._place(run))] for run in group.runs])
 
     def places(self, group: Group) -> npt.NDArray[np.int64]:
-        """Where a group's tokens stand in the text, (N,)."""
+        """Return the places (N,) of a group's tokens in the text."""
         return np.concatenate([np.arange(*self._place(run)) for run in group.runs])
 
     def _place(self, run: Run) -> tuple[int, int]:
@@ -178,18 +178,18 @@ class Pace:
     every: int  # tokens of a stream between two updates
     block: int  # the most tokens of a stream that are predicted together, a multiple of every
     ahead: int  # tokens of a stream that the base reads together, a multiple of block
-    streams: int = 1  # how many write to one memory
+    streams: int = 1  # number of streams that write to one memory
 
     @classmethod
     def of(cls, every: int, *, ahead: bool, streams: int = 1, spread: bool = False) -> Pace:
-        if not ahead:  # of updates, since the base or its vocabulary moves
+        if not ahead:  # the base or its vocabulary changes with each update
             return cls(every, every, every, streams)
-        # Processes over which streams are spread tell each other their labels at every update.
+        # Processes that share the streams exchange their labels at every update.
         block = every if spread else max(1, BLOCK // (every * streams)) * every
         return cls(every, block, max(1, READ_AHEAD // block) * block, streams)
 
     def blocks(self, begin: int, end: int, memories: Sequence[AnyMemory]) -> Iterator[tuple[int, int]]:
-        """Begin and end of what is predicted together, between two places of the streams."""
+        """Yield begin and end of the tokens that are predicted together, between two places of the streams."""
         rows = self.every * self.streams
         while begin < end:
             spans = [span // self.streams for memory in memories if (span := memory.span(rows)) is not None]
@@ -202,7 +202,7 @@ def _packed(runs: Sequence[Run]) -> Iterator[tuple[Run, ...]]:
     packed: list[Run] = []
     for run in runs:
         if packed and sum(one.end - one.begin for one in packed) + run.end - run.begin > ROWS:
-            yield tuple(packed)  # as far as they are not too many tokens
+            yield tuple(packed)  # one more would be too many tokens
             packed = []
         packed.append(run)
     if packed:
@@ -210,15 +210,15 @@ def _packed(runs: Sequence[Run]) -> Iterator[tuple[Run, ...]]:
 
 
 def _joined(parts: Sequence[Tensor]) -> Tensor:
-    """Tensors one behind the other; a single one as it lies."""
+    """Concatenate tensors; a single one is not copied."""
     return parts[0] if len(parts) == 1 else torch.cat(list(parts))
 
 
 def _nearest(cuts: npt.NDArray[np.int64], places: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """For each of the cuts (n,) the place (m,) closest to it, none twice, in ascending order; m >= n."""
+    """Choose for each of the cuts (n,) the closest place (m,), each place once, in ascending order; m >= n."""
     chosen, low = [], 0
     for index, cut in enumerate(cuts):
-        high = len(places) - (len(cuts) - index - 1)  # so that enough are left for the others
+        high = len(places) - (len(cuts) - index - 1)  # leaves enough places for the other cuts
         low += int(np.abs(places[low:high] - cut).argmin())
         chosen.append(int(places[low]))
         low += 1

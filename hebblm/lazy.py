@@ -1,4 +1,4 @@
-"""Packages whose names are imported when they are first asked for, so that a command's help waits for no torch."""
+"""Packages that import a name on first use, so that a command's help does not wait for torch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def lazily(package: str, *modules: str) -> Callable[[str], Any]:
-    """A package's ``__getattr__`` (PEP 562), which finds the names of its ``__all__`` in some of its modules.
+    """Return a package's ``__getattr__`` (PEP 562), which finds the names of its ``__all__`` in some of its modules.
 
     Its ``__dir__`` then lists these names as well.
     """

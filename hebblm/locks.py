@@ -1,4 +1,4 @@
-"""Locks between processes: what two commands would write to one place is made by the first, used by the second."""
+"""Locks between processes: if two commands write to one place, the first makes the files and the second uses them."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _HELD: set[tuple[Path, int]] = set()  # places of this process, each by a thread
 
 @contextlib.contextmanager
 def held(path: Path, what: str, *, wait: bool = True, again: bool = False) -> Iterator[bool]:
-    """Keep a place to this process while the block writes there; another waits until it ends, or dies.
+    """Lock a place while the block writes there; other processes wait until this one ends or dies.
 
-    The system lets go of the lock of a process that was killed; its file, which stands beside ``path``, is taken over
-    by the next one. Folders that are made for it are removed again if nothing else came to stand there. Yields whether
-    another process had the place first: what is asked for may be there by now. Without ``wait`` that is an error. With
-    ``again`` the same thread may hold it already.
+    The system releases the lock of a killed process. Its file next to ``path`` stays, and the next process takes it
+    over. Folders created for the file are removed again if they are empty. Yields whether another process had the
+    place first: it may have written what this one needs. Without ``wait`` that is an error. With ``again`` the same
+    thread may hold the lock already.
     """
-    from filelock import FileLock, Timeout  # waits are rare, and its import takes a while
+    from filelock import FileLock, Timeout  # waits are rare, and the import takes a while
 
     place = _place(path)
     own = (place, threading.get_ident())
@@ -35,7 +35,7 @@ def held(path: Path, what: str, *, wait: bool = True, again: bool = False) -> It
     missing = [folder for folder in place.parents if not folder.exists()]
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
-        place.touch()  # else FileLock waits for permission as it waits for a process
+        place.touch()  # without permission FileLock would wait as it does for a process
         lock = FileLock(place, mode=0o666 & ~umask())
         waited = False
         try:
@@ -55,24 +55,24 @@ def held(path: Path, what: str, *, wait: bool = True, again: bool = False) -> It
         yield waited
     finally:
         _HELD.discard(own)
-        # Whoever waits for a file that is gone makes another one.
+        # A process that waits for a file that is gone makes another one.
         with contextlib.suppress(OSError):
             place.unlink()
         lock.release()
-        with contextlib.suppress(OSError):  # those that hold something stay
+        with contextlib.suppress(OSError):  # folders with files stay
             for folder in missing:
                 folder.rmdir()
 
 
 def remove_left(path: Path) -> None:
-    """Remove the lock of a process that was killed when all was written, from a place where nothing is left to do."""
+    """Remove the lock of a process that was killed after it had written everything."""
     if _place(path).exists():
         with contextlib.suppress(UserError), held(path, "", wait=False):
             pass
 
 
 def _place(path: Path) -> Path:
-    path = path.absolute()  # the folder one stands in has no name of its own
+    path = path.absolute()  # the present folder, ".", has no name
     return path.with_name(f".{path.name}.lock")
 
 

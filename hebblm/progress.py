@@ -35,20 +35,20 @@ NUMBERS = 74  # columns for a description and the numbers, before a bar may be l
 
 
 class Description(ProgressColumn):
-    """Description of what is done, on one line: the only part of a bar that is cut where the terminal is too narrow."""
+    """Description on one line: the only part of a bar that is cut if the terminal is too narrow."""
 
     def render(self, task: Task) -> Text:
-        """Description, with an ellipsis where it does not fit."""
+        """Return the description, with an ellipsis if it does not fit."""
         return Text(task.description, no_wrap=True, overflow="ellipsis")
 
 
 class Display(Progress):
-    """A bar that, where it cannot be drawn, writes a line from time to time: a log shows how far the work is."""
+    """A bar that writes a line from time to time if it cannot be drawn, so that a log shows how far the work is."""
 
     def __init__(self, *columns: Any, **options: Any) -> None:
         super().__init__(*columns, **options)
-        self._begins: dict[TaskID, tuple[float, float]] = {}  # when a task was first heard of, and how far it was
-        self._firsts: dict[TaskID, tuple[float, float]] = {}  # when it had first advanced, and how far it was then
+        self._begins: dict[TaskID, tuple[float, float]] = {}  # when a task was added, and how far it was
+        self._firsts: dict[TaskID, tuple[float, float]] = {}  # when it first advanced, and how far it was then
         self._written = time.monotonic()
 
     def add_task(self, *args: Any, **options: Any) -> TaskID:
@@ -81,7 +81,7 @@ class Display(Progress):
             words += f" of {task.total:,.0f}"
         words += f" {task.fields.get('unit', '')}, {duration(now - start)}"
         if task.total is not None and task.completed > done:
-            # Where there are several, the first step is not paced by: it may be all that an earlier run had done.
+            # If there are several steps, the first does not count for the pace: an earlier run may have done it.
             first, after = self._firsts[task_id]
             if task.completed > after:
                 start, done = first, after
@@ -91,7 +91,7 @@ class Display(Progress):
 
 @contextmanager
 def silence() -> Iterator[None]:
-    """Say nothing inside: it was said when the same was done for the first time."""
+    """Print nothing in the block: it repeats work that has printed its lines before."""
     token = _SILENT.set(True)
     try:
         yield
@@ -100,31 +100,31 @@ def silence() -> Iterator[None]:
 
 
 def told() -> bool:
-    """Whether this process tells how far it is: the first of several, and none where ``HEBBLM_QUIET`` is 1."""
+    """Return whether this process reports progress: only the first of several, and none if ``HEBBLM_QUIET`` is 1."""
     return leads() and os.environ.get("HEBBLM_QUIET") != "1"
 
 
 def say(line: str) -> None:
-    """Print a line beside the bars, on standard error; a warning of the first process even where it is quiet."""
+    """Print a line next to the bars, on standard error; the first process prints a warning even if it is quiet."""
     if not _SILENT.get() and (told() or (leads() and line.startswith("warning:"))):
         write(line, Console(stderr=True))
 
 
 def write(line: str, console: Console) -> None:
-    """Print a line as it is, on a terminal (or in ``$COLUMNS``) that is too narrow for it on several, between words."""
+    """Print a line as it is; a narrow terminal (or ``$COLUMNS``) breaks it between words."""
     if console.is_terminal or "COLUMNS" in os.environ:
         line = "\n".join(_wrapped(part, console.width) for part in line.split("\n"))
     console.print(line, soft_wrap=True, markup=False, highlight=False)
 
 
 def _wrapped(line: str, width: int) -> str:
-    """A line on several, each further one indented; what has no blank, such as a path, stays whole."""
+    """Wrap a line and indent the lines after the first; text without a blank, such as a path, stays whole."""
     indent = " " * (len(line) - len(line.lstrip()) + 2)
     return textwrap.fill(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def bar() -> Display:
-    """A progress display to be used as a context manager; of several processes the first one shows it."""
+    """Return a progress display, which is a context manager; only the first of several processes shows it."""
     console = Console(stderr=True, quiet=not told())
 
     def whole() -> Column:
@@ -145,7 +145,7 @@ def bar() -> Display:
 
 
 def duration(seconds: float) -> str:
-    """A length of time in the largest unit that gives at least two of it."""
+    """Return a length of time in the largest unit that it holds at least twice."""
     for size, unit in ((86_400, "days"), (3600, "hours"), (60, "minutes")):
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit}"

@@ -28,7 +28,7 @@ PACKAGES = (
 
 
 def provenance(command: str, *, device: str, seed: int) -> dict[str, Any]:
-    """A JSON object that says how a result came about, by how many processes where they are several."""
+    """Return a JSON object that says how a result was made, with the number of processes if there are several."""
     import torch
 
     ranks = current()
@@ -44,7 +44,7 @@ def provenance(command: str, *, device: str, seed: int) -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python, hebblm and the packages that decide about numbers."""
+    """Return the versions of Python, hebblm and the packages that affect numbers."""
     installed = {"python": platform.python_version()}
     for package in PACKAGES:
         try:
@@ -55,7 +55,7 @@ def versions() -> dict[str, str]:
 
 
 def commit() -> str | None:
-    """Commit of the source checkout in use, with ``+`` if files were changed since; None outside of one."""
+    """Return the commit of the source checkout in use, with ``+`` if files have changed; None outside a checkout."""
     root = Path(__file__).resolve().parents[1]
     if not (root / ".git").exists():
         return None
@@ -73,7 +73,7 @@ def commit() -> str | None:
 
 
 def command_line(prog: str, argv: list[str] | None) -> str:
-    """Command as it can be typed again."""
+    """Return the command as you can type it again."""
     import shlex
 
     return shlex.join([prog, *(sys.argv[1:] if argv is None else argv)])

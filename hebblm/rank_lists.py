@@ -1,4 +1,4 @@
-"""Lists of alternatives as recognisers write them, a JSON object a line, and the same lists ranked."""
+"""Lists of alternatives from recognisers, one JSON object per line, and the same lists ranked."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ import msgspec
 from hebblm.errors import UserError
 from hebblm.text.formats import BOM, opened, raw_lines
 
-if TYPE_CHECKING:  # it loads torch, for which an error message does not wait
+if TYPE_CHECKING:  # it loads torch, and an error message must not wait for that
     from hebblm.reader import Reader
 
 FORM = 'write {"id": ..., "before": "...", "candidates": [{"text": "...", "score": 0.0}, ...]}'
 
 
 class Candidate(msgspec.Struct, frozen=True):
-    """One of several texts, and the logarithm of what its recogniser gives it."""
+    """One of several texts, and its recogniser's log-probability."""
 
     text: str
     score: float = 0.0
 
 
 class Alternatives(msgspec.Struct, frozen=True):
-    """Texts for one place, of which one is right."""
+    """Texts for one place; one of them is right."""
 
     id: str | int
     candidates: list[Candidate]
@@ -33,13 +33,13 @@ class Alternatives(msgspec.Struct, frozen=True):
 
 
 Line = tuple[str, Alternatives]
-"""Where alternatives stand, for people, and they themselves."""
+"""Place of alternatives in a file, for messages, and the alternatives."""
 
 
 def read_lists(path: Path) -> list[Line]:
-    """All lists of a file; a line that is none is refused by its number.
+    """Read all lists of a file; an error names the number of a line that is not a list.
 
-    Other keys than those of the form are left out.
+    Keys that are not in the form are ignored.
     """
     lists: list[Line] = []
     with opened(path) as stream:
@@ -60,7 +60,7 @@ def read_lists(path: Path) -> list[Line]:
 
 
 def rank_lists(reader: Reader, lists: Iterable[Line], weight: float) -> Iterator[bytes]:
-    """A line of JSON for each list: its id and its candidates, best first."""
+    """Yield a line of JSON for each list: its id and its candidates, best first."""
     for place, one in lists:
         try:
             found = reader.rank(

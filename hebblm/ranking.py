@@ -1,4 +1,4 @@
-"""Alternatives for the same place in a text, ranked by what a reader expects there."""
+"""Alternatives for the same place in a text, ranked by a reader's expectation there."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ SPELLING = 8 * math.log(2)  # nats a byte of a word without a row
 
 
 class RankedText(NamedTuple):
-    """An alternative and what speaks for it.
+    """An alternative and its scores.
 
     Args:
-        text: itself.
+        text: the alternative.
         score: ``log_prob + weight * prior``, by which alternatives are sorted.
         log_prob: nats, of all its tokens and the spelling of those without a row, after adaptation.
-        unadapted: the same under the base with the weights of training, and rows of zeros for new words.
-        prior: what was given for it, 0 where nothing was.
-        tokens: how many it has.
+        unadapted: the same under the trained base, with rows of zeros for new words.
+        prior: the prior given for it, or 0.
+        tokens: number of its tokens.
     """
 
     text: str
@@ -44,14 +44,14 @@ class RankedText(NamedTuple):
 
 
 def check_alternatives(texts: Sequence[str], prior: Sequence[float] | None, weight: float) -> list[float]:
-    """Refuse what cannot be ranked, before any model is asked; the priors of the others."""
+    """Refuse alternatives that cannot be ranked, before any model reads them; return the priors."""
     if isinstance(texts, str) or not isinstance(texts, Sequence) or not texts:
-        raise UserError(f"{texts!r:.60} is no list of alternatives; give a list of strings, at least one")
+        raise UserError(f"{texts!r:.60} is not a list of alternatives; give a list of strings, at least one")
     for number, text in enumerate(texts, 1):
         if not isinstance(text, str) or not text:
             raise UserError(f"alternative {number} is {text!r:.60}, not a text; write it as a string, or leave it out")
     if prior is not None and not isinstance(prior, Iterable):
-        raise UserError(f"prior = {prior!r:.60} is no row of numbers; give one for each alternative")
+        raise UserError(f"prior = {prior!r:.60} is not a row of numbers; give one for each alternative")
     values = [0.0] * len(texts) if prior is None else [*prior]
     if len(values) != len(texts):
         raise UserError(f"prior has {len(values)} numbers for {len(texts)} alternatives; give one for each")
@@ -72,17 +72,17 @@ def ranked(
     prior: Sequence[float] | None,
     weight: float,
 ) -> list[RankedText]:
-    """Alternatives, best first; equal ones in the order given.
+    """Rank alternatives, best first; ties keep the given order.
 
-    All tokens are predicted from what the reader knows as it stands.
+    All tokens are predicted from the memory as it stands.
 
     Args:
         reader: at the place where ``before`` begins, after the token ``last`` (1,).
-        vocabulary: of the reader's model.
+        vocabulary: vocabulary of the reader's model.
         texts: the alternatives, read as one text with ``before``; tokens that differ from those of ``before`` count.
         before: text directly before each.
-        prior: what speaks for each besides.
-        weight: of that.
+        prior: another score of each.
+        weight: factor of the prior.
     """
     priors = check_alternatives(texts, prior, weight)
     for text in (before, *texts):
@@ -109,21 +109,21 @@ def ranked(
 
 
 def _same(common: Encoded, whole: Encoded) -> int:
-    """How many tokens two texts begin with in common."""
+    """Return how many tokens two texts share at their beginning."""
     pairs = zip(zip(common.tokens, common.ids, strict=True), zip(whole.tokens, whole.ids, strict=True), strict=False)
     return next((at for at, (one, other) in enumerate(pairs) if one != other), min(len(common.ids), len(whole.ids)))
 
 
 def _sums(reader: StreamReader, last: Tensor, ids: Sequence[Tensor], begin: int) -> Tensor:
-    """Log-probabilities (A, 2) of what stands in texts of ids (N_a,) from a place on, adapted and not, nats.
+    """Return log-probabilities (A, 2) in nats of texts of ids (N_a,) from a place on, adapted and not.
 
-    What follows equal beginnings, of which recognisers' lists have many, is predicted once.
+    Recognisers' lists share many beginnings; the token after a shared beginning is predicted once.
     """
     states, trained = reader.base.beyond(torch.cat([last, ids[0][:begin]]), [own[begin:-1] for own in ids])
     texts = [own.tolist() for own in ids]
-    places: dict[tuple[int, ...], int] = {}  # of beginnings among those that are predicted
-    first: list[tuple[int, int]] = []  # alternative and token of each, where it is met first
-    asked: list[tuple[int, int, int]] = []  # beginning, token, and whose that is
+    places: dict[tuple[int, ...], int] = {}  # of each beginning that is predicted
+    first: list[tuple[int, int]] = []  # alternative and token where each occurs first
+    asked: list[tuple[int, int, int]] = []  # beginning, token, alternative
     for number, text in enumerate(texts):
         for at in range(begin, len(text)):
             key = tuple(text[begin:at])
@@ -153,7 +153,7 @@ def _sums(reader: StreamReader, last: Tensor, ids: Sequence[Tensor], begin: int)
 
 
 def _contexts(reader: StreamReader, texts: Sequence[Sequence[int]], places: Sequence[tuple[int, int]]) -> Ints | None:
-    """Contexts (N, order) of tokens, each of a text and a place in it, if the reader counts n-grams."""
+    """Return contexts (N, order) of tokens, each given by text and place, if the reader counts n-grams."""
     ngrams = reader.context.ngrams
     if ngrams is None:
         return None

@@ -1,7 +1,7 @@
-"""The processes of one command: which of them this one is, what is its part, and what they tell each other.
+"""The processes of one command: the rank of this one, its part of the work, and what they exchange.
 
 ``torchrun`` starts the same command several times; each process finds its rank in the environment. A process that is
-alone tells nobody anything: every function here then returns what it was given.
+alone exchanges nothing: every function here then returns its argument.
 """
 
 from __future__ import annotations
@@ -25,32 +25,32 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 T = TypeVar("T")
-LOOK = 1.0  # seconds between two looks at whether whoever started this rank is there
-PATIENCE = timedelta(days=30)  # for others at work: a rank that dies breaks its connections, and is not waited for
+LOOK = 1.0  # seconds between two checks that the process that started this rank is alive
+PATIENCE = timedelta(days=30)  # to wait for busy ranks; a rank that dies breaks its connections, which ends the wait
 
 
 class LostRankError(RuntimeError):
-    """Another rank is gone: it was killed, or ended with an error of its own, which it has told."""
+    """Another rank is gone: it was killed, or ended with an error, which it has printed."""
 
 
 def rank() -> int:
-    """Number of this process among those of its command, from 0."""
+    """Return the number of this process among those of its command, from 0."""
     return _number("RANK") if size() > 1 else 0
 
 
 def size() -> int:
-    """P, how many processes run this command."""
+    """Return P, the number of processes that run this command."""
     started = all(name in os.environ for name in ("RANK", "MASTER_ADDR", "MASTER_PORT"))
     return max(1, _number("WORLD_SIZE")) if started else 1
 
 
 def leads() -> bool:
-    """Whether this is the process that logs, draws bars and writes results."""
+    """Return whether this is the process that logs, draws bars and writes results."""
     return rank() == 0
 
 
 def partition(count: int, part: int, parts: int) -> range:
-    """Which of ``count`` things in a row are those of one of several parts: as many as any other's, or one less.
+    """Return the items of one of several equal parts of ``count`` items in a row; some parts have one item less.
 
     The longer parts come first.
     """
@@ -69,7 +69,7 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True)
 class Ranks:
-    """The ranks of a command, as one of them sees them; every method is called by all, in the same order."""
+    """The ranks of a command, as one of them sees them; all ranks call every method, in the same order."""
 
     rank: int = 0
     size: int = 1  # P
@@ -82,18 +82,18 @@ class Ranks:
         return self.rank == 0
 
     def partition(self, count: int) -> range:
-        """Which of ``count`` things in a row are this rank's; see :func:`partition`."""
+        """Return this rank's part of ``count`` items in a row; see :func:`partition`."""
         return partition(count, self.rank, self.size)
 
     def tasks(self, count: int) -> range:
-        """Which of ``count`` tasks are this rank's: every P-th one, as earlier ones often take longer."""
+        """Return this rank's tasks among ``count``: every P-th one, because earlier ones often take longer."""
         return range(self.rank, count, self.size)
 
     def exchange(self, rows: Tensor, counts: Sequence[int]) -> tuple[Tensor, list[int]]:
-        """Give each rank some of the rows (N, ...), and take what each has for this one.
+        """Send each rank some of the rows (N, ...), and receive the rows that each has for this one.
 
-        The rows for the first rank come first, then those for the second, ``counts`` of them, and so on; what comes
-        back, (M, ...) and how many rows by rank, has the same order.
+        ``counts`` of the rows go to each rank, those for the first rank first. The received rows (M, ...), and their
+        counts by rank, have the same order.
         """
         if self.size == 1:
             return rows, list(counts)
@@ -111,7 +111,7 @@ class Ranks:
         return _whole(received, rows), arriving
 
     def all_gather_rows(self, rows: Tensor) -> list[Tensor]:
-        """Rows (N, ...) of every rank, by rank; N may differ."""
+        """Return the rows (N, ...) of every rank, by rank; N may differ."""
         if self.size == 1:
             return [rows]
         import torch
@@ -130,11 +130,11 @@ class Ranks:
         return [_whole(raw[:length], rows) for raw, length in zip(gathered, lengths, strict=True)]
 
     def gather(self, rows: Tensor) -> Tensor:
-        """On the first rank the rows of all (N, ...), its own first; on others none."""
+        """Return the rows of all ranks (N, ...) on the first rank, its own first, and no rows on the others."""
         return self.exchange(rows, [len(rows), *[0] * (self.size - 1)])[0]
 
     def all_gather(self, rows: Tensor) -> Tensor:
-        """Rows of all ranks (N, ...), those of the first one first."""
+        """Return the rows of all ranks (N, ...), those of the first one first."""
         gathered = self.all_gather_rows(rows)
         if len(gathered) == 1:
             return gathered[0]
@@ -143,7 +143,7 @@ class Ranks:
         return torch.cat(gathered)
 
     def all_gather_object(self, value: T) -> list[T]:
-        """What every rank has to say, by rank: values as JSON has them."""
+        """Return a JSON value of every rank, by rank."""
         if self.size == 1:
             return [value]
         import torch
@@ -157,7 +157,7 @@ class Ranks:
 
     @contextlib.contextmanager
     def in_turn(self) -> Iterator[None]:
-        """Let the first rank do what is inside, and then the others, which find what it has kept."""
+        """Run the block on the first rank, and then on the others, which find the files it has written."""
         if not self.leads:
             self.wait()
         yield
@@ -166,7 +166,7 @@ class Ranks:
 
     @contextlib.contextmanager
     def connected(self) -> Iterator[None]:
-        """Tell what it means that an exchange of torch's own fails inside."""
+        """Raise LostRankError if an exchange of torch's own fails in the block because another rank is gone."""
         try:
             yield
         except RuntimeError as error:
@@ -180,7 +180,7 @@ class Ranks:
         return torch.device("cuda" if self.backend == "nccl" else "cpu")
 
     def _raw(self, rows: Tensor) -> Tensor:
-        """Rows (N, ...) as bytes (N, bytes): every backend takes these."""
+        """Return rows (N, ...) as bytes (N, bytes), which every backend takes."""
         import torch
 
         flat = rows.detach().to(self._place()).reshape(len(rows), rows.shape[1:].numel()).contiguous()
@@ -188,7 +188,7 @@ class Ranks:
 
     @contextlib.contextmanager
     def _counted(self) -> Iterator[None]:
-        """Count an exchange, and tell what it means that it fails."""
+        """Count an exchange, and raise LostRankError if it fails."""
         started = time.perf_counter()
         try:
             yield
@@ -202,7 +202,7 @@ _current = ALONE
 
 
 def current() -> Ranks:
-    """Ranks of the command, those that :func:`opened` has connected."""
+    """Return the ranks that :func:`opened` has connected."""
     return _current
 
 
@@ -210,14 +210,14 @@ def current() -> Ranks:
 def opened(device: str = "cpu") -> Iterator[Ranks]:
     """Connect the ranks while the block computes; a process that is alone connects nothing and imports no torch.
 
-    Tensors go through nccl where every process of a machine has a GPU of its own, else through gloo.
+    Tensors go through nccl if every process of a machine has its own GPU, else through gloo.
     """
     global _current
     if size() == 1:
         yield ALONE
         return
     if ":" in device:
-        raise UserError(f"device = {device}: each of {size()} processes takes a GPU of its own; leave the number out")
+        raise UserError(f"device = {device}: each of {size()} processes takes its own GPU; leave the number out")
     _end_with_parent()
     import torch
     from torch import distributed
@@ -233,7 +233,7 @@ def opened(device: str = "cpu") -> Iterator[Ranks]:
         backend = "nccl" if here <= torch.cuda.device_count() and distributed.is_nccl_available() else "gloo"
     try:
         store, *_ = next(rendezvous("env://", rank(), size()))
-        # Processes that torchrun starts again find what those before them have left in its store.
+        # Processes that torchrun starts again find the entries of the former ones in its store.
         prefixed = PrefixStore(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"), store)
         distributed.init_process_group(backend, store=prefixed, rank=rank(), world_size=size(), timeout=PATIENCE)
     except RuntimeError as error:
@@ -241,17 +241,17 @@ def opened(device: str = "cpu") -> Iterator[Ranks]:
     _current = Ranks(rank(), size(), backend)
     try:
         yield _current
-        _current.wait()  # whoever leaves first would break the others' connections
+        _current.wait()  # the first rank to leave would break the others' connections
     finally:
         _current = ALONE
         distributed.destroy_process_group()
 
 
 def end_rank(status: int) -> NoReturn:
-    """End this process, all of whose files are closed, at once.
+    """End this process at once; its files are closed.
 
-    A thread of gloo may still hold tensors of the last exchange, whatever becomes of the process group; if it lets go
-    of them while the interpreter ends, the process is aborted.
+    A thread of gloo may still hold tensors of the last exchange, even without a process group. If it releases them
+    while the interpreter ends, the process is aborted.
     """
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(AttributeError, OSError, ValueError):  # none, full, closed
@@ -260,7 +260,7 @@ def end_rank(status: int) -> NoReturn:
 
 
 def _end_with_parent() -> None:
-    """End this process soon after the one that started it, which was killed if it did not end this one itself."""
+    """End this process soon after its parent; a parent that was killed could not end it."""
     parent = os.getppid()
 
     def look() -> None:
@@ -282,7 +282,7 @@ def _is_broken(error: RuntimeError) -> bool:
 
 
 def _whole(raw: Tensor, like: Tensor) -> Tensor:
-    """Bytes (N, bytes) as rows (N, ...) of the kind and place of others."""
+    """Return bytes (N, bytes) as rows (N, ...) with the dtype and device of other rows."""
     if not raw.numel():
         return like.new_empty(len(raw), *like.shape[1:])
     return raw.contiguous().view(like.dtype).view(len(raw), *like.shape[1:]).to(like.device)

@@ -36,18 +36,18 @@ TEXTS = "texts.jsonl"
 WEIGHT = "weight."
 """Prefix of the names of weights in the file of the place."""
 METHOD = "best"
-"""Method of a reader where neither its caller nor a saved reader names one."""
+"""Method of a reader if neither its caller nor a saved reader names one."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReaderSetup:
-    """How a reader was opened, and what it read; nothing where that is not known."""
+    """Settings that a reader was opened with; None or empty if not known."""
 
     method: str | None = None
     k: int | None = None
     update_every: int | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)  # those that the method reads, by dotted name
-    model: str | None = None  # its name
+    model: str | None = None  # name of the model
 
 
 class _ReaderRecord(msgspec.Struct):
@@ -69,23 +69,23 @@ class _ReaderRecord(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class ReaderState:
-    """A reader's knowledge; all at its beginning where nothing is named."""
+    """A reader's state; the defaults are those of a new reader."""
 
     memory: AnyMemory | None = None
-    words: tuple[str, ...] = ()  # new ones, in the order in which they were met
-    state: State | None = None  # of the base behind the last token
+    words: tuple[str, ...] = ()  # new ones, in the order of their first occurrence
+    state: State | None = None  # of the base after the last token
     last: Tensor = field(default_factory=lambda: torch.zeros(1, dtype=torch.int64))  # (1,) the last token read
     observed: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))  # (V,) how often each was read
     recent: tuple[Tensor, Tensor] = field(default_factory=lambda: (torch.zeros(0, 0), torch.zeros(0)))  # (W, D), (W,)
-    shares: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # what was learned of each, by name
-    ngrams: Mapping[str, Array] = field(default_factory=dict)  # counts of the words before; none where no method asks
-    weights: Mapping[str, Tensor] = field(default_factory=dict)  # that learned; none where the base stays as trained
+    shares: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # learned shares, by name
+    ngrams: Mapping[str, Array] = field(default_factory=dict)  # counts; empty if no method uses them
+    weights: Mapping[str, Tensor] = field(default_factory=dict)  # that learned; empty if the base stays as trained
     splitting: Chosen | None = None  # of the texts; None before the first one
     setup: ReaderSetup = field(default_factory=ReaderSetup)
     record: ReadingRecord = field(default_factory=ReadingRecord)
 
     def check_labels(self, classes: int, place: object) -> None:
-        """Refuse a memory with labels (n,) that are none of so many classes."""
+        """Refuse a memory with labels (n,) outside the classes."""
         for part in self.memory.segments() if self.memory is not None else ():
             if len(part) and not 0 <= int(part.values.min()) <= int(part.values.max()) < classes:
                 raise UserError(f"{place} has labels of words that are not in it; build or save it again")
@@ -99,9 +99,9 @@ def check_free(folder: Path) -> None:
 
 
 def save_reader(folder: Path, owner: Owner, known: ReaderState, classes: int) -> None:
-    """Write a reader's knowledge to a folder, whole or not at all.
+    """Write a reader's state to a folder, whole or not at all.
 
-    The folder is created, or replaced if it holds a reader. ``classes`` are the model's; new words' ids follow them.
+    The folder is created, or replaced if it holds a reader. ``classes`` counts the model's; new words' ids follow.
     """
     check_free(folder)
     assert known.memory is not None, "a reader has a memory"
@@ -110,7 +110,7 @@ def save_reader(folder: Path, owner: Owner, known: ReaderState, classes: int) ->
     for learned in (shares, *known.weights.values(), *known.state.values(), known.recent[0]):
         if learned.is_floating_point() and not learned.isfinite().all():
             raise UserError(
-                f"what {known.setup.method} learned is no longer finite, so that no reader could go on from {folder}; "
+                f"what {known.setup.method} learned is no longer finite, so no reader could go on from {folder}; "
                 "read the text again, with lower learning rates"
             )
     place = {
@@ -200,7 +200,7 @@ def open_reader(folder: Path, owner: Owner, device: torch.device) -> ReaderState
 
 
 def _base(folder: Path, file: str, texts: Sequence[ReadText] | None) -> FirstMemory:
-    """What a reader begins with where its folder does not say what was read, only that."""
+    """Return a first memory for a reader whose folder does not record its texts one by one."""
     known = [ReadText(path=str(folder))] if texts is None else texts
     return FirstMemory(str(folder.absolute()), file, sha256(folder / file), tuple(known))
 
@@ -216,7 +216,7 @@ class Choices:
 
 
 def check_asked(method: str | None, settings: Mapping[str, Any], memory: object) -> None:
-    """Refuse what no reader can be opened with, before a saved one, in the folder ``memory``, is looked at."""
+    """Refuse values that no reader can be opened with, before the saved reader in ``memory`` is read."""
     if method is not None:
         check_methods([*map(unaliased, several("method", [method]))])
     Hyperparameters().changed(settings)
@@ -234,7 +234,7 @@ def choose(
     saved: ReaderSetup,
     memory: object,
 ) -> Choices:
-    """What a reader is opened with: what its caller asks for, then what a saved reader had, then the defaults."""
+    """Choose a reader's values: those of its caller, then those of a saved reader, then the defaults."""
     method = unaliased(method or saved.method or METHOD)
     check_methods([method])
     present = present_settings(saved.settings)

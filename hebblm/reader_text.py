@@ -1,4 +1,4 @@
-"""Texts for a reader: strings and ids, to tokens of its vocabulary."""
+"""Texts for a reader: from strings and ids to tokens of its vocabulary."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from hebblm.text.fitting import Chosen
 from hebblm.text.vocabulary import Encoded, Vocabulary
 
 Text = str | Sequence[int] | Tensor
-"""A string, each line break of which is an ``<eos>``, or the ids of known words, (T,)."""
+"""A string, whose line breaks become ``<eos>``, or the ids of known words, (T,)."""
 Texts = Sequence[Text] | Mapping[str, Text]
-"""Documents that are read side by side, of which a mapping says the names."""
+"""Documents that are read side by side; a mapping gives their names."""
 Progress = Callable[[int, int], None] | None
-"""What is called with the tokens done and all of them after each interval, or nothing."""
+"""A function of (tokens done, all tokens), called after each interval, or None."""
 
 
 class Spelled(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A text of which the tokens are known alone: it was given as ids, or was read in part."""
+    """A text with known tokens only: it was given as ids, or was read in part."""
 
     tokens: tuple[int | str, ...]  # (T,) as :meth:`Vocabulary.lasting` gives them
     bytes: int
-    split: Chosen | None = None  # how the text was split; None of ids
-    fits: Chosen | None = None  # how it would be, were it the first one; None of ids, or without words
+    split: Chosen | None = None  # how the text was split; None for ids
+    fits: Chosen | None = None  # how it is split if it is the first text; None for ids, or without words
 
     def encoded(self, vocabulary: Vocabulary, *, include: bool) -> Encoded:
         if vocabulary.splitting is None and self.fits is not None:
             vocabulary.split(self.fits)
         if self.split not in (None, vocabulary.splitting):
             raise UserError(
-                f"a text of which a part was read is split as {self.split}, and what is left to be read as "
-                f"{vocabulary.splitting}; read the texts anew into another folder"
+                f"one part of a text was split as {self.split}, but the rest would be split as "
+                f"{vocabulary.splitting}; read the texts again into another folder"
             )
         if include:
             vocabulary.include(token for token in self.tokens if isinstance(token, str))
@@ -46,14 +46,14 @@ class Spelled(msgspec.Struct, frozen=True, omit_defaults=True):
 def encoded_text(
     vocabulary: Vocabulary, text: Text | Spelled, *, include: bool, begins: bool = True, most: int | None = None
 ) -> tuple[Encoded, int]:
-    """Tokens and ids of a text, and its bytes.
+    """Return tokens and ids of a text, and its bytes.
 
     Args:
-        vocabulary: of the model.
+        vocabulary: vocabulary of the model.
         text: a string or ids.
-        include: give words met for the first time an id.
+        include: whether new words get an id.
         begins: whether the text begins here; a byte order mark at its start is then left out, as in a file.
-        most: only so many tokens of a string. Of a line of words that is read in part, bytes count by the share of its
+        most: the most tokens of a string. If a line of words is read in part, its bytes count by the share of its
             tokens.
     """
     if isinstance(text, Spelled):
@@ -80,10 +80,10 @@ def encoded_text(
 def encoded_documents(
     vocabulary: Vocabulary, texts: Sequence[Text | Spelled], every: int, *, include: bool
 ) -> tuple[list[Encoded], list[int]]:
-    """Tokens and ids of texts that are read side by side, ``every`` tokens of each at a time, and their bytes."""
+    """Return tokens and ids of texts that are read side by side, ``every`` tokens at a time, and their bytes."""
     documents = [encoded_text(vocabulary, text, include=False) for text in texts]
     if include:
-        # A word has its number, and with it its row, from when it is met, not from when it is known to come.
+        # Words get their numbers, and so their rows, in the order of reading, not in the order of the texts.
         for start in range(0, max(len(text.ids) for text, _ in documents), every):
             for text, _ in documents:
                 vocabulary.include(text.tokens[start : start + every])
@@ -94,9 +94,9 @@ def encoded_documents(
 def in_intervals(
     vocabulary: Vocabulary, pieces: Iterable[str], every: int, texts: list[str], *, include: bool, most: int | None
 ) -> Iterator[tuple[Encoded, int]]:
-    """Parts of a text that comes in pieces, whole intervals of ``every`` tokens but for the last, and their bytes.
+    """Yield parts of a text that comes in pieces, whole intervals of ``every`` tokens except the last, and their bytes.
 
-    Each piece is asked for once what came before it was taken, and goes into ``texts``; at ``most`` so many tokens do.
+    A piece is taken after the parts before it were used, and goes into ``texts``. ``most`` limits the tokens.
     """
     if isinstance(pieces, str):
         raise UserError(f"{pieces!r:.60} is a text in one piece; give [text], or read it")
@@ -121,7 +121,7 @@ def in_intervals(
 
 
 def _bytes_of_first(vocabulary: Vocabulary, text: str, tokens: int) -> int:
-    """Bytes of the first tokens of a text."""
+    """Return the bytes of the first tokens of a text."""
     size = 0
     for line in re.findall(r"[^\n]*\n|[^\n]+", text):
         in_line, whole = len(vocabulary.encode(line, include=False).ids), len(line.encode())
@@ -132,7 +132,7 @@ def _bytes_of_first(vocabulary: Vocabulary, text: str, tokens: int) -> int:
 
 
 def bytes_of(text: str) -> int:
-    """Length of a text in bytes of UTF-8."""
+    """Return the length of a text in bytes of UTF-8."""
     try:
         return len(text.encode())
     except UnicodeEncodeError as error:
@@ -143,36 +143,36 @@ def bytes_of(text: str) -> int:
 
 
 def name_of(name: object) -> str:
-    """Name of a document, "" of text without one; what is none is refused."""
+    """Return the name of a document, "" for text without a name; refuse anything else."""
     if name is not None and (not isinstance(name, str) or not name.isprintable()):
         raise UserError(f"name = {name!r:.60} is not the name of a document; give a line of text")
     return "" if name is None else name
 
 
 def named(texts: Texts, name: str | None) -> tuple[list[str], list[Text]]:
-    """Names of documents, "" of those without one, and the documents."""
+    """Return the names of documents, "" for those without a name, and the documents."""
     if name is not None:
-        raise UserError(f"name = {name!r:.60} is of one document, not of several; read {{name: text, ...}}")
+        raise UserError(f"name = {name!r:.60} names one document, not several; read {{name: text, ...}}")
     if not isinstance(texts, Mapping):
         return [""] * len(texts), list(texts)
     if not all(texts):
-        raise UserError("a document of several has no name; read [text, ...] where none has one")
+        raise UserError("one of several documents has no name; name all, or read [text, ...] without names")
     return [*map(name_of, texts)], [*texts.values()]
 
 
 def are_documents(text: Text | Sequence[Text]) -> bool:
-    """Whether a text is a list of several, or of none, not a string or the ids of one."""
+    """Return whether a text is a list of documents, which may be empty, not a string or the ids of one text."""
     if isinstance(text, str | Tensor | Mapping) or hasattr(text, "columns") or getattr(text, "ndim", 1) == 0:
         return False
     if not hasattr(text, "__getitem__"):
         return False
-    for first in text:  # a column of a table has its first one anywhere
+    for first in text:  # a table's column may have any index
         return isinstance(first, Sequence) or getattr(first, "ndim", 0) > 0
     return isinstance(text, list | tuple)
 
 
 def known_ids(vocabulary: Vocabulary, text: Sequence[int] | Tensor, wanted: str) -> list[int]:
-    """Ids (T,) of a text; what is none is refused as no ``wanted``."""
+    """Return the ids (T,) of a text; an error calls anything else "not a ``wanted``"."""
     try:
         rows = np.asarray(text.cpu() if isinstance(text, Tensor) else text)
     except (TypeError, ValueError, RuntimeError):
@@ -187,7 +187,7 @@ def known_ids(vocabulary: Vocabulary, text: Sequence[int] | Tensor, wanted: str)
 
 
 def reported(progress: Progress) -> Callable[[int, int], None]:
-    """What is called after each interval; refuse what cannot be."""
+    """Return the function to call after each interval; refuse values that are not callable."""
     if progress is None:
         return lambda done, total: None
     if not callable(progress):

@@ -1,4 +1,4 @@
-"""What a reader read, read again without a document or a word: nothing of these is left."""
+"""Read a reader's texts again without a document or a word, so that nothing of it is left."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from hebblm.text.vocabulary import Vocabulary
 
 
 class Reads(Protocol):
-    """A reader, which takes down what it reads."""
+    """A reader, which records the texts that it reads."""
 
     journal: Journal
 
@@ -50,18 +50,18 @@ class Reads(Protocol):
 
 R = TypeVar("R", bound=Reads)
 Opens = Callable[[Opened, Path | None, Mapping[str, Any]], R]
-"""Opens a reader, over a memory or none, as it once was; the last are values that differ from those it had before."""
+"""Opens a reader as it once was, with or without a memory; the mapping holds values that changed since then."""
 
 
 def without_documents(record: ReadingRecord, names: Sequence[str]) -> ReadingRecord:
-    """A record as if some documents had never been read."""
+    """Return a record as if some documents had never been read."""
     own = [text.name for item in record.items for text in texts_in(item)]
     for name in names:
         known = [document.name for document in documents(record)]
         if name not in own and name in known and record.base is not None:
             raise UserError(
-                f"{name} is a text of {record.base.folder}, with which this reader began; make that memory anew "
-                "without it, and read the other texts over it"
+                f"{name} is a text of {record.base.folder}, with which this reader began; build that memory again "
+                "without it, and read the other texts after it"
             )
         if name not in own:
             raise unknown("document", name, known, "reader.documents() and hebblm-memory info list them")
@@ -76,15 +76,15 @@ def without_documents(record: ReadingRecord, names: Sequence[str]) -> ReadingRec
 
 
 def without_word(record: ReadingRecord, word: str, vocabulary: Vocabulary) -> ReadingRecord:
-    """A record as if a word had been struck out of every text before it was read."""
+    """Return a record as if a word had been struck out of every text before it was read."""
     if not isinstance(word, str) or not word or any(letter.isspace() for letter in word):
         raise UserError(f"word = {word!r:.60} is not a single word; give one without blanks")
     if record.base is not None:
         raise UserError(
-            f"a word cannot be taken out of {record.base.folder}, with which this reader began; make that memory anew "
-            "of texts without it"
+            f"a word cannot be taken out of {record.base.folder}, with which this reader began; build that memory "
+            "again from texts without it"
         )
-    # A blank before it goes as well; letters and digits beside it make it another word.
+    # A blank before it goes as well; letters and digits next to it make it another word.
     pattern = re.compile(rf"[ \t]?(?<!\w){re.escape(word)}(?!\w)", re.IGNORECASE)
     items: list[Item] = []
     for item in record.items:
@@ -107,19 +107,19 @@ def _struck(text: Read, pattern: re.Pattern[str], vocabulary: Vocabulary) -> Rea
 
 
 def check_still(record: ReadingRecord, *, whole: bool) -> None:
-    """Refuse to read again what was read over a memory that is gone, or, unless ``whole``, by a base that learns."""
+    """Refuse a record that began with a memory that is gone, or, unless ``whole``, one of a base that learns."""
     moving = [unaliased(item.method) for item in record.items if isinstance(item, Opened)]
     moving = [method for method in moving if METHODS[method].moving]
     if moving and not whole:
         raise UserError(
-            f"{moving[0]} learned from all texts in the same weights, so that forgetting one takes reading all others "
-            "again, weights and all; ask for that with replay=True, or --replay"
+            f"{moving[0]} learned from all texts in the same weights, so to forget one, the reader must read all "
+            "others again; ask for that with replay=True, or --replay"
         )
     if record.base is not None:
         path = Path(record.base.folder, record.base.file)
         if not path.is_file() or sha256(path) != record.base.sha256:
             raise UserError(
-                f"{record.base.folder}, with which this reader began, is not there as it was, and nothing can be "
+                f"{record.base.folder}, with which this reader began, is gone or changed, and nothing can be "
                 "forgotten without it; put it back, or read the other texts into a new folder"
             )
 
@@ -127,7 +127,7 @@ def check_still(record: ReadingRecord, *, whole: bool) -> None:
 def read_again(
     record: ReadingRecord, opening: Opened | None, opens: Opens[R], progress: Callable[[int, int], None]
 ) -> R:
-    """A reader of all that stands in a record, ready to go on as it was opened last."""
+    """Return a reader that has read all texts of a record, opened as it was opened last."""
     items = [*record.items, *([opening] if opening is not None and record.items[-1:] != (opening,) else [])]
     total, done = sum(text.tokens for item in record.items for text in texts_in(item)), 0
     reader, former = None, dict[str, Any]()

@@ -39,8 +39,8 @@ class Request:
 
     config: ScenarioConfig
     settings: Hyperparameters
-    note: str  # whose they are, where they are not the model's own, and how to find these
-    folder: Path | None  # for what is written
+    note: str  # whose they are if they are not the model's own, and how to find these
+    folder: Path | None  # of the output
     given: tuple[TrainedModel, Subwords] | None  # a model of ``transformers`` that is open already, with its pieces
 
     @classmethod
@@ -101,13 +101,13 @@ class Request:
             raise UserError(f"streams = {self.config.streams} are not possible here: {why}; leave --streams out")
 
     def check_keys(self, methods: Sequence[str]) -> None:
-        """Refuse methods that adapt the head where memories keep the states of another layer."""
+        """Refuse methods that adapt the head if memories keep the states of another layer."""
         if self.config.key != ScenarioConfig.key if self.given is None else self.given[0].keyed:
             for name in methods:
                 METHODS[name].check_keys(self.settings.methods)
 
     def open(self, function: str, command: str | None) -> tuple[Scenario, dict[str, Any]]:
-        """The opened scenario and the record of provenance."""
+        """Return the opened scenario and the record of provenance."""
         config = self.config
         device = pick_device(config.device) if self.given is None else device_of(self.given[0])
         source, target = config.corpora()
@@ -120,7 +120,7 @@ class Request:
         return scenario, record
 
     def check_ranks(self, processes: int) -> None:
-        """Refuse what several processes cannot do together."""
+        """Refuse options that do not work with several processes."""
         config, memory = self.config, self.settings.memory
         if processes == 1:
             return

@@ -15,20 +15,20 @@ from hebblm.text.words import Words
 class Scores:
     """The losses of a text's tokens.
 
-    A new word has no row in the softmax layer until it was learned, and is charged as ``<unk>`` before that: the loss
-    says that some new word came, not which. So is a piece that a subword tokenizer has no id for. ``bits_per_byte``
-    adds 8 bits a byte for their spelling.
+    A new word has no row in the softmax layer until the reader learns it. Before that its loss is that of ``<unk>``,
+    which says that some new word came, not which. The same holds for a piece without an id in a subword tokenizer.
+    ``bits_per_byte`` adds 8 bits a byte for their spelling.
 
     Args:
         tokens: T words, or the pieces of words that a subword model reads.
-        nll: (T,) float32, ``-log P(token)`` in nats, before it was learned from.
+        nll: (T,) float32, ``-log P(token)`` in nats, before the reader learned from it.
         new: (T,) bool, tokens that had no row yet.
         bytes: UTF-8 bytes of the text.
-        words: words of the text, and where its pieces lie in them; None where each token is a word.
-        spelled: bytes by which the new tokens are spelled, an end each.
-        lost: bytes that the tokenizer loses, at least: ``bits_per_byte`` does not pay for them.
-        unadapted: the same tokens under the base with the weights of training, and a row of zeros for each word learned
-            since, which takes a share of every probability; None in these scores themselves.
+        words: words of the text, and where its pieces lie in them; None if each token is a word.
+        spelled: bytes that spell the new tokens, with an end for each.
+        lost: least number of bytes that the tokenizer loses: ``bits_per_byte`` does not count them.
+        unadapted: the same tokens under the trained base, with a row of zeros for each word learned since, which takes
+            a share of every probability; None in these scores themselves.
     """
 
     tokens: tuple[str, ...]
@@ -56,14 +56,14 @@ class Scores:
 
     @property
     def word_perplexity(self) -> float:
-        """``exp`` of the mean loss a word, each of which costs the sum of its tokens."""
+        """``exp`` of the mean loss a word; a word's loss is the sum of its tokens' losses."""
         return self.by_word().perplexity
 
     def by_word(self) -> Scores:
-        """Return the losses of whole words, each the sum of its pieces'; new where one of them was.
+        """Return the losses of whole words, each the sum of its pieces' losses; a word with a new piece is new.
 
-        Words are what stands between blanks, and line breaks, whatever the tokenizer: a piece of several words gives
-        each an equal part of its loss.
+        Words are separated by blanks, and line breaks are words, whatever the tokenizer does. A piece of several words
+        gives each an equal part of its loss.
         """
         if self.words is None:
             return self
@@ -74,34 +74,33 @@ class Scores:
 
     @property
     def bits_per_byte(self) -> float:
-        """Bits a byte of the text, the spelling of words without a row included; nan without bytes."""
+        """Bits a byte of the text, including the spelling of words without a row; nan without bytes."""
         return self.bits / self.bytes if self.bytes else math.nan
 
     @property
     def bits(self) -> float:
-        """Bits of the text, the spelling of tokens without a row included."""
+        """Bits of the text, including the spelling of tokens without a row."""
         return float(self.nll.double().sum()) / math.log(2) + 8 * self.spelled
 
     def __repr__(self) -> str:
-        """Say how much was read, and how well."""
-        beside = "" if self.unadapted is None else f", unadapted {self.unadapted.perplexity:.1f}"
-        return f"Scores({len(self)} tokens, perplexity {self.perplexity:.1f}{beside})"
+        base = "" if self.unadapted is None else f", unadapted {self.unadapted.perplexity:.1f}"
+        return f"Scores({len(self)} tokens, perplexity {self.perplexity:.1f}{base})"
 
 
 @dataclass(slots=True)
 class Totals:
-    """Sums of the scores of a text's parts, as :meth:`hebblm.Reader.read_pieces` yields them; the parts are not kept.
+    """Sums of the scores of a text's parts, as :meth:`hebblm.Reader.read_pieces` yields them; drops the parts.
 
     Args:
-        pieces: whether tokens are pieces of words; otherwise they are words.
+        pieces: True if tokens are pieces of words, False if they are words.
         tokens: T.
-        words: how many words the tokens make; a word that is split over two parts counts once.
-        nats: sum of their losses.
-        unadapted: that under the base as it was trained.
-        bits: with the spelling of words without a row.
-        unadapted_bits: those under the base as it was trained.
+        words: number of words; a word that spans two parts counts once.
+        nats: sum of the tokens' losses.
+        unadapted: the same sum under the trained base.
+        bits: bits of the text, including the spelling of words without a row.
+        unadapted_bits: the same under the trained base.
         bytes: UTF-8 bytes of the text.
-        lost: bytes that the tokenizer loses, at least.
+        lost: least number of bytes that the tokenizer loses.
     """
 
     pieces: bool = False
@@ -115,7 +114,7 @@ class Totals:
     lost: int = 0
 
     def add(self, part: Scores) -> None:
-        """Take in the scores of a further part."""
+        """Add the scores of a further part."""
         assert part.unadapted is not None, "a reader scores the base as well"
         self.tokens += len(part)
         self.words += len(part) if part.words is None else len(part.words) - part.words.goes_on
@@ -128,11 +127,10 @@ class Totals:
 
     @property
     def perplexity(self) -> float:
-        """``exp`` of the mean loss a token; inf beyond what can be written, nan without tokens."""
+        """``exp`` of the mean loss a token; inf if a float cannot hold it, nan without tokens."""
         return _perplexity(_mean(self.nats, self.tokens))
 
     def __str__(self) -> str:
-        """Say how much was read, and how well."""
         base = _perplexity(_mean(self.unadapted, self.tokens))
         many, one, a_word, lost = f"{self.tokens:,} tokens", "token", "", ""
         if self.lost:

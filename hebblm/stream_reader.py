@@ -1,4 +1,4 @@
-"""Texts read side by side by one method: all predicted, all scored, and only then learned from."""
+"""Texts read side by side by one method: it predicts all, scores all, and only then learns."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from hebblm.types import OutputHead
 
 
 class ReaderBase:
-    """A base, and the same as trained beside it where it moves: both read every text.
+    """A base and, if it learns, a copy as trained: both read every text.
 
     Args:
         base: reads the text.
-        trained: reads along where ``base`` learns, None where it does not.
+        trained: reads along if ``base`` learns, None if it does not.
     """
 
     def __init__(self, base: GradientBase | DynamicBase, trained: StreamBase | None = None) -> None:
@@ -51,9 +51,9 @@ class ReaderBase:
         return [self._base] if self._trained is None or self._along else [self._base, self._trained]
 
     def read(self, inputs: Tensor) -> Tensor:
-        """Hidden states (N, D) after each of the tokens (N,), going on from the last call.
+        """Return hidden states (N, D) after each of the tokens (N,), going on from the last call.
 
-        Of a base of several streams, which stays as trained, (B, N, D) after (B, N).
+        A base of several streams, which stays as trained, gives (B, N, D) after (B, N).
         """
         states = self._base.read(inputs)
         if self._trained is not None:
@@ -67,9 +67,9 @@ class ReaderBase:
         return states
 
     def beyond(self, shared: Tensor, rows: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor] | None]:
-        """Hidden states (1 + N_b, D) before and after each token of continuations (N_b,) of some tokens (N,).
+        """Return hidden states (1 + N_b, D) before and after each token of continuations (N_b,) of some tokens (N,).
 
-        Of the base, and as it was trained, None where that is the same; the stream stays where it stands.
+        The second list is the trained base's, None if that is the same base. The stream stays where it stands.
         """
         longer = [row for row in rows if len(row)]
         found = []
@@ -77,28 +77,28 @@ class ReaderBase:
             if base is not None:
                 with base.aside():
                     first = base.read(shared)[-1:]
-                    behind = iter(base.branches(longer) if longer else ())
-                found.append([torch.cat([first, next(behind)]) if len(row) else first for row in rows])
+                    after = iter(base.branches(longer) if longer else ())
+                found.append([torch.cat([first, next(after)]) if len(row) else first for row in rows])
         return found[0], found[1] if len(found) > 1 else None
 
     @property
     def room(self) -> int:
-        """How many tokens can be read so that :meth:`back` forgets some of them at no price."""
+        """Number of tokens that :meth:`back` could still undo at no cost."""
         return min(base.room for base in self._both)
 
     def back(self, count: int) -> None:
-        """Forget the last of the tokens read last."""
+        """Forget the last ``count`` of the tokens read last."""
         for base in self._both:
             base.back(count)
 
     def trained_losses(self, batch: EvalBatch, targets: Tensor) -> Tensor:
-        """Loss (N,) in nats of targets (N,) under the base as trained, of the tokens read last."""
+        """Return the loss (N,) in nats of targets (N,) under the trained base, for the tokens read last."""
         if self._trained is None:
             return batch.base_losses(targets)
         return -self._logits.log_softmax(1).gather(1, targets[:, None]).squeeze(1)
 
     def trained_log_probs(self, batch: EvalBatch, states: Tensor | None = None) -> Tensor:
-        """Log-probabilities (N, V) in nats of the base as trained, of its states (N, D) or the last N tokens read."""
+        """Return log-probabilities (N, V) in nats of the trained base, for states (N, D) or the last N tokens read."""
         if self._trained is None:
             return batch.log_probs
         head = self._trained.head
@@ -108,22 +108,22 @@ class ReaderBase:
         return logits.log_softmax(1)
 
     def learn(self, targets: Tensor) -> None:
-        """Let the base learn from the labels (N,) of the tokens read last, if it moves."""
+        """Train the base on the labels (N,) of the tokens read last, if it learns."""
         with torch.enable_grad():
             self._base.learn(targets)
 
     def grow(self, rows: int) -> None:
-        """Append rows for words that were observed for the first time."""
+        """Append rows for new words."""
         for base in self._both if rows else ():
             base.grow(rows)
 
     def stream_state(self) -> State:
-        """Where it stands in the stream, weights apart."""
+        """Return the state in the stream, without weights."""
         beside = {} if self._trained is None or self._along else self._trained.stream_state()
         return {**self._base.stream_state(), **prefixed(TRAINED, beside)}
 
     def load_stream_state(self, state: State) -> None:
-        """Go on from such a state, of a base that moves or not; the weights stay as they are."""
+        """Go on from such a state, of a base that learns or not; the weights stay as they are."""
         if self._along:
             self._base.load_stream_state(state)
             return
@@ -134,21 +134,21 @@ class ReaderBase:
 
     @contextmanager
     def aside(self) -> Iterator[None]:
-        """Forget what is read inside: the stream goes on from where it stood."""
+        """Forget the tokens read in the block: the stream goes on from where it stood."""
         with ExitStack() as stack:
             for base in self._both:
                 stack.enter_context(base.aside())
             yield
 
     def weights(self) -> dict[str, Tensor]:
-        """Weights that learn, by name, and what is known of their rate; none where the base stays as trained."""
+        """Return the weights that learn, by name, and the state of their rate; empty if the base stays as trained."""
         if self._trained is None:
             return {}
         return {**self._base.parameters(), **({} if self._moving is None else self._moving.rate_state())}
 
     @torch.no_grad()
     def load_weights(self, weights: Mapping[str, Tensor]) -> None:
-        """Go on with weights that :meth:`weights` gave; a base that stays as trained has no use for them."""
+        """Go on with weights that :meth:`weights` gave; a base that stays as trained ignores them."""
         learning = {} if self._trained is None else self._base.parameters()
         learned = {name: weight for name, weight in weights.items() if not name.startswith(RATE)}
         if learned and learning and learned.keys() != learning.keys():
@@ -160,7 +160,7 @@ class ReaderBase:
 
 
 def dynamic_base(model: TrainedModel, config: DynamicConfig, training: Callable[[], Ids] | None) -> ReaderBase:
-    """Base of dynamic evaluation; ``training`` returns the ids (T,) that the model was trained on, None if unknown."""
+    """Return the base of dynamic evaluation; ``training`` returns the ids (T,) of the model's training, if known."""
     base = DynamicBase(model.base(), config, gradient_statistics(model, config, training or _unknown))
     return ReaderBase(base, base.trained or model.base())
 
@@ -171,19 +171,19 @@ def _unknown() -> Ids:
 
 @dataclass(frozen=True, slots=True)
 class StreamReader:
-    """What texts are read with."""
+    """Base, context and rule that read texts."""
 
     base: ReaderBase  # reads as many streams as there are texts
-    context: Context  # head, memory and counts, and what is kept of each stream
-    rule: Rule  # is scored
+    context: Context  # head, memory and counts, and the state of each stream
+    rule: Rule  # predicts the tokens
     every: int  # tokens of a text between two updates
-    unknown: int | None  # id that a word without a row reads as; None where there are none
-    learn: bool  # whether what was scored is learned from
+    unknown: int | None  # id that a word without a row reads as; None if all have rows
+    learn: bool  # whether it learns from the tokens after scoring
 
     def scores(
         self, texts: Sequence[Encoded], sizes: Sequence[int], last: Tensor, progress: Callable[[int, int], None]
     ) -> list[Scores]:
-        """Losses of each text's tokens, adapted and not: predicted, scored, then learned, interval by interval."""
+        """Return the losses of each text's tokens, adapted and not: predict, score, then learn each interval."""
         lengths = [len(text.ids) for text in texts]
         total = sum(lengths)
         layout = Layout(tuple(accumulate([0, *lengths[:-1]])), tuple(lengths))
@@ -206,7 +206,7 @@ class StreamReader:
             stop = min(start + self.every, layout.longest)
             with self._whole():
                 step(self._predict(layout, ids, inputs, start, stop), score, self._learn if self.learn else None)
-            if not self.learn:  # otherwise what is learned says it
+            if not self.learn:  # learning moves the context on by itself
                 self.context.begin(*(past + list(text.ids[:stop]) for past, text in zip(before, texts, strict=True)))
             progress(sum(min(stop, length) for length in lengths), total)
         parts = (torch.split(rows, lengths) for rows in (adapted, base, new))
@@ -216,7 +216,7 @@ class StreamReader:
         ]
 
     def _predict(self, layout: Layout, ids: Tensor, inputs: Tensor, start: int, stop: int) -> Iterator[Labelled]:
-        """Mini-batches of an interval of all texts, one by one."""
+        """Yield the mini-batches of an interval of all texts, one by one."""
         states = self.base.read(self.known(layout.cut(inputs, start, stop), len(self.base.head.weight)))
         states = states if layout.streams > 1 else states[None]  # (B, n, D)
         for group in layout.groups(start, stop, self.every):
@@ -226,16 +226,16 @@ class StreamReader:
             yield Labelled(batch, labels, layout.places(group))
 
     def known(self, ids: Tensor, rows: int) -> Tensor:
-        """Ids with ``<unk>`` in place of words that have no row yet.
+        """Return ids with ``<unk>`` in place of words that have no row yet.
 
-        With none they are the same tensor, whose losses are computed once for scoring and learning.
+        Without such words it is the same tensor, so that scoring and learning compute its losses once.
         """
         new = ids >= rows
         return ids if self.unknown is None or not new.any() else ids.masked_fill(new, self.unknown)
 
     @contextmanager
     def _whole(self) -> Iterator[None]:
-        """Let the base stand where it stood before an interval that is broken off."""
+        """Move the base back to the beginning of an interval that is interrupted."""
         before = self.base.stream_state()
         try:
             yield
@@ -245,7 +245,7 @@ class StreamReader:
             raise
 
     def _learn(self, labels: Sequence[Tensor]) -> None:
-        """Let the base learn from what came; words met for the first time get rows behind those of the head."""
+        """Train the base on the labels; new words get rows after those of the head."""
         came, rows = torch.cat(list(labels)), len(self.base.head.weight)
         self.base.learn(self.known(came, rows))
         self.base.grow(max(0, int(came.max()) + 1 - rows))

@@ -24,21 +24,21 @@ def write_tensors(
 ) -> None:
     """Write a safetensors file, atomically; the same bytes for the same content.
 
-    ``record`` is a JSON object, which stands in the header under the ``kind`` of file, so that it and the tensors
-    cannot be of different moments.
+    ``record`` is a JSON object. It goes into the header under the ``kind`` of file, so that it always belongs to the
+    tensors.
     """
     plain, beside = {name: _alone(tensor) for name, tensor in tensors.items()}, dict(record or {})
-    # One entry alone: the library writes several in an order that changes from run to run.
+    # A single entry: the library writes several in an order that changes from run to run.
     header = {kind: json.dumps({**beside, HASH: _hash(plain, beside)}, sort_keys=True)}
     with atomic_path(path) as temporary:
-        # As bytes: the library's own writing to a file hides the cause of a failure in its text.
+        # As bytes: if the library itself writes the file, its error hides the cause.
         temporary.write_bytes(save(plain, header))
 
 
 def read_tensors(path: Path, kind: str, remedy: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Tensors and record of a file; where the record has a hash, as every one written here, it was found right.
+    """Return tensors and record of a file, and check the record's hash, which every file written here has.
 
-    The record is empty in a file of another kind; ``remedy`` is what to do about one that cannot be used.
+    The record of a file of another kind is empty. ``remedy`` ends the error about a file that cannot be used.
     """
     try:
         if not path.is_file():
@@ -50,17 +50,17 @@ def read_tensors(path: Path, kind: str, remedy: str) -> tuple[dict[str, Tensor],
         if isinstance(error, UserError):
             raise
         raise UserError(f"{path} is truncated or unreadable; {remedy}") from error
-    recorded = record.pop(HASH, None)  # one of an earlier version may have none
+    recorded = record.pop(HASH, None)  # a file of an earlier version may have no hash
     if recorded is not None and recorded != _hash(tensors, record):
         raise UserError(f"{path} was changed since it was written; {remedy}")
     return tensors, record
 
 
 def placed(tensor: Tensor, device: torch.device) -> Tensor:
-    """Copy where torch puts its own tensors.
+    """Copy a tensor to memory that torch allocates.
 
-    In a file a tensor begins anywhere. On some processors the last bit of a product depends on where its factors begin,
-    and what is computed from a file would differ from what is computed without.
+    In a file a tensor begins at any address. On some processors the last bit of a product depends on the address of its
+    factors, so results from a file would differ from results without one.
     """
     return tensor.to(device, copy=True)
 
@@ -70,21 +70,21 @@ def prefixed(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Tensors of a group under their own names; the inverse of :func:`prefixed`."""
+    """Return the tensors of a group under their own names; the inverse of :func:`prefixed`."""
     return {name.removeprefix(prefix): each for name, each in tensors.items() if name.startswith(prefix)}
 
 
 def _alone(tensor: Tensor) -> Tensor:
-    """Tensor as it is written: on the CPU, in one run, and sharing memory with no other."""
+    """Return a tensor as it is written: on the CPU, contiguous, and sharing memory with no other."""
     plain = tensor.detach().cpu().contiguous()
     return plain if plain.untyped_storage().nbytes() == plain.nbytes else plain.clone()
 
 
 def _hash(tensors: Mapping[str, Tensor], record: Mapping[str, Any]) -> str:
-    """Hash of tensors, their names, types and shapes, and the record beside them."""
+    """Return the hash of tensors, their names, types and shapes, and their record."""
     found = hashlib.sha256(json.dumps(record, sort_keys=True).encode())
     for name, tensor in sorted(tensors.items()):
         found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        # A copy: a tensor whose memory NumPy was shown cannot be resized any more.
+        # A copy: a tensor that shares its memory with NumPy cannot be resized any more.
         found.update(tensor.clone(memory_format=torch.contiguous_format).view(-1).view(torch.uint8).numpy().data)
     return found.hexdigest()

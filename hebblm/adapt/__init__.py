@@ -1,1 +1,1 @@
-"""Adaptation: equations, rules and adapters; knows no model, no file and no command line."""
+"""Adaptation: equations, rules and adapters, without models, files or command lines."""

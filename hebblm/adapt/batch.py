@@ -1,4 +1,4 @@
-"""A mini-batch of queries and everything computed from it, each quantity at most once."""
+"""A mini-batch of queries and the quantities computed from it, each at most once."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ from hebblm.types import Neighbors
 T = TypeVar("T")
 L = TypeVar("L", bound=Learned)
 SEARCH = "neighbors"
-"""Name of the piece of work that finds the neighbours."""
+"""Name of the work that finds the neighbours."""
 
 
 class EvalBatch:
-    """The hidden states of a mini-batch and everything computed from them, each at most once.
+    """The hidden states of a mini-batch and the quantities computed from them, each at most once.
 
-    ``stopwatch`` knows what each shared piece took and who rests on it, the base's logits apart.
+    ``stopwatch`` times each shared piece of work and notes which work uses it, except for the base's logits.
 
     Args:
-        hidden: (N, D) queries; where the memory has keys of another layer, these follow each of them (N, D + D_key).
+        hidden: (N, D) queries; if the memory has keys of another layer, each row continues with its key (N, D + D_key).
         context: head, memory and counts as they are before the batch is observed.
-        block: where the queries are rows of the stream of which later ones come after earlier ones were observed;
-            None if all come before anything is observed.
-        ranked: (N, K) where the neighbours lie, if that is known.
-        contexts: (N, order) int64 the tokens before each label, the nearest first, where these are asked for without a
-            block and do not follow what was observed; for n-grams.
+        block: the rows of the stream that the queries are, if later ones come after earlier ones were observed; None
+            if all come before anything is observed.
+        ranked: (N, K) positions of the neighbours, if known.
+        contexts: (N, order) int64 tokens before each label, the nearest first, for n-grams of queries that have no
+            block and do not follow the observed text.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class EvalBatch:
 
     @cached_property
     def no_targets(self) -> Tensor:
-        """(N,) zeros, where what is asked for does not depend on the labels."""
+        """(N,) zeros, in place of labels for quantities that do not depend on them."""
         return torch.zeros(len(self.hidden), dtype=torch.int64, device=self.hidden.device)
 
     @cached_property
@@ -98,7 +98,7 @@ class EvalBatch:
         return log_normalizers(memory.states_of(self.queries.to(dtype).to(self.hidden.dtype)), self.head)
 
     def base_losses(self, targets: Tensor) -> Tensor:
-        """The base's loss (N,) in nats of ``targets`` (N,)."""
+        """Return the base's loss (N,) in nats of ``targets`` (N,)."""
         return self.log_normalizers - self.logits.gather(1, targets[:, None]).squeeze(1)
 
     @property
@@ -108,12 +108,12 @@ class EvalBatch:
 
     @property
     def near_states(self) -> Neighbors:
-        """The same neighbours, whose keys are states: what enters the head."""
+        """The same neighbours with states as keys: the input of the head."""
         near, memory = self.neighbors, self.context.memory
         return self.shared("states", lambda: replace(near, keys=memory.states_of(near.keys))) if memory.rooted else near
 
     def positions(self) -> Ranked:
-        """Where the neighbours (N, K) lie, through the memory and then the block's rows."""
+        """Positions (N, K) of the neighbours, counted through the memory and then the block's rows."""
         if self.ranked is not None:
             return self.ranked
         if self.written is not None:
@@ -126,23 +126,25 @@ class EvalBatch:
             near = self.context.memory.search(self.queries, self.context.k)
         else:
             near = written.search(self.context.k) if self.ranked is None else written.gather(self.ranked)
-        return near if self.context.fixed else replace(near, log_normalizers=None)  # those kept are stale
+        return near if self.context.fixed else replace(near, log_normalizers=None)  # the stored ones are stale
 
     @cached_property
     def written(self) -> WrittenBlock | None:
-        """The block beside the memory it is written to; None where the memory alone answers."""
+        """The block with the memory that it is written to; None if the memory alone answers."""
         block = self.block
         if block is None or (self.ranked is None and not (block.written and block.causal)):
             return None
         return WrittenBlock(self.context.memory, self.queries, block.labels, block.in_memory, self.key_normalizers)
 
     def check_keys(self, method: str) -> None:
-        """Refuse a method that adapts the head with neighbours whose keys are of another layer."""
+        """Refuse a method that adapts the head if the neighbours' keys come from another layer."""
         if self.keyed:
-            raise UserError(f"{method} adapts the output layer with what enters it; use --key last, or knn or mixture")
+            raise UserError(
+                f"{method} adapts the output layer and needs its input as keys; use --key last, knn or mixture"
+            )
 
     def window(self, size: int) -> WindowView:
-        """What the queries see of the ``size`` latest pairs of the stream."""
+        """Return the view that the queries have of the ``size`` latest pairs of the stream."""
         windows = [state.recent for state in self.context.stream_states]
         keys = self.context.memory.keys_of(self.hidden) if self.keyed else self.queries
         return self.shared(("window", size), lambda: view_of(windows, keys, size, self.block))
@@ -161,11 +163,11 @@ class EvalBatch:
 
     @property
     def groups(self) -> Tensor:
-        """(N, K) int64 numbers of the neighbours' labels, equal where these are."""
+        """(N, K) int64 numbers of the neighbours' labels, equal for equal labels."""
         return self.shared("groups", lambda: group_ids(self.neighbors.values))
 
     def ngram_rows(self) -> NGramRows:
-        """Rows as an n-gram scores them: each sees those of its stream before it, if their labels are known."""
+        """Return rows for an n-gram: each sees the rows of its stream before it, if their labels are known."""
         count, block = len(self.hidden), self.block
         nothing = np.zeros(count, dtype=np.int64)
         if block is None:
@@ -177,7 +179,7 @@ class EvalBatch:
         return NGramRows(self.context.ngram_contexts(labels, block), labels, streams, np.arange(count))
 
     def learned_share(self, learner: Learner[Any]) -> Tensor:
-        """A learner's share (N,), or shares (N, C), float64: for each query what was learned before it."""
+        """Return a learner's share (N,), or shares (N, C), float64, as learned before each query."""
 
         def compute() -> Tensor:
             shares, rows = self.learned(learner)
@@ -187,7 +189,7 @@ class EvalBatch:
         return self.shared(("share", learner), compute)
 
     def learned(self, learner: Learner[L]) -> tuple[list[L], Tensor]:
-        """What was learned before the queries, and which of it holds for each, (N,) int64."""
+        """Return the shares learned before the queries, and the number (N,) int64 of the one that holds for each."""
 
         def compute() -> tuple[list[L], Tensor]:
             block = self.block
@@ -207,7 +209,7 @@ class EvalBatch:
         return self.shared(("learned", learner), compute)
 
     def observation(self, targets: Tensor) -> Observation:
-        """What is to be learned of the batch once its labels (N,) are scored."""
+        """Return the observation to learn from, after the batch's labels (N,) are scored."""
         block, count = self.block, len(targets)
         alone = Block(targets, torch.zeros_like(targets), 0, written=False)
         streams = [(0, slice(None), alone)] if block is None else list(block.by_stream())
@@ -222,19 +224,19 @@ class EvalBatch:
         return Observation(self.hidden, self.queries, targets, block, self.key_normalizers, shares)
 
     def _learned(self, learner: Learner[L], stream: int, places: list[int], evidence: list[Any]) -> list[L]:
-        """A stream's share before the batch, and after its rows before each further place, with their evidence."""
+        """Return a stream's shares: before the batch, and after the rows before each further place."""
         if learner not in self.context.learners:
-            raise ValueError(f"the share of {learner} is learned; tell its context so with learn_shares first")
+            raise ValueError(f"the share of {learner} is learned; call learn_shares of its context first")
         shares = [cast(L, self.context.stream_states[stream].shares[learner])]
         for start, end in pairwise(places):
             shares.append(shares[-1].after(evidence[start:end]))
         return shares
 
     def _evidence(self, learner: Learner[Any], labels: Tensor) -> Tensor:
-        """What the first labels (n,) say of a learner's shares, (N,) or (N, E) float64.
+        """Return the evidence of the first labels (n,) for a learner's shares, (N,) or (N, E) float64.
 
-        The other rows, whose labels are not to be looked at yet, get nothing of meaning; a new word, which has no row
-        in the head yet, says nothing: nan.
+        The labels of the other rows must not be read yet, and their evidence is unspecified. A new word has no row in
+        the head yet, and its evidence is nan.
         """
         if not len(labels):
             return self.hidden.new_empty(len(self.hidden), dtype=torch.float64)
@@ -247,13 +249,13 @@ class EvalBatch:
         return evidence
 
     def scored(self, rule: Hashable, targets: Tensor, compute: Callable[[], T]) -> T:
-        """``compute()``, losses of ``targets`` (N,) under a rule, computed once for all that build on it."""
+        """Return ``compute()``, losses of ``targets`` (N,) under a rule, computed once for all that build on it."""
         # With the labels in the value they stay alive, so that no other tensor takes over their identity.
         key = (rule, "losses", id(targets))
         return self.shared(key, lambda: (targets, compute()))[1]
 
     def shared(self, key: Hashable, compute: Callable[[], T]) -> T:
-        """``compute()``, computed once for all rules that ask with an equal ``key``."""
+        """Return ``compute()``, computed once for all rules with an equal ``key``."""
         if key not in self._shared:
             with self.stopwatch.time(name_of(key)) as work:
                 value = compute()
@@ -264,5 +266,5 @@ class EvalBatch:
 
 
 def _places(block: Block) -> list[int]:
-    """Rows of one stream's block before which its shares learn, from 0 on."""
+    """Return the rows of one stream's block at which its shares learn, from 0 on."""
     return learning_places(sorted(set(block.visible.tolist())), len(block.labels)) if block.learned else [0]

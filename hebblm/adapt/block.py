@@ -1,4 +1,4 @@
-"""What of its stream a query sees: the rows of its own block before it, and the latest pairs before the block."""
+"""A query's view of its stream: the rows of its own block before it, and the latest pairs before the block."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ STEP = 10  # tokens after which shares learn within an interval: these are score
 class Block:
     """Consecutive tokens, of one stream or several side by side, whose states are known before their labels are scored.
 
-    They are predicted at once, each from what was observed before it alone.
+    They are predicted at once, each only from earlier observations.
     """
 
     labels: Tensor  # (N,) int64, what followed each state; row i's own label and later ones are never read for row i
     visible: Tensor  # (N,) int64 ascending: row i is predicted when the first visible[i] <= i rows were observed
-    used: int  # rows that the last row sees, and with it any
+    used: int  # the most rows that any row sees
     written: bool  # whether observed rows are in the memory
-    streams: Tensor | None = None  # (N,) int64, which stream of its context each row is of; None for all of the first
+    streams: Tensor | None = None  # (N,) int64 stream of each row; None if all are of the first
     learned: bool = True  # whether shares learn from rows as these are scored
 
     @classmethod
     def of(cls, labels: Tensor, every: int, written: bool) -> Block:
-        """Block of ``labels`` (N,) that starts with an update and has one each ``every`` tokens."""
+        """Return a block of ``labels`` (N,) that starts with an update and has one every ``every`` tokens."""
         rows = torch.arange(len(labels), device=labels.device)
         return cls(labels, rows // every * every, (len(labels) - 1) // every * every, written)
 
     @classmethod
     def beside(cls, labels: Tensor, intervals: Sequence[Mapping[int, int]], written: bool) -> Block:
-        """Block of several streams: in each interval, before which all are observed, first one, then another.
+        """Return a block of several streams: all are observed before each interval, which holds one after the other.
 
-        ``labels`` (N,) stand in that order; an interval says how many rows it has of each stream.
+        ``labels`` (N,) are in that order; an interval says how many rows it has of each stream.
         """
         where = labels.device
         sizes = torch.tensor([sum(rows.values()) for rows in intervals], device=where)
@@ -47,7 +47,7 @@ class Block:
         return cls(labels, visible, int(before[-1]), written, streams.repeat_interleave(lengths))
 
     def by_stream(self) -> Iterator[tuple[int, Tensor | slice, Block]]:
-        """Yield each stream, its rows, and the block that they are by themselves."""
+        """Yield each stream, its rows, and the block of these rows alone."""
         if self.streams is None:
             yield 0, slice(None), self
             return
@@ -68,25 +68,25 @@ class Block:
 
 
 def learning_places(starts: Iterable[int], total: int) -> list[int]:
-    """Places before which shares learn: from 0 on, every ten of the tokens between two ``starts`` of intervals."""
+    """Return the places where shares learn: 0, and every ten tokens between two ``starts`` of intervals."""
     return [at for start, end in pairwise([*starts, total]) for at in range(start, end, STEP)] or [0]
 
 
 @dataclass(frozen=True, slots=True)
 class WindowView:
-    """What a mini-batch sees of a window of W pairs."""
+    """A mini-batch's view of a window of W pairs."""
 
     products: Tensor  # (N, W) h_k . h
-    labels: Tensor  # (N, W) int64, or (1, W) where all queries look back at the same pairs
+    labels: Tensor  # (N, W) int64, or (1, W) if all queries look back at the same pairs
     seen: Tensor  # (N, W) bool, the entries a query sees
 
 
 class Window:
     """The latest pairs of state and label, up to a fixed ``size``; 0 keeps none.
 
-    They lie in one run of memory: a pair is copied once when it is added and, on average, once more when the run has
-    come to the end of its buffer. That one holds twice the size at most, and no more than what was added asks for.
-    ``like`` is a tensor of width D, whose dtype and device the states take.
+    They lie in one run of memory: a pair is copied once when it is added and, on average, once more when the run
+    reaches the end of its buffer. The buffer holds at most twice the size, and no more than the added pairs need. The
+    states take dtype and device of ``like``, a tensor of width D.
     """
 
     def __init__(self, size: int, like: Tensor) -> None:
@@ -115,7 +115,7 @@ class Window:
         return {"begin": torch.tensor(self._begin), "keys": keys, "labels": labels}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Take over what :meth:`state_dict` gave, at the same offset: a product's last bit may depend on it."""
+        """Load the pairs of :meth:`state_dict`, at the same offset: a product's last bit may depend on it."""
         self._begin = int(state["begin"])
         self._end = self._begin + len(state["labels"])
         self._make_room(self._end)
@@ -129,12 +129,12 @@ class Window:
             self._labels.resize_(rows)
 
     def latest(self, count: int) -> tuple[Tensor, Tensor]:
-        """Views of the ``count`` latest states (W, D) and labels (W,), fewer at the beginning."""
+        """Return views of the ``count`` latest states (W, D) and labels (W,), fewer at the beginning."""
         begin = max(self._begin, self._end - count)
         return self._keys[begin : self._end], self._labels[begin : self._end]
 
     def view(self, hidden: Tensor, size: int, block: Block | None) -> WindowView:
-        """What queries (N, D) see of the ``size`` latest pairs, those of their own block included.
+        """Return the view that queries (N, D) have of the ``size`` latest pairs, including their own block's.
 
         ``block`` is None for queries that are not part of the stream.
         """
@@ -157,7 +157,7 @@ class Window:
 
 
 def view_of(windows: Sequence[Window], hidden: Tensor, size: int, block: Block | None) -> WindowView:
-    """What queries (N, D) see of the ``size`` latest pairs of their own streams, a window each."""
+    """Return the view that queries (N, D) have of the ``size`` latest pairs of their own streams, a window each."""
     if block is None or block.streams is None:
         return windows[0].view(hidden, size, block)
     views = [(rows, windows[stream].view(hidden[rows], size, part)) for stream, rows, part in block.by_stream()]

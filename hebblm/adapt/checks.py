@@ -1,4 +1,4 @@
-"""Ranges of what the equations take: a value outside is refused with its name and the remedy."""
+"""Ranges of the equations' arguments: a value outside is an error with its name and the remedy."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from hebblm.types import Neighbors
 
 Scale = Literal["relative", "absolute"]
-"""Scores and distances in units of what a query sees, or as they are."""
+"""Scores and distances relative to those that a query sees, or as they are."""
 LrUnits = Literal["relative", "absolute", "guarded"]
-"""A learning rate in the unit of a query's curvature, as it is, or as it is with a second run where it diverges."""
+"""A learning rate in the unit of a query's curvature, as it is, or as it is with a second run if it diverges."""
 
 
 def at_least(name: str, value: float, low: float) -> None:
@@ -48,12 +48,12 @@ def one_of(name: str, value: str, allowed: Sequence[str]) -> None:
 
 
 def logits_or_linear(form: str, scale: str, **values: float | str) -> None:
-    """Raise if Mixture's scores are to be added to logits in another unit than theirs, or by shares to be learned."""
+    """Raise if ``logit-sum`` gets scores in another unit than the logits', or a value to learn online."""
     for name, value in values.items():
         if form == "logit-sum" and isinstance(value, str):
             raise UserError(
-                f"mixture.form = 'logit-sum' mixes no two distributions whose share could be learned, as {name} = "
-                f"{value} asks; set mixture.{name} to a number"
+                f"mixture.form = 'logit-sum' is not a mixture of two distributions, so {name} = {value} cannot learn "
+                f"a share; set mixture.{name} to a number"
             )
     if form == "logit-sum" and scale == "relative":
         raise UserError("mixture.form = 'logit-sum' needs scores in the unit of logits; set mixture.scale=absolute")
@@ -65,7 +65,7 @@ def some_neighbors(neighbors: Neighbors) -> None:
 
 
 def precise(weight: Tensor) -> None:
-    """Raise if a softmax layer (V, D) is of half precision: sums overflow in it, and equations cannot be solved."""
+    """Raise if a softmax layer (V, D) has half precision: its sums overflow, and equations cannot be solved."""
     if weight.dtype.itemsize < 4:
         name = str(weight.dtype).removeprefix("torch.")
         raise UserError(f"a softmax layer of {name} cannot be adapted; give its weights as float32")

@@ -1,4 +1,4 @@
-"""What a prediction is made of: the parts of a mixture, and the memory entries that speak for a word."""
+"""Parts of a prediction: the parts of a mixture, and the memory entries that speak for a word."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hebblm.adapt.methods.memory_mixture import RememberedLabels
 from hebblm.adapt.methods.ngram import Ngram
 from hebblm.adapt.methods.rule import Mixing, Rule
 
-ALIKE = 1e-5  # nats: rounding alone tells distributions apart that differ by less
+ALIKE = 1e-5  # nats: smaller differences between distributions are rounding
 
 
 @runtime_checkable
@@ -20,29 +20,29 @@ class Adapting(Protocol):
     """A rule that adapts the head to the neighbours."""
 
     def closeness(self, batch: EvalBatch) -> Tensor:
-        """How close each neighbour (N, K) is, of sum 1."""
+        """Return the closeness of each neighbour (N, K), with sum 1."""
 
 
 class Speaking(NamedTuple):
-    """K memory entries, each of which gives some probability to the word that followed it."""
+    """K memory entries; each gives some probability to the word that followed it."""
 
     at: Tensor  # (K,) int64, from the oldest entry on
     weights: Tensor  # (K,) float64: what each gives to its label
 
 
 class Speakers(NamedTuple):
-    """What speaks for words."""
+    """Memory entries and n-grams that speak for words."""
 
     near: list[Speaking]  # entries that the memory found
-    recent: list[Speaking]  # the latest of the stream, counted from the oldest of them on
+    recent: list[Speaking]  # the latest of the stream, counted from the oldest of these
     ngrams: list[tuple[Ngram, float]]  # n-grams and their shares
     by_closeness: bool  # whether weights are closeness, of sum 1, or else probabilities
 
 
 def components(rule: Rule, batch: EvalBatch) -> list[tuple[Rule, Tensor]]:
-    """Rules that a rule mixes, mixtures among them taken apart, with the logarithms (N,) of their shares.
+    """Return the rules that a rule mixes, also those within other mixtures, with the logarithms (N,) of their shares.
 
-    One that mixes nothing is its only component.
+    A rule that mixes nothing is its only component.
     """
     count = len(batch.hidden)
     if not isinstance(rule, Mixing):
@@ -56,10 +56,10 @@ def components(rule: Rule, batch: EvalBatch) -> list[tuple[Rule, Tensor]]:
 
 
 def shares(rule: Rule, batch: EvalBatch) -> dict[str, Tensor]:
-    """What the components of a rule give every word (V,) after a single query, by name; together its probability.
+    """Return what each component of a rule adds to the probability of every word (V,) after a single query, by name.
 
-    Components of one name count as one. One that says what the base says, as a memory without entries does, is the
-    base.
+    Components with the same name count as one. A component that agrees with the base, such as a memory without entries,
+    counts as the base.
     """
     found: dict[str, Tensor] = {}
     for part, log_share in components(rule, batch):
@@ -70,9 +70,9 @@ def shares(rule: Rule, batch: EvalBatch) -> dict[str, Tensor]:
 
 
 def owned(rule: Rule, batch: EvalBatch, targets: Tensor) -> dict[str, Tensor]:
-    """Shares (N,) of the components of a rule in the probability of targets (N,), by name; of sum 1.
+    """Return the shares (N,) of a rule's components in the probability of targets (N,), by name; they sum to 1.
 
-    They are 0 where the rule gives a target nothing.
+    They are 0 if the rule gives a target no probability.
     """
     parts = components(rule, batch)
     logs = torch.stack([log_share - part.score(batch, targets).double() for part, log_share in parts])
@@ -83,9 +83,9 @@ def owned(rule: Rule, batch: EvalBatch, targets: Tensor) -> dict[str, Tensor]:
 
 
 def speaking(rule: Rule, batch: EvalBatch) -> Speakers:
-    """What speaks for the words after a single query.
+    """Return the entries and n-grams that speak for the words after a single query.
 
-    Where neither memories nor n-grams are mixed, these are the neighbours that the head is adapted to.
+    If a rule mixes neither memories nor n-grams, these are the neighbours that the head is adapted to.
     """
     near: list[Speaking] = []
     recent: list[Speaking] = []
@@ -111,6 +111,6 @@ def speaking(rule: Rule, batch: EvalBatch) -> Speakers:
 
 
 def _found(batch: EvalBatch, weights: Tensor) -> Speaking:
-    """Neighbours of a single query with their weights (K,)."""
+    """Return the neighbours of a single query with their weights (K,)."""
     there = batch.neighbors.mask[0]
     return Speaking(batch.positions().ids[0][there], weights[there])

@@ -1,4 +1,4 @@
-"""State that the rules of one run predict from: head, memory, counts, and what is kept of each stream."""
+"""State that the rules of one run predict from: head, memory, counts, and a state for each stream."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from hebblm.types import OutputHead
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """Scored mini-batch as it is learned from."""
+    """Scored mini-batch to learn from."""
 
     hidden: Tensor  # (N, D)
     queries: Tensor  # (N, D_key)
     labels: Tensor  # (N,) int64
-    block: Block | None  # says of which stream each row is
+    block: Block | None  # gives the stream of each row
     key_normalizers: Tensor | None  # (N,) nats, of the keys as the memory stores them; None if the head moves
-    shares: dict[int, dict[Learner[Any], Learned]]  # by stream, as they are after the batch
+    shares: dict[int, dict[Learner[Any], Learned]]  # by stream, after the batch
 
 
 @dataclass(slots=True)
 class StreamState:
-    """State kept of one stream: its latest pairs, its last tokens, and the shares learned from it."""
+    """State of one stream: its latest pairs, its last tokens, and the shares learned from it."""
 
     recent: Window
     history: Ints  # (order,) tokens that were observed last, the nearest first
@@ -49,13 +49,13 @@ class Context:
 
     Args:
         head: the base's softmax layer, (V, D).
-        memory: retrieved from and written to.
-        k: neighbours a query.
+        memory: memory to search and to write to.
+        k: neighbours of each query.
         train_counts: (V,) int64 occurrences of each class in training; 0 marks a new class.
         new_classes: (V,) bool classes outside the pre-training vocabulary, None if there are none.
         window: number of most recent pairs kept for caches; 0 for none.
         fixed: whether the head stays as it is, so that the log-normalisers of keys can be kept and used.
-        streams: how many are read side by side; each has its own window and shares.
+        streams: number of streams read side by side; each has its own window and shares.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Context:
         self.stream_states[0].shares = shares
 
     def learn_shares(self, rules: Iterable[Needing]) -> None:
-        """Learn from now on the shares that rules ask for, and count n-grams; what is learned already goes on."""
+        """From now on learn the shares that rules need, and count n-grams; shares learned before go on."""
         for rule in rules:
             if rule.needs.ngrams is not None and self.ngrams is None:
                 self.ngrams = NGrams(*rule.needs.ngrams)
@@ -142,7 +142,7 @@ class Context:
             self.ngrams.add(*self.pass_on(observation))
 
     def pass_on(self, observation: Observation) -> tuple[Ints, Ints]:
-        """Let n-grams go on after an observation; its contexts (N, order) and labels (N,), not counted yet."""
+        """Move n-grams on after an observation; return its contexts (N, order) and labels (N,), not counted yet."""
         labels = observation.labels.cpu().numpy()
         contexts = self.ngram_contexts(labels, observation.block)
         for stream, rows in _rows_by_stream(observation.block):
@@ -151,9 +151,9 @@ class Context:
         return contexts, labels
 
     def ngram_contexts(self, labels: Ints, block: Block | None) -> Ints:
-        """Contexts (N, order) of rows with labels (N,), nearest token first: rows before, then the past."""
+        """Return contexts (N, order) of rows with labels (N,), nearest token first: rows before, then the past."""
         if self.ngrams is None:
-            raise ValueError("n-grams need a context that counts them; tell it so with learn_shares first")
+            raise ValueError("n-grams need a context that counts them; call its learn_shares first")
         contexts = np.empty((len(labels), self.ngrams.order), dtype=np.int64)
         for stream, rows in _rows_by_stream(block):
             past = self.stream_states[stream].history
@@ -162,7 +162,7 @@ class Context:
 
     @contextmanager
     def side_by_side(self, streams: int) -> Iterator[None]:
-        """Go on as several streams inside, each with a copy of what is kept of the first; then as the last of them."""
+        """Split into several streams in the block, each a copy of the first; then go on as the last of them."""
         first = self.stream_states[0]
         self.stream_states = [
             StreamState(copy.deepcopy(first.recent), first.history, dict(first.shares)) for _ in range(streams)
@@ -173,9 +173,9 @@ class Context:
             self.stream_states = self.stream_states[-1:]
 
     def begin(self, *firsts: Sequence[int]) -> None:
-        """Let n-grams of each stream go on after tokens of its own; with none named, from the beginning of a text.
+        """Move each stream's n-grams to the end of some tokens; without tokens, to the beginning of a text.
 
-        There a gate is trusted no more than its anchor: the memory may have nothing to say on the new text.
+        There a gate is trusted no more than its anchor: the memory may not help on the new text.
         """
         if not firsts:
             for state in self.stream_states:
@@ -188,7 +188,7 @@ class Context:
                 state.history = self.ngrams.context_after(tokens)
 
     def note(self, labels: Sequence[Tensor], rank: int, *, write: bool = True) -> None:
-        """Take account of the labels (M,) of each of several processes, once ``rank``, this one, has taken its own."""
+        """Count the labels (M,) of the other processes, after ``rank``, this one, has taken its own."""
         for process, observed in enumerate(labels):
             if process != rank:
                 self.observed += torch.bincount(observed, minlength=len(self.observed))
@@ -196,19 +196,19 @@ class Context:
             self.memory.note(labels)
 
     def recall(self, observed: Tensor, keys: Tensor, labels: Tensor) -> None:
-        """Take over what an earlier context had observed, its memory apart: counts (V,), latest pairs (W, D), (W,)."""
+        """Load an earlier context's observations except its memory: counts (V,), latest pairs (W, D), (W,)."""
         self.observed = observed.clone()
         self.recent.append(keys, labels)
 
     @property
     def known_shares(self) -> dict[str, tuple[float, ...]]:
-        """Numbers of every learned share by name, as :meth:`recall_shares` takes them over."""
+        """Numbers of every learned share by name, for :meth:`recall_shares`."""
         return {learner.learned_as: share.as_floats for learner, share in self.shares.items()}
 
     def recall_shares(self, known: Mapping[str, tuple[float, ...]]) -> list[str]:
-        """Take over what an earlier context knew of the shares that are learned here too.
+        """Load an earlier context's shares, as far as they are learned here too.
 
-        Names are returned of those that do not fit: they are not learned here, or consist of other numbers.
+        Returns the names of those that do not fit: they are not learned here, or have another number of values.
         """
         unused = dict(known)
         for learner, share in self.shares.items():
@@ -220,21 +220,21 @@ class Context:
 
     @property
     def known_ngrams(self) -> dict[str, Array]:
-        """Counts of n-grams and what the first stream goes on after, as :meth:`recall_ngrams` takes them over."""
+        """Counts of n-grams and the last tokens of the first stream, for :meth:`recall_ngrams`."""
         if self.ngrams is None:
             return {}
         return {**self.ngrams.state_dict(), "history": self.stream_states[0].history}
 
     def recall_ngrams(self, known: Mapping[str, Array]) -> None:
-        """Take over what was counted earlier, as the base of all counts; nothing where nothing was, or is here.
+        """Load earlier counts as the base of all counts, if there are any and this context counts n-grams.
 
-        Counts saved without a history stand at the beginning of a text.
+        Counts saved without a history go on at the beginning of a text.
         """
         if self.ngrams is not None and known:
             order = int(known["tokens"][1])
             if order != self.ngrams.order:
                 raise UserError(
-                    f"ngram.order = {self.ngrams.order}, and what was saved counts contexts of {order}; leave it out"
+                    f"ngram.order = {self.ngrams.order}, but the saved counts have order {order}; leave it out"
                 )
             self.ngrams.load_state_dict(known)
             self.ngrams.mark_base()
@@ -242,7 +242,7 @@ class Context:
                 self.stream_states[0].history = known["history"].astype(np.int64)
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Everything that was observed, the memory apart."""
+        """Return all observations except the memory."""
         state = {"observed": self.observed}
         for number, stream in enumerate(self.stream_states):
             numbers = [stream.shares[learner].as_floats for learner in self.learners]
@@ -252,7 +252,7 @@ class Context:
         return state
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Go on, to the bit, where :meth:`state_dict` was asked for; the same shares are learned, the head is set."""
+        """Go on, to the bit, after :meth:`state_dict`; call it with the same shares learned and the head set."""
         self.observed = state["observed"]
         for number, stream in enumerate(self.stream_states):
             kept = {name.partition(" ")[2]: value for name, value in state.items() if name.startswith(f"{number} ")}
@@ -264,7 +264,7 @@ class Context:
             }
 
     def set_head(self, head: OutputHead) -> None:
-        """Take over a head that learned or grew; counts grow with it, new rows being new classes."""
+        """Take a head that learned or grew; counts grow with it, and new rows are new classes."""
         grown = head.weight.shape[0] - self.train_counts.shape[0]
         if grown and self.fixed:
             raise ValueError(f"a fixed head was given {grown} more rows; its context must not be fixed")
@@ -278,7 +278,7 @@ class Context:
         self.head = head
 
     def reset(self) -> None:
-        """Forget everything observed; the head stays as it was set last."""
+        """Forget all observations; the head stays as it was set last."""
         self.memory.reset()
         if self.ngrams is not None:
             self.ngrams.reset()
@@ -286,7 +286,7 @@ class Context:
 
 
 def _rows_by_stream(block: Block | None) -> list[tuple[int, slice | Ints]]:
-    """Streams of a block, each with its rows."""
+    """Yield the streams of a block, each with its rows."""
     if block is None or block.streams is None:
         return [(0, slice(None))]
     return [(stream, np.asarray(rows)) for stream, rows, _ in block.by_stream()]

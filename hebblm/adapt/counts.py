@@ -1,4 +1,4 @@
-"""Class counts as of each query, looked up for the classes that matter to it."""
+"""Class counts at the time of each query, for the classes that matter to it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hebblm.adapt.functional.hebbian import looked_up
 from hebblm.memory.causal import dropped_counts, occurrences
 
 Counts = Literal["observed", "memory"]
-"""What n_i counts: examples in training and stream, or entries in the memory."""
+"""Meaning of n_i: examples in training and stream, or entries in the memory."""
 
 
 def entry_weights(batch: EvalBatch, beta: float, counts: Counts, labels: Tensor) -> Tensor:
@@ -22,18 +22,18 @@ def entry_weights(batch: EvalBatch, beta: float, counts: Counts, labels: Tensor)
 
 
 def entry_counts(batch: EvalBatch, counts: Counts, labels: Tensor) -> Tensor:
-    """n_i (N, K) int64 of some classes of each query: rows of its block count that were observed before it."""
+    """n_i (N, K) int64 of some classes of each query, including rows of its block that were observed before it."""
     return looked_up(_counts_before(batch, counts), labels) + _counts_within(batch, counts, labels)
 
 
 def class_weights(batch: EvalBatch, beta: float, counts: Counts) -> Tensor:
-    """E_i of every class: (1, V), or (N, V) where rows of the block were observed before others."""
+    """E_i of every class: (1, V), or (N, V) if rows of the block were observed before others."""
     before = _counts_before(batch, counts)
     weights = F.hebb_weights(before, beta).to(batch.logits.dtype)[None]
     block = batch.block
     if block is None or not block.causal:
         return weights
-    # A ring drops labels that the block need not contain, so that the count of any class may change within it.
+    # A ring drops labels that may not be in the block, so the count of any class may change within it.
     touched = torch.unique(block.labels) if counts == "observed" else torch.arange(len(before), device=before.device)
     weights = weights.repeat(len(batch.hidden), 1)
     weights[:, touched] = entry_weights(batch, beta, counts, touched.expand(len(weights), -1))
@@ -41,7 +41,7 @@ def class_weights(batch: EvalBatch, beta: float, counts: Counts) -> Tensor:
 
 
 def _counts_before(batch: EvalBatch, counts: Counts) -> Tensor:
-    """n_i (V,) int64 as it is before the block."""
+    """n_i (V,) int64 before the block."""
     context = batch.context
     if counts == "observed":
         return batch.shared("observed counts", lambda: context.train_counts + context.observed)
@@ -50,7 +50,7 @@ def _counts_before(batch: EvalBatch, counts: Counts) -> Tensor:
 
 
 def _counts_within(batch: EvalBatch, counts: Counts, labels: Tensor) -> Tensor:
-    """What the block adds to n_i of some classes (N, K) before each of its rows."""
+    """Increase of n_i of some classes (N, K) by the block's rows before each row."""
     block = batch.block
     if block is None or not block.causal or not (block.written or counts == "observed"):
         return torch.zeros_like(labels)

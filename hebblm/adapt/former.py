@@ -1,4 +1,4 @@
-"""Names that earlier versions had, by what they are now: of settings, methods, keywords and learned shares."""
+"""Names of earlier versions and their present names: settings, methods, keywords and learned shares."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ GONE = {
     "dynamic+mixture+cache": "dynamic+best",
     "mbpa-guarded": "mbpa",
 }
-"""The method to use instead, by the name of one that is gone."""
+"""The method to use instead, by the name of a removed method."""
 RENAMED = {"mbpa.method": "mbpa.solver", "mbpa.rate": "mbpa.lr_units", "best.rate": "best.lr"}
-"""Settings by the names of version 0.2.0, which are taken for one more release."""
+"""Settings by their names in version 0.2.0, which work for one more release."""
 _SECTIONS = {name.replace("+", "_").replace("-", "_"): name for name in GONE}
 
 
 def gone_setting(name: str) -> str | None:
-    """What to say of a setting that is gone, by its dotted name; None for any other name."""
+    """Return the message about a removed setting, by its dotted name; None for any other name."""
     section = name.partition(".")[0].replace("+", "_")
     if section == "tempered":
         return f"setting {name} is gone, since methods have no temperature any more; leave it out"
@@ -37,12 +37,12 @@ def gone_setting(name: str) -> str | None:
 
 
 def present_settings(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values by dotted name, of a file of any version, under the names of today and without those that are gone."""
+    """Return values by dotted name from a file of any version, under present names and without removed settings."""
     return {RENAMED.get(name, name): value for name, value in values.items() if gone_setting(name) is None}
 
 
 def renamed(**names: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Function that for one more release takes keywords by the names of version 0.2.0 as well, and says so."""
+    """Make a function accept keywords of version 0.2.0 for one more release, and print their new names."""
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         @wraps(function)
@@ -69,7 +69,7 @@ _RULES = {
 
 
 def present_name(name: str) -> str:
-    """Present name of a share that version 0.2.0 saved by the printed rule that learns it; any other stays."""
+    """Return the present name of a share that version 0.2.0 saved under its printed rule; other names stay."""
     if "(" not in name:
         return name
     try:
@@ -84,7 +84,7 @@ def present_name(name: str) -> str:
 
 
 class _Printed:
-    """A dataclass as it was printed."""
+    """A printed dataclass."""
 
     def __init__(self, node: ast.AST) -> None:
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):

@@ -1,4 +1,4 @@
-"""Grid of the values that a tuning tries; which of them a method tries, its record says."""
+"""Grid of the values that tuning tries; each method's record says which of them it tries."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hebblm.adapt.settings import ONLINE, Share, Sharpness, Temperature, Weight
 
 Values = tuple[float, ...]
 Axes = Mapping[str, Iterable[float | str]]
-"""Values that are tried, by the name of a setting."""
+"""Values to try, by the name of a setting."""
 
 COSTLY = {
     "mbpa_pull": ["mbpa.pull"],
@@ -22,12 +22,12 @@ COSTLY = {
     "eta": ["hebb.eta"],
     "closeness": ["hebb.closeness"],
 }
-"""Axes every value of which costs an adaptation, and the settings that are tried along them."""
+"""Axes where every value costs an adaptation, and the settings that are tried along them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Values that are tried, those of units that a model has beside those relative to them."""
+    """Values to try, both absolute ones and those relative to a model's units."""
 
     base_lr: Values = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 3.0, 10.0, 30.0, 100.0)  # of a moving base, across domains only
     theta: tuple[Sharpness, ...] = (0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.5, 2.0, 3.0, ONLINE)  # of Mixture and cache
@@ -35,26 +35,26 @@ class Grid:
     gamma: tuple[Share, ...] = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, ONLINE)  # of these three
     mbpa_pull: Values = (0.001, 0.0015, 0.0025, 0.0035, 0.005, 0.007, 0.01, 0.02)
     mbpa_weight: tuple[Weight, ...] = (0.5, 0.75, 1.0, 1.25, ONLINE)
-    mbpa_lr: Values = (6.0, 8.0, 10.0)  # where it descends by sgd, relative to curvature
+    mbpa_lr: Values = (6.0, 8.0, 10.0)  # for descent by sgd, relative to curvature
     mbpa_steps: tuple[int, ...] = (5, 10, 15)
     absolute_lr: Values = (0.01, 0.1, 1.0, 5.0, 25.0)  # lambda of MbPA at an absolute rate
     beta: Values = (0.0, 0.15, 0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999)
     eta: Values = (0.01, 0.03, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 10.0, 15.0)
     closeness: tuple[Literal["raw", "sum", "max"], ...] = ("raw", "sum", "max")
     weight: tuple[Share, ...] = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, ONLINE)  # of Mixture+...
-    dynamic_lr: Values = (0.25, 0.5, 1.0, 2.0, 4.0)  # in times of the one that is the default for the model
+    dynamic_lr: Values = (0.25, 0.5, 1.0, 2.0, 4.0)  # as a multiple of the model's default
     dynamic_decay: Values = (0.0002, 0.001, 0.005, 0.02, 0.1, 0.5)
 
     def around(self, values: Mapping[str, Any]) -> Grid:
-        """The part of the grid next to some values by dotted name; axes that cost little stay whole."""
+        """Return the part of the grid next to some values by dotted name; axes that cost little stay whole."""
         axes = {axis: [values[name] for name in names if name in values] for axis, names in COSTLY.items()}
         return replace(self, **{axis: near(getattr(self, axis), some) for axis, some in axes.items() if some})
 
 
 def near(tried: Sequence[Any], some: Iterable[Any]) -> tuple[Any, ...]:
-    """Those of the values tried that are next to some: at a number the nearest, the one below and the one above.
+    """Return the tried values next to some: for a number the nearest, the one below and the one above.
 
-    A word has no neighbours. Next to a number every word is kept, since none is further than another.
+    A word has no neighbours. Next to a number every word is kept, since all words are equally far.
     """
     numbers = sorted({value for value in tried if not isinstance(value, str)})
     kept: set[Any] = set()

@@ -1,4 +1,4 @@
-"""What a rule asks of the context that it predicts from, and its parts that learn while it reads; loads no torch."""
+"""A rule's needs of its context, and its parts that learn while it reads; loads no torch."""
 
 from __future__ import annotations
 
@@ -18,43 +18,43 @@ class Learned(Protocol):
     """Statistics of shares over the tokens already scored."""
 
     def after(self, evidence: Sequence[Any]) -> Self:
-        """Statistics after more tokens, all scored with the shares as they are; nan where one says nothing."""
+        """Return statistics after more tokens, all scored with the present shares; nan for a token to ignore."""
 
     @property
     def as_floats(self) -> tuple[float, ...]:
-        """All that is known, to be saved."""
+        """The statistics as numbers to save."""
 
     def from_floats(self, numbers: Sequence[float]) -> Self:
-        """Statistics as they were when :attr:`as_floats` were saved."""
+        """Return the statistics that :attr:`as_floats` came from."""
 
 
 class Learner(Protocol[L_co]):
-    """Part of a rule that learns from the tokens already scored how to mix what it is made of."""
+    """Part of a rule that learns from the scored tokens how to mix its parts."""
 
     @property
     def learned_as(self) -> str:
-        """Name and version under which its shares are saved; a change of what the numbers mean needs a new version."""
+        """Name and version under which its shares are saved; numbers with a new meaning need a new version."""
 
     @property
     def initial(self) -> L_co:
-        """Share before anything was scored."""
+        """Share before the first token is scored."""
 
     def evidence(self, batch: Any, targets: Tensor) -> Tensor:
-        """What each of ``targets`` (N,) says of the shares, (N,) or (N, E) float64.
+        """Return the evidence of each of ``targets`` (N,) for the shares, (N,) or (N, E) float64.
 
-        ``batch`` is an :class:`~hebblm.adapt.batch.EvalBatch`, which is made of a context that knows its learners.
+        ``batch`` is an :class:`~hebblm.adapt.batch.EvalBatch`, whose context knows its learners.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """Requirements of a rule: what is at hand, or counted, because of it; of a combination, ``a | b``."""
+    """Requirements of a rule; ``a | b`` are those of a combination."""
 
     retrieval: bool = False  # neighbours from the memory
-    window: int = 0  # how many of the latest pairs it looks back at
-    descents: tuple[Section, ...] = ()  # settings of the MbPA that it rests on
+    window: int = 0  # number of latest pairs that it looks back at
+    descents: tuple[Section, ...] = ()  # settings of the MbPA that it builds on
     shares: tuple[Learner[Any], ...] = ()  # its parts that learn, those within others first
-    ngrams: tuple[int, int] | None = None  # order and capacity of counts of the exact words; None for none
+    ngrams: tuple[int, int] | None = None  # order and capacity of counts of the exact words, or None
 
     def __or__(self, other: Needs) -> Needs:
         descents = dict.fromkeys((*self.descents, *other.descents))
@@ -69,4 +69,4 @@ class Needing(Protocol):
 
     @property
     def needs(self) -> Needs:
-        """Requirements of it."""
+        """Requirements of this rule."""

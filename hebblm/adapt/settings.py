@@ -1,4 +1,4 @@
-"""Settings of the methods: sections whose types say their ranges, how they are changed, and all of a run together."""
+"""Settings of the methods: sections whose types give their ranges, their changes, and all settings of a run."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ NonNegative = Annotated[float, Meta(ge=0)]
 Fraction = Annotated[float, Meta(ge=0, le=1)]
 Decay = Annotated[float, Meta(ge=0, lt=1)]
 Count = Annotated[int, Meta(ge=1)]
-Steps = Annotated[int, Meta(ge=0, le=10_000)]  # of a query, so few that one of them ends
+Steps = Annotated[int, Meta(ge=0, le=10_000)]  # of a query, few enough that it ends
 # A number, or learned from the tokens already scored:
 Share = Fraction | Literal["online"]  # of one of two distributions
-Sharpness = NonNegative | Literal["online"]  # of weights; online mixes three of them with shares that are learned
+Sharpness = NonNegative | Literal["online"]  # of weights; online mixes three values with learned shares
 Temperature = Positive | Literal["online"]  # the inverse of a sharpness
 Weight = NonNegative | Literal["online"]  # of a change
 T = TypeVar("T")
@@ -38,9 +38,9 @@ class Section:
 
 @dataclass(frozen=True, slots=True, init=False)
 class MethodSettings:
-    """Settings of the methods, a section each: ``settings[MbpaConfig].lr``; of two of a kind the last holds."""
+    """Settings of the methods, a section each: ``settings[MbpaConfig].lr``; the last of two of a kind counts."""
 
-    sections: tuple[Section, ...]  # by name, those alone that are not at their default values
+    sections: tuple[Section, ...]  # by name, only those that differ from their default values
 
     def __init__(self, *sections: Section) -> None:
         given = {type(section): section for section in sections}
@@ -55,9 +55,9 @@ class MethodSettings:
 
 
 def changed(name: str, values: T, changes: Mapping[str, Any]) -> T:
-    """Section ``name`` with some of its values replaced; text becomes what the type of its field says.
+    """Return section ``name`` with some of its values replaced; text is converted to the type of its field.
 
-    Several are replaced at once, since some values only go together.
+    Several are replaced at once, since some values only work together.
     """
     given = {key: scalar(value) for key, value in changes.items()}
     kind, hints = type(values), get_type_hints(type(values), include_extras=True)
@@ -68,7 +68,7 @@ def changed(name: str, values: T, changes: Mapping[str, Any]) -> T:
     try:
         new = msgspec.convert(whole, kind, strict=False)
     except msgspec.ValidationError as error:
-        if isinstance(error.__cause__, UserError):  # of values that do not go together
+        if isinstance(error.__cause__, UserError):  # of values that do not work together
             raise error.__cause__ from None
         key = re.findall(r"`\$\.(\w+)", str(error))[0]
         raise UserError(f"{name}.{key} = {whole[key]} must be {_wanted(whole[key], hints[key])}") from None
@@ -80,12 +80,12 @@ def changed(name: str, values: T, changes: Mapping[str, Any]) -> T:
 
 
 def scalar(value: Any) -> Any:
-    """What a scalar of NumPy or torch holds, and anything else as it is."""
+    """Return the Python number of a scalar of NumPy or torch, and anything else as it is."""
     return value.item() if getattr(value, "ndim", None) == 0 and hasattr(value, "item") else value
 
 
 def _wanted(value: Any, hint: Any) -> str:
-    """What a value of the type ``hint`` is: its ranges and words, and the word that may have been meant."""
+    """Describe the values of the type ``hint``: its ranges and words, and a suggestion."""
     info = msgspec.inspect.type_info(hint)
     kinds = info.types if isinstance(info, msgspec.inspect.UnionType) else (info,)
     choices = []
@@ -103,7 +103,7 @@ def _wanted(value: Any, hint: Any) -> str:
 
 
 def words_of(hint: Any) -> list[str]:
-    """Words that a value of a type may be, in their order."""
+    """Return the words that a type allows, in their order."""
     if get_origin(hint) is Annotated:
         hint = hint.__origin__
     return [word for part in (hint, *get_args(hint)) if get_origin(part) is Literal for word in get_args(part)]

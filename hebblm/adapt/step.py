@@ -1,4 +1,4 @@
-"""Step of every reading: predict, score, then learn. No method ever sees a label before it is scored."""
+"""Step of every reading: predict, score, then learn. No method sees a label before it is scored."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.context import Context, Observation
 
 Observed = Sequence[tuple[Context, Observation]]
-"""What is to be learned of scored mini-batches, each by its context."""
+"""Observations of scored mini-batches, each with the context that learns from it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Labelled:
-    """A mini-batch and what came."""
+    """A mini-batch and its labels."""
 
     batch: EvalBatch
     labels: Tensor  # (N,)
-    places: npt.NDArray[np.int64] | None = None  # (N,) where its tokens stand in a text, for who scores them
+    places: npt.NDArray[np.int64] | None = None  # (N,) places of its tokens in a text, for scoring
 
 
 def take(observed: Observed, *, write: bool = True) -> None:
@@ -43,12 +43,12 @@ def step(
     """Predict, score, then learn mini-batches that are read together: all are scored before any is learned from.
 
     Args:
-        batches: are made one by one, each predicted from what was known before all of them.
-        score: notes the losses of one.
-        learn: lets the base learn from the labels (N,) of all, and gives the contexts its head; None where nothing is
-            learned, by the base or by a method.
-        observe: what is to be learned of a mini-batch and its labels, from the head that scored it.
-        take: gives the contexts what they learn, once the base has learned.
+        batches: made one by one; each is predicted from the state before all of them.
+        score: records the losses of one.
+        learn: trains the base on the labels (N,) of all, and gives the contexts its head; None if neither the base nor
+            a method learns.
+        observe: returns the observation of a mini-batch and its labels, with the head that scored it.
+        take: gives the observations to the contexts, after the base has learned.
     """
     observed: list[tuple[Context, Observation]] = []
     for item in batches:

@@ -1,4 +1,4 @@
-"""Timer of a mini-batch's work, where some of it is done once for many: each piece, and who rests on it."""
+"""Timer of a mini-batch's work, with pieces that several methods share: each piece, and which work uses it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Clock = Callable[[], float]
 
 
 def clock_of(device: torch.device) -> Clock:
-    """Clock, in seconds, that waits for what a device was given to do before it is read."""
+    """Return a clock, in seconds, that waits for the device's work before it is read."""
     if device.type != "cuda":
         return time.perf_counter
 
@@ -26,14 +26,14 @@ def clock_of(device: torch.device) -> Clock:
 
 @dataclass(eq=False, slots=True)
 class Work:
-    """Piece of work, told apart by identity."""
+    """Piece of work, compared by identity."""
 
-    name: str  # for a reader; pieces of the same kind share it
-    seconds: float = 0.0  # without those of the pieces that it rests on
-    uses: set[Work] = field(default_factory=set)  # the pieces it asked for itself, whether they were ready or not
+    name: str  # to print; pieces of the same kind share it
+    seconds: float = 0.0  # without the time of the pieces that it uses
+    uses: set[Work] = field(default_factory=set)  # the pieces that it uses directly, ready or not
 
     def pieces(self) -> set[Work]:
-        """All pieces that it rests on, each once, those of its pieces included."""
+        """All pieces that it uses, directly or through other pieces, each once."""
         reached: set[Work] = set()
         ahead = list(self.uses)
         while ahead:
@@ -53,7 +53,7 @@ class Stopwatch:
 
     @contextmanager
     def time(self, name: str) -> Iterator[Work]:
-        """Time what is done inside; what is timed within counts there alone."""
+        """Time the block; time measured within it counts only there."""
         work = Work(name)
         self._running.append(work)
         started = self._clock()
@@ -67,15 +67,15 @@ class Stopwatch:
                 self._running[-1].seconds -= took
 
     def use(self, piece: Work) -> None:
-        """Note that what runs now rests on a piece."""
+        """Record that the running work uses a piece."""
         if self._running:
             self._running[-1].uses.add(piece)
 
 
 def name_of(key: Hashable) -> str:
-    """Plain name for the key of a piece: ``("adapted", MbpaConfig())`` is ``adapted mbpa``.
+    """Return a plain name for the key of a piece: ``("adapted", MbpaConfig())`` is ``adapted mbpa``.
 
-    Numbers are left out, settings and rules have the name of their type.
+    It leaves out numbers; settings and rules have the name of their type.
     """
     if isinstance(key, tuple):
         named = (part for part in key if isinstance(part, str) or hasattr(part, "__dataclass_fields__"))

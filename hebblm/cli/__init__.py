@@ -5,7 +5,7 @@ from types import TracebackType
 
 
 def _told(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Tell a Ctrl-C in one line where a command is still being imported, before it can catch one itself."""
+    """Report a Ctrl-C in one line while a command is still being imported and cannot catch it itself."""
     if issubclass(kind, KeyboardInterrupt):
         print("interrupted before anything was done", file=sys.stderr)
     else:

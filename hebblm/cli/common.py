@@ -32,13 +32,13 @@ from hebblm.ranks import LostRankError, end_rank, leads, size
 from hebblm.suggest import unknown
 
 C = TypeVar("C")
-FORMER = {"--destdir": "--output-path"}  # options of an earlier release, and what they are called now
-GONE = {  # options of the last release that no command has, and what to do in their place
+FORMER = {"--destdir": "--output-path"}  # options of an earlier release, and their present names
+GONE = {  # options of the last release that no command has now, and what to do instead
     "--readings": "a checkout of hebblm compares them: python -m recipes.study readings",
     "--processes": "start P of them by torchrun --nproc-per-node P -m {module} ...",
 }
-# Seconds that a rank waits with an error that another one may have told, or surely has told, before it speaks: whoever
-# started the ranks ends this one meanwhile.
+# Seconds that a rank waits before it prints an error that another rank may have printed, or surely has: in that time
+# the launcher of the ranks ends this one.
 GRACE, LOST = 5.0, 30.0
 # A command takes its arguments as a list, or those of the process, and returns the exit status.
 Main = Callable[..., int]
@@ -56,7 +56,7 @@ class _Formatter(RawDescriptionHelpFormatter, DefaultHelpFormatter):
 
 
 class _Parser(ArgumentParser):
-    """A parser that tells when its help cannot be written."""
+    """A parser that reports if its help cannot be written."""
 
     def _print_message(self, message: str, file: Any = None) -> None:
         (file or sys.stderr).write(message)
@@ -67,14 +67,14 @@ def parse(config: type[C], argv: list[str] | None, *, prog: str, description: st
 
     Every field becomes an option with the field's type and default; its help is the field's line under ``Args`` in the
     class's docstring, or ``help`` of its metadata. A field whose metadata says ``positional`` is an argument.
-    ``GROUPS`` of the class are headings of the help: of each its title, what is said below it, and its fields. Keys
-    that the dataclass does not have are refused, on the command line and in the file.
+    ``GROUPS`` of the class are headings of the help, each with a title, a text below it, and its fields. Keys that the
+    dataclass does not have are refused, on the command line and in the file.
     """
     epilog, hints = f"example:\n  {example}\n", get_type_hints(config)
     parser = _Parser(prog=prog, description=description, epilog=epilog, formatter_class=_Formatter, exit_on_error=False)
     _add_options(parser, config, hints)
     arguments = sys.argv[1:] if argv is None else argv
-    for option, word in pairwise(["", *arguments]):  # of a shell's variable that is not set; an empty path is "."
+    for option, word in pairwise(["", *arguments]):  # from a shell variable that is not set; an empty path is "."
         name, given, value = word.partition("=")
         name, value = (name, value) if given else (option, word)
         if not value and name.startswith("--") and Path in _kinds(hints.get(name[2:].replace("-", "_"))):
@@ -90,19 +90,19 @@ def parse(config: type[C], argv: list[str] | None, *, prog: str, description: st
 
 
 def _add_options(parser: ArgumentParser, config: type, hints: Mapping[str, Any]) -> None:
-    """Give a parser an option, or an argument, for each field of a dataclass."""
+    """Add an option, or an argument, to a parser for each field of a dataclass."""
     parser.add_argument("--config", action=ConfigFile, help="file with any of the options below (YAML or JSON)")
     docs = _field_docs(config)
     headed: dict[str, Any] = {}
     for title, said, names in getattr(config, "GROUPS", ()):
         headed |= dict.fromkeys(names.split(), parser.add_argument_group(title, said))
-    for field in sorted(dataclasses.fields(config), key=attrgetter("kw_only")):  # those that commands share last
+    for field in sorted(dataclasses.fields(config), key=attrgetter("kw_only")):  # shared options come last
         positional = bool(field.metadata.get("positional"))
         name = field.name if positional else f"--{field.name.replace('_', '-')}"
         words = field.metadata.get("help", docs.get(field.name, ""))
         options: dict[str, Any] = {"type": hints[field.name], "help": words}
         if positional:
-            options["metavar"] = field.name  # its choices, where it has some, stand in the help
+            options["metavar"] = field.name  # the help lists its choices, if it has some
         if "nargs" in field.metadata:
             options |= {"nargs": field.metadata["nargs"], "type": get_args(hints[field.name])[0]}
         if hints[field.name] is bool and field.default is False:
@@ -117,7 +117,7 @@ def _add_options(parser: ArgumentParser, config: type, hints: Mapping[str, Any])
 
 
 def _explained(error: Exception, parser: ArgumentParser, arguments: list[str], hints: Mapping[str, Any]) -> UserError:
-    """The error of a parser as one line: what a value's own check says, an option that is unknown, or a bad value."""
+    """Return a parser's error as one line: a value's own check, an unknown option, or a bad value."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, UserError):
@@ -137,12 +137,12 @@ def _explained(error: Exception, parser: ArgumentParser, arguments: list[str], h
 
 
 def _arguments_last(parser: ArgumentParser, words: list[str]) -> list[str]:
-    """A command line with its arguments behind its options, where the parser finds all of several."""
+    """Return a command line with its arguments after its options, where the parser finds all of several."""
     if not any(action.nargs in ("*", "+") and not action.option_strings for action in parser._actions):
         return words
     options: list[str] = []
     arguments: list[str] = []
-    open_to = 0.0  # so many more words are the option's
+    open_to = 0.0  # number of further words that belong to the option
     for at, word in enumerate(words):
         if word == "--":
             arguments += words[at + 1 :]
@@ -160,7 +160,7 @@ def _arguments_last(parser: ArgumentParser, words: list[str]) -> list[str]:
 
 
 def options(prog: str, config: type[C], example: str) -> Callable[[Body[C]], Main]:
-    """Give a command its options, see :func:`parse`; its docstring is what its help says of it."""
+    """Give a command its options, see :func:`parse`; its docstring is its description in the help."""
 
     def decorate(run: Body[C]) -> Main:
         description = " ".join((run.__doc__ or "").split())
@@ -176,12 +176,12 @@ def options(prog: str, config: type[C], example: str) -> Callable[[Body[C]], Mai
 
 
 def command(prog: str, config: type[C], example: str) -> Callable[[Body[C]], Main]:
-    """Make a command of what it does: with options, and guarded."""
+    """Make a command of a function: with options, and guarded."""
     return lambda run: guarded(prog)(options(prog, config, example)(run))
 
 
 def choosing(prog: str, subcommands: Mapping[str, Main]) -> Main:
-    """Command whose first argument names one of some others."""
+    """Make a command whose first argument names one of its subcommands."""
 
     def main(argv: list[str] | None = None) -> int:
         name, *rest = (sys.argv[1:] if argv is None else argv) or [""]
@@ -204,9 +204,9 @@ def tell(line: str) -> None:
 
 
 def guarded(prog: str) -> Callable[[Main], Main]:
-    """Let a command end with status 2 and one line where the user erred, 130 where they pressed Ctrl-C.
+    """Make a command end with status 2 and one line on a user's mistake, and with 130 on Ctrl-C.
 
-    Of several processes the first one prints what there is to print. Another one says only what it alone finds wrong.
+    Only the first of several processes prints. Another one prints only errors that it alone finds.
     """
 
     def decorate(main: Main) -> Main:
@@ -237,7 +237,7 @@ def guarded(prog: str) -> Callable[[Main], Main]:
         @functools.wraps(main)
         def wrapped(argv: list[str] | None = None) -> int:
             for name in ("stdout", "stderr"):
-                if getattr(sys, name) is None:  # closed; a file that takes its number would get what is printed
+                if getattr(sys, name) is None:  # closed; a new file with its number would get the output
                     setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - lives as long as the process
                 if isinstance(stream := getattr(sys, name), TextIOWrapper):
                     stream.reconfigure(errors="replace")  # a terminal may not have every character of a text
@@ -252,19 +252,19 @@ def guarded(prog: str) -> Callable[[Main], Main]:
 
 
 def _told(prog: str, error: Exception) -> int:
-    """Print an error and return the status that a command ends with."""
+    """Print an error and return the command's exit status."""
     if isinstance(error, LostRankError):
         time.sleep(LOST)
     elif not leads():
         time.sleep(GRACE)
-    with contextlib.suppress(OSError):  # the status tells it where nothing can be written
+    with contextlib.suppress(OSError):  # if nothing can be written, the exit status is enough
         print(f"{prog}: error: {error}", file=sys.stderr)
     return 2
 
 
 @contextlib.contextmanager
 def _once() -> Iterator[None]:
-    """Let what others than the first process print go nowhere."""
+    """Discard the output of all processes except the first."""
     if leads():
         yield
         return
@@ -273,7 +273,7 @@ def _once() -> Iterator[None]:
 
 
 def _close_if_unwritable(stream: TextIO) -> None:
-    """Let what a stream still holds go nowhere if it cannot be written, lest the interpreter tries again at its end."""
+    """Discard a stream's output if it cannot be written, or the interpreter would try again at its end."""
     try:
         stream.flush()
     except OSError:
@@ -282,14 +282,14 @@ def _close_if_unwritable(stream: TextIO) -> None:
 
 
 def _field_docs(config: type) -> dict[str, str]:
-    """Text of each field under ``Args:`` in the docstrings of a class and its bases."""
+    """Return the text of each field under ``Args:`` in the docstrings of a class and its bases."""
     texts = (inspect.cleandoc(owner.__doc__ or "").partition("\nArgs:\n")[2] for owner in reversed(config.__mro__))
     fields = (field for text in texts for field in re.findall(r"^ {4}(\w+): (.*(?:\n {5,}.*)*)", text, re.MULTILINE))
     return {name: " ".join(words.split()).replace("``", "") for name, words in fields}
 
 
 def _misfit(message: str, hints: Mapping[str, Any]) -> UserError | None:
-    """Error for a value that is none of an option's choices; None for another mistake of the parser."""
+    """Return the error for a value outside an option's choices; None for another mistake."""
     match = re.search(r'Parser key "(\w+)".*(?:Given|Got) value: (.*)', message, re.DOTALL)
     if match is None or match[1] not in hints:
         return None
@@ -309,7 +309,7 @@ KINDS = {"int": "a whole number", "float": "a number", "str": "text", "dict": "n
 
 
 def _innermost(error: BaseException) -> str:
-    """Most telling line of a parser's nested message, as a sentence where it says what an option takes."""
+    """Return the most helpful line of a parser's nested message, as a sentence if it names the option's type."""
     key = re.search(r'Parser key "([^"]+)"', str(error))
     kind = re.search(rf"Expected a <class '({'|'.join(KINDS)})'>", str(error))
     given = re.search(r"(?:Given|Got) value: (.*)\Z", str(error))

@@ -1,4 +1,4 @@
-"""``hebblm-eval``: every method side by side on one text."""
+"""``hebblm-eval``: compare every method on one text."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ PROG = "hebblm-eval"
 
 @dataclass(frozen=True)
 class EvalConfig(ScenarioConfig):
-    """Options of an evaluation: methods, their settings, and what is written.
+    """Options of an evaluation: methods, their settings, and its output.
 
     Args:
         methods: comma-separated.
-        plugin: Python files that register methods of your own, which --methods then knows.
-        hyperparameters: default (one set for every model), tuned (for the scenario, where they ship), paper, or a
+        plugin: Python files that register your own methods, which --methods then knows.
+        hyperparameters: default (one set for every model), tuned (for the scenario, if such values ship), paper, or a
             file of hebblm-tune.
         values: hyper-parameters by dotted name, as hebblm-tune writes them.
         set: hyper-parameters, e.g. --set hebb.beta=0.5 mbpa.lr=0.1.
         method: form of MbPA and Hebb: fast (the default) or exact; short for --set mbpa.solver=... To choose methods
             use --methods.
         output_path: folder for result.json, reports and plots.
-        log_samples: also write tokens.parquet, one row a token.
-        log_neighbors: also write neighbors.parquet, what the first so many tokens retrieved, and components.parquet,
-            what each part of a method gave to them.
+        log_samples: also write tokens.parquet, one row per token.
+        log_neighbors: also write, for so many tokens, neighbors.parquet with what they retrieved, and
+            components.parquet with what each part of a method gave to them.
         by_document: also print perplexity, bits a byte and size of each document (file, record or article), the worst
             first.
         frequency_edges: bounds of the frequency buckets, such as 50,100,500.
-        forgetting: across domains, also score the source's own text before and after the target was read.
-        forgetting_tokens: so many tokens of the source's text, from its beginning.
+        forgetting: across domains, also score the source's own text before and after the target is read.
+        forgetting_tokens: number of tokens of the source's text, from its beginning.
         check: also count the queries whose neighbours' loss rose in MbPA, and compare its fast form with the exact one
             on one query in a thousand; takes about a tenth longer.
         accuracy: also find how often the next word is the first one or among five that a method suggests, the mean of
@@ -89,7 +89,7 @@ class EvalConfig(ScenarioConfig):
 @command(PROG, EvalConfig, "hebblm-eval --cross-domain wt2-to-ptb --output-path results/wt2-to-ptb")
 @interrupted(GOES_ON)
 def main(config: EvalConfig, argv: list[str]) -> int:
-    """Read a text with a base model and every adaptation method, and say who predicts it best; name one scenario."""
+    """Read a text with a base model and every adaptation method, and say which predicts it best; name one scenario."""
     for path in config.plugin:
         load_plugin(path)
     if config.models or config.settings:
@@ -141,7 +141,7 @@ def _evaluate(config: EvalConfig, argv: list[str]) -> None:
 
 
 def print_models() -> None:
-    """Print the models that are installed, one a line, those that only a checkout has, and those that are fetched."""
+    """Print the installed models, one per line, then those that only a checkout has, and those that are fetched."""
     from hebblm.models.catalog import missing_models, shipped_models
     from hebblm.models.pretrained import PRETRAINED
     from hebblm.report.render import print_table
@@ -176,7 +176,7 @@ def print_models() -> None:
 
 
 def print_settings() -> None:
-    """Print every hyper-parameter as it can be given to ``--set``, with its default value."""
+    """Print every hyper-parameter in the form of ``--set``, with its default value."""
     for name, value in defaults().items():
         tell(f"{name}={value}")
 

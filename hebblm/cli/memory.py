@@ -1,4 +1,4 @@
-"""``hebblm-memory``: memories of many texts: built, told about, merged; documents and words taken out."""
+"""``hebblm-memory``: build, inspect and merge memories of many texts; forget documents and words."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class BuildConfig(ModelOptions):
         text: files of text or of records (.jsonl, .json, .csv, .tsv, .parquet), also compressed (.gz, .zst, .xz),
             folders of such files, or - for standard input.
         output_path: folder of the memory.
-        column: of records that holds the text; by default text, or the only column of strings.
-        set: how entries are kept and searched, e.g. --set memory.index=exact memory.dtype=float16, and how n-grams are
-            counted, e.g. --set ngram.order=4.
+        column: column of records that holds the text; by default text, or the only column of strings.
+        set: settings for keeping and searching entries, e.g. --set memory.index=exact memory.dtype=float16, and for
+            counting n-grams, e.g. --set ngram.order=4.
     """
 
     model: Path
@@ -51,7 +51,7 @@ class InfoConfig:
     """Options of the description of a memory.
 
     Args:
-        folder: of hebblm-memory, or of a reader.
+        folder: folder of hebblm-memory, or of a reader.
     """
 
     folder: Path = field(metadata={"positional": True})
@@ -62,8 +62,8 @@ class MergeConfig:
     """Options of merging two memories.
 
     Args:
-        first: folder of hebblm-memory, or of a reader; the merged memory is kept and searched as this one.
-        second: another, of the same model.
+        first: folder of hebblm-memory, or of a reader; the merged memory is kept and searched like this one.
+        second: another such folder, of the same model.
         output_path: folder of the merged memory.
     """
 
@@ -77,16 +77,16 @@ class ForgetConfig:
     """Options of forgetting.
 
     Args:
-        folder: of a reader.
-        document: names of documents, as hebblm-memory info lists them; an empty one is all text without a name.
-        word: instead of documents, a word that is struck out of all texts, in capital and small letters.
-        replay: do so for a method of dynamic evaluation too, which learns weights from all texts.
-        model: of the reader, where its name or folder is another now.
-        plugin: Python files that register methods of your own.
+        folder: folder of a reader.
+        document: names of documents, as hebblm-memory info lists them; an empty name means all text without a name.
+        word: instead of documents, a word to strike out of all texts, in capital and small letters.
+        replay: also forget with a method of dynamic evaluation, which learns weights from all texts.
+        model: model of the reader, if its name or folder has changed.
+        plugin: Python files that register your own methods.
         context: tokens of the window, as when the texts were read.
-        stride: tokens by which it moves on, likewise.
-        dtype: number type of a transformers model's weights, likewise.
-        device: auto, cpu, cuda, or one of several as cuda:1.
+        stride: tokens by which the window moves on, as when the texts were read.
+        dtype: number type of a transformers model's weights, as when the texts were read.
+        device: auto, cpu, cuda, or one of several GPUs, such as cuda:1.
     """
 
     folder: Path = field(metadata={"positional": True})
@@ -102,13 +102,13 @@ class ForgetConfig:
 
     def __post_init__(self) -> None:
         if bool(self.document) == (self.word is not None):
-            raise UserError("name what is forgotten: --document NAME, or --word WORD")
+            raise UserError("name what to forget: --document NAME, or --word WORD")
 
 
 @options(f"{PROG} build", BuildConfig, f"{PROG} build --model small-wt2-raw --text novels --output-path memories")
 @interrupted(GOES_ON)
 def _build(config: BuildConfig, argv: list[str]) -> int:
-    """Remember texts: hidden states of a model, the words that followed, and n-grams. Interrupted, it goes on."""
+    """Remember texts: hidden states of a model, the words that followed, and n-grams. Run it again to continue."""
     check_device(config.device)
     model_folder(config.model)
     settings = parse_settings(config.set)
@@ -139,7 +139,7 @@ def _build(config: BuildConfig, argv: list[str]) -> int:
 
 @options(f"{PROG} info", InfoConfig, f"{PROG} info memories/novels")
 def _info(config: InfoConfig, argv: list[str]) -> None:
-    """Tell what a memory holds, and check that its files are whole."""
+    """Show what a memory holds, and check that its files are whole."""
     if not config.folder.is_dir():
         raise UserError(f"{config.folder} {lack(config.folder)}; name the folder of a memory")
     from hebblm.corpus_memory import SavedMemory
@@ -178,7 +178,7 @@ def _info(config: InfoConfig, argv: list[str]) -> None:
 
 @options(f"{PROG} merge", MergeConfig, f"{PROG} merge memories/a memories/b --output-path memories/both")
 def _merge(config: MergeConfig, argv: list[str]) -> None:
-    """Make one memory of two of the same model, the second's entries behind the first's."""
+    """Merge two memories of the same model, the second's entries after the first's."""
     from hebblm.corpus_memory import merge
 
     tell(f"{len(merge(config.first, config.second, config.output_path)):,} entries in {config.output_path}")
@@ -187,7 +187,7 @@ def _merge(config: MergeConfig, argv: list[str]) -> None:
 @options(f"{PROG} forget", ForgetConfig, f"{PROG} forget memories/business --document minutes.txt")
 @interrupted("nothing was changed")
 def _forget(config: ForgetConfig, argv: list[str]) -> None:
-    """Make of a reader the one that never read some documents, or read all texts without a word."""
+    """Turn a reader into one that never read some documents, or that read all texts without a word."""
     for path in config.plugin:
         load_plugin(path)
     from hebblm.language_model import load
@@ -198,7 +198,7 @@ def _forget(config: ForgetConfig, argv: list[str]) -> None:
         raise UserError(f"{config.folder} holds no reader; name a folder that hebblm-read --save wrote")
     name = config.model or read_about(config.folder, READER).get("model")
     if name is None:
-        raise UserError(f"{config.folder} does not say which model reads; name it by --model")
+        raise UserError(f"{config.folder} does not name its model; name it with --model")
     with held(config.folder, "this memory", wait=False):
         lm = load(name, device=config.device, dtype=config.dtype, context=config.context, stride=config.stride)
         reader = lm.reader(memory=config.folder)

@@ -1,4 +1,4 @@
-"""Options from files: YAML or JSON of plain values, small and shallow enough that reading it takes no time."""
+"""Options from files: YAML or JSON of plain values, small and shallow enough to read at once."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from hebblm.files import read_bytes
 
 LONGEST = 1 << 20  # bytes
 DEEPEST = 20  # mappings and lists within each other
-CODE = ("class_path", "init_args", "dict_kwargs")  # by which the parser would be told to import a class
+CODE = ("class_path", "init_args", "dict_kwargs")  # keys that would make the parser import a class
 REFUSED = (yaml.YAMLError, ValueError, RecursionError)
 _LOAD = get_loader("yaml")
 
 
 def load(text: str, **options: Any) -> Any:
-    """What a text says: plain values, of which none stands for another."""
+    """Parse a text of plain values, without anchors and aliases."""
     if len(text) > LONGEST:
         raise yaml.YAMLError(f"more than {LONGEST:,} characters")
     depth = 0
@@ -37,7 +37,7 @@ def load(text: str, **options: Any) -> Any:
 
 
 def _check_keys(node: Any) -> None:
-    """Refuse a mapping with a key that stands twice, or that takes over another mapping."""
+    """Refuse a mapping with a repeated key, or with ``<<``, which includes another mapping."""
     if isinstance(node, yaml.MappingNode):
         keys = [(key.tag, key.value) for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
         line = node.start_mark.line + 1
@@ -54,7 +54,7 @@ set_loader("yaml", load, REFUSED)
 
 
 class ConfigFile(ActionConfigFile):
-    """The option that names a file of options; what the file holds is never shown."""
+    """The option that names a file of options; messages never show the file's content."""
 
     def __call__(self, parser: Any, cfg: Any, values: Any, option_string: str | None = None) -> None:
         """Check the file, or the JSON object in its place, before the parser reads it."""
@@ -94,7 +94,7 @@ def _keys(value: Any) -> Iterator[Any]:
 
 
 def check_values(name: str, value: Any) -> None:
-    """Refuse values that no option can mean, within lists and mappings too."""
+    """Refuse values that no option takes, also within lists and mappings."""
     if "\0" in name or (isinstance(value, (str, Path)) and "\0" in str(value)):
         raise UserError(f"{name} holds a NUL character; leave it out".replace("\0", "?"))
     if isinstance(value, Mapping):

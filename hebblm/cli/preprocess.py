@@ -1,4 +1,4 @@
-"""``hebblm-preprocess``: raw or tokenised text to a dictionary and binarised ids."""
+"""``hebblm-preprocess``: turn raw or tokenised text into a dictionary and binarised ids."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ MUCH_UNKNOWN = 0.1
 
 @dataclass(frozen=True, slots=True)
 class PreprocessConfig:
-    """Options of preprocessing: what to read, how to split it into tokens, and where to write.
+    """Options of preprocessing: the text, its splitting into tokens, and the output.
 
     Args:
         text: a file of text or of records (.jsonl, .json, .csv, .tsv, .parquet), also compressed (.gz, .zst, .xz), a
             folder of such files, - for standard input, or hf:ID[:CONFIG]; it is split 80/10/10 by lines, unless the
             folder has files named train, valid and test, such as train.txt.
         output_path: the folder to write, new or empty or an earlier result.
-        column: of records that holds the text; by default text, or the only column of strings.
-        tokenizer: how lines become tokens.
+        column: column of records that holds the text; by default text, or the only column of strings.
+        tokenizer: the way of splitting lines into tokens.
         normalization: the case policy.
         vocab_size: number of SentencePiece pieces.
         min_count: words seen less often in training become <unk> (not with sentencepiece).
@@ -49,7 +49,7 @@ class PreprocessConfig:
         valid: name of the validation file within the folder.
         test: name of the test file within the folder.
         lang: language of Moses' rules.
-        seed: of SentencePiece's draw of training lines.
+        seed: seed of SentencePiece's random training lines.
     """
 
     text: Path
@@ -101,7 +101,7 @@ def _corpus(config: PreprocessConfig, names: dict[str, str]) -> Corpus:
 
 
 def _tokenizer(config: PreprocessConfig, plain: Corpus, model: Path) -> Tokenizer:
-    """Tokeniser asked for, trained on the training split if it learns."""
+    """Return the chosen tokeniser, trained on the training split if it learns."""
     if config.tokenizer == "whitespace":
         return WhitespaceTokenizer()
     if config.tokenizer == "moses":
@@ -111,7 +111,7 @@ def _tokenizer(config: PreprocessConfig, plain: Corpus, model: Path) -> Tokenize
 
 
 def _unsplit(dictionary: Dictionary) -> str | None:
-    """A frequent word that ends in a comma, if many tokens do: text that is not tokenised; None otherwise."""
+    """Return a frequent word that ends in a comma if many tokens do, which means untokenised text; else None."""
     counts = {symbol: int(count) for symbol, count in zip(dictionary.symbols, dictionary.counts, strict=True)}
     joined = {symbol: count for symbol, count in counts.items() if symbol.endswith(",") and symbol != ","}
     if sum(joined.values()) <= counts.get(",", 0):
@@ -139,7 +139,7 @@ def main(config: PreprocessConfig, argv: list[str]) -> None:
             + (" (much: see --tokenizer and --min-count)" if much else "")
         )
     if isinstance(prepared.tokenizer(), WhitespaceTokenizer) and (word := _unsplit(prepared.dictionary)):
-        tell(f"warning: words stand with punctuation, such as {word!r}; try --tokenizer moses")
+        tell(f"warning: words include punctuation, such as {word!r}; try --tokenizer moses")
 
 
 if __name__ == "__main__":

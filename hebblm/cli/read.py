@@ -1,4 +1,4 @@
-"""``hebblm-read``: a reader reads a text, and shows what it expects before and after."""
+"""``hebblm-read``: a reader reads a text, and shows its predictions before and after."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from hebblm.rank_lists import Line, rank_lists, read_lists
 from hebblm.text.sources import TextFile, pieces, text_files
 from hebblm.text.vocabulary import warn_of_new
 
-if TYPE_CHECKING:  # these load torch, for which an error message does not wait
+if TYPE_CHECKING:  # these load torch, and an error message must not wait for that
     from hebblm.reader import Reader
     from hebblm.scores import Totals
 
@@ -41,39 +41,39 @@ BREAK = "⏎"  # shows a line break
 
 @dataclass(frozen=True)
 class ReadConfig(ReadingOptions):
-    """Options of reading: which model reads what, and what is asked of it.
+    """Options of reading: the model, its texts, and the questions to it.
 
     Args:
         model: name of a model that ships or is fetched, folder of a checkpoint, or a causal language model of
             transformers by hub id, folder or GGUF file.
         files: files of text or of records (.jsonl, .json, .csv, .tsv, .parquet), also compressed (.gz, .zst, .xz),
             folders of such files, or - for standard input; they are read one after the other, and may be of any size;
-            none only asks.
-        column: of records that holds the text; by default text, or the only column of strings.
-        method: how the reader adapts, e.g. knn, mbpa; by default best, or as the reader in --memory.
-        plugin: Python files that register methods of your own, which --method then knows.
+            without files it only answers.
+        column: column of records that holds the text; by default text, or the only column of strings.
+        method: method of adaptation, e.g. knn, mbpa; by default best, or that of the reader in --memory.
+        plugin: Python files that register your own methods, which --method then knows.
         suggest: a context, e.g. "The function": shows the words that come next, before and after reading.
-        explain: a context, as for --suggest: shows why the words that come next are suggested, what each part of the
-            method gives them, and the entries of the memory that weigh most.
-        generate: a prompt: words drawn behind it before and after reading.
-        words: how many words are suggested, or explained.
-        new_tokens: how many words are generated.
-        temperature: of --generate; 0 takes the most probable word each time.
-        rank: file of alternatives, a JSON object a line with id, candidates of text and score, and the text before
+        explain: a context, as for --suggest: shows why it suggests the next words, what each part of the method gives
+            them, and the entries of the memory that weigh most.
+        generate: a prompt: shows random words drawn after it, before and after reading.
+        words: number of words to suggest, or to explain.
+        new_tokens: number of words to generate.
+        temperature: temperature of --generate; 0 takes the most probable word each time.
+        rank: file of alternatives, one JSON object per line with id, candidates of text and score, and the text before
             them, if any; after reading, each list is written best first, as JSON lines.
-        ranked: file for these; by default standard output, and all other output goes to standard error.
-        prior_weight: of a candidate's own score, which is added to its log-probability in nats.
-        memory: folder of an earlier --save, to go on from there, or of hebblm-memory. What was set when it was saved
-            holds unless other options say so.
+        ranked: file for the ranked lists; by default standard output, and all other output goes to standard error.
+        prior_weight: weight of a candidate's own score, which is added to its log-probability in nats.
+        memory: folder of an earlier --save, to go on from there, or of hebblm-memory. Its settings stay in force unless
+            other options change them.
         read_only: score the texts without learning from them.
         save: folder for memory, new words and place.
-        max_tokens: read only the first so many tokens of each file: words and ends of line, or the pieces of words that
-            a model of transformers reads.
-        update_every: tokens between two updates; by default 50, or as the reader in --memory.
-        k: neighbours a query; by default 200, or as the reader in --memory.
+        max_tokens: number of tokens to read of each file: words and ends of line, or the pieces of words that a model
+            of transformers reads.
+        update_every: tokens between two updates; by default 50, or that of the reader in --memory.
+        k: neighbours of each query; by default 200, or that of the reader in --memory.
         set: hyper-parameters, e.g. --set hebb.beta=0.5.
-        watch: a folder of texts: its new and changed files are read, again and again until Ctrl-C, and kept in --save,
-            from which the same command continues.
+        watch: a folder of texts: reads its new and changed files, again and again until Ctrl-C, and keeps them in
+            --save, from which the same command continues.
         interactive: with --watch, suggest the next words after each line that you type; type ? to see why.
     """
 
@@ -123,9 +123,7 @@ def main(config: ReadConfig, argv: list[str]) -> None:
     if config.watch is None or config.save is None:
         _main(config)
         return
-    with held(
-        config.save, "this memory", wait=False
-    ):  # two that read into one folder would each lose the other's texts
+    with held(config.save, "this memory", wait=False):  # two readers with one folder would each lose the other's texts
         _main(config)
 
 
@@ -145,7 +143,7 @@ def _main(config: ReadConfig) -> None:
     files = text_files(config.files, config.column, pipes=True) if config.files else ()
     empty = [file for file in files if not _has_text(file)]
     for file in empty:
-        if file.path in config.files or len(empty) == len(files):  # of a folder one may be
+        if file.path in config.files or len(empty) == len(files):  # a file of a folder may be empty
             raise UserError(f"{file} is empty; put text into it")
     from hebblm.explain import explanation_tables
     from hebblm.language_model import load
@@ -157,7 +155,7 @@ def _main(config: ReadConfig) -> None:
     memory = config.memory
     if config.watch is not None and memory is None and config.save is not None and (config.save / READER).is_file():
         memory = config.save
-    if config.save is not None:  # hours of reading should not end at a folder that was taken from the first
+    if config.save is not None:  # hours of reading should not fail at a folder that was in use from the start
         check_free(config.save)
         check_writable(config.save.absolute().parent)
         going_on = memory is not None and config.save.resolve() == memory.resolve()
@@ -173,7 +171,7 @@ def _main(config: ReadConfig) -> None:
         tokenizer=config.tokenizer,
     )
     texts = [(file, pieces(file, PIECE)) for file in files]
-    if texts:  # what is asked before reading is split as it will be behind it
+    if texts:  # questions before reading are split as they will be after it
         file, rest = texts[0]
         begin = list(islice(rest, 1))
         reader.vocabulary.fit("".join(begin), str(file))
@@ -266,7 +264,7 @@ def _read(reader: Reader, file: TextFile, text: Iterator[str], config: ReadConfi
 
 
 def _rank(reader: Reader, lists: list[Line], config: ReadConfig) -> None:
-    """Write all lists, best first, once all of them are ranked."""
+    """Rank all lists, then write them, best first."""
     lines = track(rank_lists(reader, lists, config.prior_weight), "rank alternatives", len(lists), "lists")
     data = b"".join(lines)
     if config.ranked is None:
@@ -284,7 +282,7 @@ def _shown(word: str, reader: Reader) -> str:
 
 
 def _has_text(file: TextFile) -> bool:
-    """Whether there is text in a file, all of which can be read; one that is read once is taken to have some."""
+    """Read a file to its end and return whether it has text; one that can be read only once counts as text."""
     return not file.path.is_file() or sum(len(piece) for piece in pieces(file, PIECE)) > 0
 
 

@@ -17,7 +17,7 @@ from hebblm.report.buckets import parse_edges
 from hebblm.report.methods import PLOTTED, check_plotted
 from hebblm.suggest import closest, unknown
 
-if TYPE_CHECKING:  # they load matplotlib, and are imported once the command line is known to make sense
+if TYPE_CHECKING:  # they load matplotlib, and are imported after the command line is checked
     from hebblm.report import Result, TokenLosses
 
 PROG, INSPECT = "hebblm-report", "inspect"
@@ -25,15 +25,15 @@ PROG, INSPECT = "hebblm-report", "inspect"
 
 @dataclass(frozen=True, slots=True)
 class ReportConfig:
-    """Options of a report: on what, how and where.
+    """Options of a report: results, formats and folder.
 
     Args:
         results: folders that hebblm-eval wrote, or their result.json.
-        format: what to write, separated by commas: md, csv, html, png, svg.
+        format: formats to write, separated by commas: md, csv, html, png, svg.
         output_path: folder for the files; for a single result its own folder if not given.
         edges: training counts between the ranges of the report by training count, such as 10,100,1000; needs
             tokens.parquet, which hebblm-eval --log-samples writes.
-        plotted: methods that a plot shows, the base and the best ones; 0 for all. The tables have all.
+        plotted: number of methods in a plot, the base and the best ones; 0 for all. The tables have all.
     """
 
     results: list[Path] = field(default_factory=list, metadata={"positional": True, "nargs": "*"})
@@ -50,9 +50,9 @@ class InspectConfig:
     Args:
         run: folder that hebblm-eval wrote with --log-samples, and --log-neighbors N for the neighbours and the
             parts of mixtures.
-        method: shaded first; the best one if not given.
-        tokens: of the beginning of the stream that are shown.
-        output_path: the page; inspect.html in the run's folder if not given.
+        method: method to shade first; by default the best one.
+        tokens: number of tokens to show, from the beginning of the stream.
+        output_path: the page; by default inspect.html in the run's folder.
     """
 
     run: Path = field(metadata={"positional": True})
@@ -73,9 +73,9 @@ def _inspect(config: InspectConfig, argv: list[str]) -> None:
 
 @options(PROG, ReportConfig, f"{PROG} results/wt2-to-ptb --format md,png --output-path reports")
 def _report(config: ReportConfig, argv: list[str]) -> None:
-    """Turn results into tables, plots and documents; several results are put side by side.
+    """Turn results into tables, plots and documents; several results are shown side by side.
 
-    Further: hebblm-report inspect RUN (it has its own --help).
+    See also hebblm-report inspect RUN, which has its own --help.
     """
     if not config.results:
         raise UserError(f"no result given; name a folder that hebblm-eval wrote: {PROG} DIR")
@@ -106,7 +106,7 @@ def _report(config: ReportConfig, argv: list[str]) -> None:
 
 
 def unique_labels(results: list[Result], paths: list[Path]) -> list[str]:
-    """A label for each result: its scenario; where that is shared, also its folder, then a number."""
+    """Return a label for each result: its scenario; if several share it, also the folder, then a number."""
     labels = [result.scenario.label for result in results]
     named = [
         f"{label} ({_folder(path).resolve().name})" if labels.count(label) > 1 else label
@@ -119,7 +119,7 @@ def unique_labels(results: list[Result], paths: list[Path]) -> list[str]:
 
 
 def _load(path: Path, edges: tuple[int, ...] | None) -> tuple[Result, TokenLosses | None]:
-    """A result and, where they were logged, its losses token by token."""
+    """Return a result and, if they were logged, its losses token by token."""
     from hebblm.report import Result, TokenLosses, tokens
 
     result = Result.load(path)
@@ -135,7 +135,7 @@ def _folder(path: Path) -> Path:
 
 
 def _file_names(labels: list[str]) -> list[str]:
-    """Labels as names of folders; where letters and digits are the same, later ones get a number."""
+    """Return labels as names of folders; if letters and digits are the same, later ones get a number."""
     names: list[str] = []
     for label in labels:
         plain = "-".join("".join(character if character.isalnum() else " " for character in label).split())

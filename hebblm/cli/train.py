@@ -1,4 +1,4 @@
-"""``hebblm-train``: a corpus to a trained base model; resumes after a kill."""
+"""``hebblm-train``: train a base model on a corpus; resumes after a kill."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ class TrainConfig:
         arch: architecture to train instead of the preset's, e.g. awd_lstm_1200.
         normalization: raw or lower; a prepared folder has its own.
         finetune_from_model: model whose weights to begin with instead of random ones: a folder of hebblm-train or a
-            shipped model; of the preset's shape and the corpus's words.
-        epochs: passes over the corpus instead of the preset's.
+            shipped model, with the preset's shape and the corpus's words.
+        epochs: number of passes over the corpus instead of the preset's.
         lr: learning rate instead of the preset's.
         precision: float32 or bfloat16 for the products of training, instead of the preset's; some processors multiply
             bfloat16 at twice float32's speed and others at half of it.
         output_path: folder of the model; by default in $HEBBLM_CACHE, where hebblm-eval finds it.
-        device: auto, cpu, cuda, or one of several as cuda:1.
-        seed: of weights, segment lengths and dropout.
+        device: auto, cpu, cuda, or one of several GPUs, such as cuda:1.
+        seed: seed of weights, segment lengths and dropout.
     """
 
     corpus: str
@@ -83,7 +83,7 @@ def main(config: TrainConfig, argv: list[str]) -> int:
     preset = replace(preset, training=replace(preset.training, **changes))
     folder = config.output_path or cached_folder(prepared, preset)
     from awd_lstm.checkpoint import STATE
-    from hebblm.models.training import train_model  # loads torch, which the lines above need not wait for
+    from hebblm.models.training import train_model  # loads torch, and the checks above must not wait for that
 
     done = (folder / CONFIG).exists() and not (folder / STATE).exists()
     with opened(config.device) as ranks:
@@ -99,7 +99,7 @@ def main(config: TrainConfig, argv: list[str]) -> int:
 
 
 def _initial(config: TrainConfig) -> Path | None:
-    """Folder of the model to begin with, None for random weights."""
+    """Return the folder of the model to begin with, None for random weights."""
     if config.finetune_from_model is None:
         return None
     if config.output_path is None:

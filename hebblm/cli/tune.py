@@ -1,4 +1,4 @@
-"""``hebblm-tune``: the grids of every method on validation text."""
+"""``hebblm-tune``: tune every method on validation text."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ PROG = "hebblm-tune"
 
 @dataclass(frozen=True)
 class TuneConfig(ScenarioConfig):
-    """Options of tuning: on what, and where the values go.
+    """Options of tuning: the text, the methods and the output.
 
     Args:
         split: valid; test is refused.
-        methods: comma-separated: only these are tuned, and what they rest on; by default all.
-        plugin: Python files that register methods of your own, which --methods then knows.
-        set: hyper-parameters that are not tuned, e.g. --set cache.window=3785; one that is tuned otherwise keeps this
-            value, which must be among those tried. Across domains base.lr > 0 has the base's own rate tuned as well.
-        around: tuned.json of an earlier tuning: only values next to those found there are tried, and on from the best
-            of them for dynamic evaluation, so that a whole text (--max-tokens null) costs a third after its first
+        methods: methods to tune, separated by commas, together with those they build on; by default all.
+        plugin: Python files that register your own methods, which --methods then knows.
+        set: hyper-parameters to keep fixed, e.g. --set cache.window=3785; if tuning would try others, the value must be
+            among those. Across domains base.lr > 0 makes it tune the base's own rate as well.
+        around: tuned.json of an earlier tuning; only values next to those found there are tried. For dynamic evaluation
+            the search goes on from the best of them. So a whole text (--max-tokens null) costs a third after its first
             tokens (--max-tokens 20000).
         output_path: folder for tuned.json (every point tried) and config.json (for hebblm-eval --config).
-        skip_dynamic: leave dynamic evaluation out; it reads the text once a point.
+        skip_dynamic: leave dynamic evaluation out; it reads the text once for every point.
     """
 
     split: Literal["test", "valid"] = "valid"
@@ -59,9 +59,9 @@ class TuneConfig(ScenarioConfig):
 @command(PROG, TuneConfig, "hebblm-tune --cross-domain wt2-to-ptb --output-path results/tuned")
 @interrupted(GOES_ON)
 def main(config: TuneConfig, argv: list[str]) -> int:
-    """Find every method's hyper-parameters on the validation text of one scenario, which has to be named.
+    """Tune every method's hyper-parameters on the validation text of one scenario, which you have to name.
 
-    A base that stays as trained reads the text once for all values that are tried; a base that learns, once for each.
+    A base that stays as trained reads the text once for all values; a base that learns reads it once for each.
     """
     for path in config.plugin:
         load_plugin(path)
@@ -83,24 +83,24 @@ def main(config: TuneConfig, argv: list[str]) -> int:
         )
     print_table(tuned_table(search), Console())
     tell(f"values in {config.output_path}; use them with")
-    print(evaluation(config, search))  # whole, to be pasted
+    print(evaluation(config, search))  # in one line, for pasting
     return 0
 
 
 def evaluation(config: TuneConfig, search: Search) -> str:
-    """Command that evaluates the tuned scenario with the values found, and those set that were not tuned."""
+    """Return the command that evaluates the tuned scenario with the values found, and with those set by hand."""
     methods = [] if config.methods is None else ["--methods", ",".join(dict.fromkeys(("lstm", *named(config.methods))))]
     given = parse_settings(config.set).items()
     kept = [f"{name}={value}" for name, value in given if plain_name(name) not in search.values]
     changes = ["--set", *kept] if kept else []
-    # A text of the user's own would be read whole, with what was tuned on.
+    # By default the user's own text is read whole, including the part for tuning.
     rest = ["--split", "test"] if config.text or (config.target or "").startswith("text:") else []
     values = ["--config", str(config.output_path / "config.json")]
     return shlex.join(["hebblm-eval", *config.arguments(), *rest, *methods, *values, *changes])
 
 
 def tuned_table(search: Search) -> Table:
-    """One line a method: its loss at the best point, at the default one, and the values of the best."""
+    """Return a table with one line per method: its loss at the best and the default point, and the best values."""
     bits = search.bits_per_byte
     unit = "" if bits is None else "piece"
     columns = (

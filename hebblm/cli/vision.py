@@ -25,7 +25,7 @@ from hebblm.ranks import current, leads, opened, size
 from hebblm.report.methods import PLOTTED, check_plotted
 from hebblm.vision.settings import PERMUTED_MNIST, ClassSettings, Experiment, PermutedSettings, Scale, settings_of
 
-if TYPE_CHECKING:  # it loads torch, and is imported once the command line is known to make sense
+if TYPE_CHECKING:  # it loads torch, and is imported after the command line is checked
     from hebblm.vision.data import ImageDataset
 
 PROG = "hebblm-vision"
@@ -33,7 +33,7 @@ PROG = "hebblm-vision"
 
 @dataclass(frozen=True)
 class VisionConfig:
-    """Options of an image experiment: which, how large and where to.
+    """Options of an image experiment: its name, size and output.
 
     Args:
         experiment: permuted-mnist (20 tasks one after the other, with EWC), incremental (fine-tune on old and new
@@ -43,15 +43,15 @@ class VisionConfig:
         scale: smoke (seconds, scikit-learn's digits), small (two CPU cores) or paper (use a GPU).
         backbone: network of the experiments on classes; by default that of the scale. resnet50, densenet121,
             mobilenetv2, resnet50-w16, densenet40-k12, mobilenetv2-x0.5 or cnn2-w16.
-        seeds: each draws its own tasks or pictures; hyper-parameters are tuned with the first.
+        seeds: seeds; each draws its own tasks or pictures, and the first one tunes hyper-parameters.
         hyperparameters: tuned (on samples held out of training) or paper.
-        set: settings of the scale, several values of a hyper-parameter separated by commas, e.g. --set epochs=5
+        set: settings of the scale, with several values of a hyper-parameter separated by commas, e.g. --set epochs=5
             mbpa_lambda=0.05,1, or --set pretraining.epochs=3 adaptation.k=100.
         data: files (in HEBBLM_DATA, data/ or the cache, else downloaded) or hf (from the Hugging Face hub).
-        device: auto, cpu, cuda, or one of several as cuda:1.
+        device: auto, cpu, cuda, or one of several GPUs, such as cuda:1.
         output_path: folder for result.json, report, plot and the state of an interrupted run; by default
             results/vision/EXPERIMENT-SCALE.
-        plotted: methods that a plot shows, the first and the best ones; 0 for all. The tables have all.
+        plotted: number of methods in a plot, the first and the best ones; 0 for all. The tables have all.
     """
 
     experiment: Experiment = field(metadata={"positional": True})

@@ -21,11 +21,11 @@ if TYPE_CHECKING:  # loads torch
     from hebblm.reader import Reader
 
 PIECE = 1 << 18  # characters that are read at once
-LOOK = 1.0  # seconds between two looks at the folder
+LOOK = 1.0  # seconds between two checks of the folder
 
 
 def check_watch(folder: Path, save: Path | None) -> None:
-    """Refuse a folder that cannot be watched, or whose reader would be kept nowhere, or among the texts."""
+    """Refuse a folder that cannot be watched, and a reader without a folder or with one among the texts."""
     if not folder.is_dir():
         raise UserError(f"--watch {folder} {lack(folder)}; name a folder of texts")
     if save is None:
@@ -35,14 +35,14 @@ def check_watch(folder: Path, save: Path | None) -> None:
 
 
 class Watch:
-    """A reader, the folder that it reads, and where it is kept.
+    """A reader, the folder that it watches, and its own folder.
 
     Args:
-        reader: goes on from what it read before.
-        folder: of texts.
+        reader: goes on from the texts that it read before.
+        folder: folder of texts.
         save: folder of the reader.
-        column: of records that holds the text.
-        answer: shows what is expected behind a line.
+        column: column of records that holds the text.
+        answer: shows what the reader expects after a line.
     """
 
     def __init__(
@@ -51,16 +51,16 @@ class Watch:
         from hebblm.journal import learned  # it loads torch
 
         self._reader, self._folder, self._save, self._column, self._answer = reader, folder, save, column, answer
-        self._error = ""  # that was told last
-        self._seen: dict[str, tuple[int, int]] = {}  # when a file was changed, and its size, by name
-        self._read: dict[str, str] = {}  # what was read of each
+        self._error = ""  # the last one printed
+        self._seen: dict[str, tuple[int, int]] = {}  # time of change and size of a file, by name
+        self._read: dict[str, str] = {}  # hash of the text read of each
         for text in learned(reader.journal.record):
             self._read[text.name] = self._read.get(text.name, "") + "".join(text.texts)
         self._lines: SimpleQueue[str | None] = SimpleQueue()
         self._stopped = self._ended = False  # by Ctrl-C; the lines
 
     def run(self, *, interactive: bool) -> None:
-        """Read what is new, again and again, until Ctrl-C, or until the lines end; all that was read is kept."""
+        """Read new text again and again, until Ctrl-C or the end of the lines; keep everything read."""
         with handled(self._stop):
             self._read_changed()
             if interactive:
@@ -79,7 +79,7 @@ class Watch:
         self._lines.put(None)
 
     def _answer_lines(self, wait: float) -> None:
-        """Answer the lines that came, waiting so many seconds for the first."""
+        """Answer the lines typed so far, after waiting so many seconds for the first."""
         with suppress(Empty):
             while not self._stopped and (line := self._lines.get(timeout=wait)) is not None:
                 self._answer(line)
@@ -92,7 +92,7 @@ class Watch:
                 self._read_file(file)
 
     def _changed(self) -> Iterator[TextFile]:
-        """Files of text that are new or were changed since they were read."""
+        """Return the files of text that are new or have changed since they were read."""
         try:
             files = text_files([self._folder], self._column)
         except UserError as error:
@@ -111,7 +111,7 @@ class Watch:
                 yield file
 
     def _read_file(self, file: TextFile) -> None:
-        """Read a file, and forget what was read of it before; what cannot be read waits until it is changed."""
+        """Read a file, and forget its former text; a file that cannot be read waits until it changes."""
         name = str(file)
         try:
             texts = [*pieces(file, PIECE)]
@@ -130,7 +130,7 @@ class Watch:
         except KeyboardInterrupt:
             say(f"{file} was not read to its end; it will be read again next time")
         self._read[name] = whole
-        self._reader.begin()  # whoever asks stands at the beginning of a text
+        self._reader.begin()  # questions start at the beginning of a text
         self._reader.save(self._save)
         tell(f"{file}: {tokens:,} tokens read")
 

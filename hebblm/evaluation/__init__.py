@@ -1,1 +1,1 @@
-"""Evaluation: predict, score, update; scenarios, runs and what observes them."""
+"""Evaluation: predict, score, update; scenarios, runs and their observers."""

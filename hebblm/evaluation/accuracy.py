@@ -1,4 +1,4 @@
-"""Which words a method would have suggested: the rank of each token, and the letters to type until a list has it."""
+"""Accuracy of a method's suggestions: the rank of each token, and the letters to type until a list has it."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from hebblm.text.dictionary import EOS, FAIRSEQ_SPECIALS, UNK
 Ints = npt.NDArray[np.int64]
 LISTED = 3  # words that a list shows
 NEVER = -1
-LAST = chr(0x10FFFF)  # behind every letter
+LAST = chr(0x10FFFF)  # after every letter
 
 
 class Places(NamedTuple):
-    """Where in the sorted list of all words those stand that begin with the first 0, 1, ... letters of a word."""
+    """Places in the sorted list of all words of those that begin with the first 0, 1, ... letters of a word."""
 
     begins: Ints  # (L,)
     ends: Ints  # (L,)
 
 
 class TypedWords:
-    """Words by their letters: ends of line and signs that stand for no word are never listed.
+    """Words by their letters; ends of line and special symbols are never listed.
 
     Args:
         symbols: (V,) the words, or pieces of words, whose blanks are not typed.
@@ -49,7 +49,7 @@ class TypedWords:
         self._known: dict[int, Places] = {}
 
     def places(self, index: int) -> Places:
-        """Words that are left while one is typed, before its last letter; none for what is never listed."""
+        """Return the words left while you type one, before its last letter; empty for symbols that are never listed."""
         if index not in self._known:
             word = self.letters[index]
             at = bisect_left(self._sorted, word)
@@ -61,16 +61,16 @@ class TypedWords:
 
 @dataclass(slots=True)
 class AccuracyLog(Notes):
-    """An observer that notes where each token stands among all that may come, by every method.
+    """An observer that records the rank of each token among all possible ones, for every method.
 
-    Its columns, a row a token: ``rank`` of it, from 1, and the letters ``typed`` until a list of three has it, of each
-    method by number. What has no row yet is ``NEVER`` listed. Of equal probabilities the lower id comes first;
-    ``<unk>`` is none of the words.
+    Its columns have one row per token and one pair per numbered method: its ``rank``, from 1, and the letters ``typed``
+    until a list of three has it. Words without a row are ``NEVER`` listed. Among equal probabilities the lower id comes
+    first; ``<unk>`` does not count as a word.
 
     Args:
-        rules: by name.
-        words: of the stream, by id.
-        unknown: id of ``<unk>``; None where there is none.
+        rules: rules by name.
+        words: words of the stream, by id.
+        unknown: id of ``<unk>``, if there is one.
     """
 
     rules: Mapping[str, Rule]
@@ -88,7 +88,7 @@ class AccuracyLog(Notes):
         self.add(columns)
 
     def _above(self, log_probs: Tensor, targets: Tensor) -> Tensor:
-        """Words (N, V) that stand before those asked for."""
+        """Return which words (N, V) come before the targets."""
         rows, total = log_probs.shape[1], len(self.words.letters)
         asked = targets.clamp_max(rows - 1)[:, None]
         own = log_probs.gather(1, asked)
@@ -99,7 +99,7 @@ class AccuracyLog(Notes):
         return torch.nn.functional.pad(above, (0, total - rows))
 
     def _typed(self, above: Tensor, targets: Tensor) -> Tensor:
-        """Letters (N,) typed until each word is listed; NEVER where it is not before its last one."""
+        """Return the letters (N,) typed until each word is listed, NEVER if that is not before its last letter."""
         before = above[:, self.words.listed].cumsum(1, dtype=torch.int32).numpy()  # (N, L)
         before = np.pad(before, ((0, 0), (1, 0)))
         typed = np.full(len(targets), NEVER)
@@ -111,10 +111,10 @@ class AccuracyLog(Notes):
         return torch.from_numpy(typed)
 
     def guesses(self, stream: EvaluationStream) -> dict[str, Guesses]:
-        """What was noted, by method, of words.
+        """Return ranks and letters of words, by method.
 
-        Of a word of several pieces the rank is the largest of its pieces', each after those before it. A list offers
-        pieces, and a word takes the keystrokes of all of them, or those without the list where these are fewer.
+        The rank of a word of several pieces is the largest of its pieces' ranks, each after those before it. A list
+        offers pieces, and a word takes the keystrokes of all of them, or those without the list if they are fewer.
         """
         columns, pieces = self.columns(), stream.pieces
         letters = np.array([len(word) for word in self.words.letters])[stream.targets]  # (T,)
@@ -135,7 +135,7 @@ class AccuracyLog(Notes):
 
 
 def letters_of(stream: EvaluationStream) -> Ints:
-    """Letters (U,) of the words of a stream, 0 for what is not typed: ends of line and ``<unk>``."""
+    """Return the letters (U,) of the words of a stream, 0 for ends of line and ``<unk>``, which nobody types."""
     words, signs = stream.reported, {*FAIRSEQ_SPECIALS, EOS, UNK}
     lengths = [0 if symbol in signs else len(symbol.strip()) for symbol in words.symbols]
     letters: Ints = np.array(lengths, dtype=np.int64)[words.targets]

@@ -1,4 +1,4 @@
-"""Checkpoints of a run's passes over a text, kept on disk: a later process goes on from there, to the same numbers."""
+"""Checkpoints of a run's passes over a text, on disk: a later process goes on from there, with the same numbers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from hebblm.tensors import placed, prefixed, read_tensors, under, write_tensors
 
 KIND = "hebblm-position"
 STATE = "position.safetensors"
-EVERY = 30.0  # seconds from one saving to the next: what was done since, and at the end of one pass more, is lost
+EVERY = 30.0  # seconds between two savings: an interruption loses at most that much work
 MOST = 1 << 28  # bytes of entries that wait to be saved
 
 
@@ -36,12 +36,12 @@ class RunCheckpoint:
     """Checkpoints of a run's passes over its text, one after the other; see :func:`hebblm.evaluation.resume.resumable`.
 
     Args:
-        folder: of the run.
-        started: when this process began.
-        last: when something was saved last.
-        passes: how many were begun.
-        within: whether one is under way, which is saved before an interruption ends it.
-        stopped: whether it is to end.
+        folder: folder of the run.
+        started: time when this process began.
+        last: time of the last saving.
+        passes: number of passes that were begun.
+        within: whether a pass is running, which is saved before an interruption ends it.
+        stopped: whether it must end.
     """
 
     folder: Path
@@ -52,19 +52,19 @@ class RunCheckpoint:
     stopped: bool = False
 
     def next_pass(self, title: str, base: StreamBase, observers: Sequence[KeptObserver] = ()) -> PassCheckpoint:
-        """Checkpoint of the next pass: its title for people, the base that reads, observers whose notes are kept."""
+        """Return the checkpoint of the next pass: its title, the base that reads, and observers to save."""
         self.passes += 1
         return PassCheckpoint(self, self.folder / f"{self.passes:04d}", title, base, tuple(observers))
 
     def interrupt(self, number: int, frame: Any) -> None:
-        """Let a pass that is under way be saved first; the second time, or outside of one, end at once."""
+        """End after a running pass is saved; the second time, or outside a pass, end at once."""
         if not self.within or self.stopped:
             raise KeyboardInterrupt
         self.stopped = True
         say("interrupted: your position after these tokens is saved; press Ctrl-C again to stop at once")
 
     def clear(self) -> None:
-        """Remove everything, first what the rest belongs to: a part of it is never taken for the whole."""
+        """Remove everything, states first, so that a remaining part is never taken for the whole."""
         for state in self.folder.glob(f"*/*{STATE}"):
             state.unlink()
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -74,10 +74,9 @@ class RunCheckpoint:
 class PassCheckpoint:
     """Place of one pass in its text.
 
-    What only grows, losses, entries of the memories and notes, is written in parts, each once. The state behind the
-    last part, whole in a file of its own, replaces the former one when its part is there, and says how many belong to
-    it. Entries are written to the memory anew in the very steps in which they were, so that an index is trained on the
-    same ones.
+    Data that only grow (losses, entries of the memories, notes) are written in parts, each once. The state after the
+    last part is one file. It replaces the former state when its part is there, and says how many parts belong to it.
+    Resuming writes entries to the memory in the same steps as before, so that an index is trained on the same entries.
     """
 
     run: RunCheckpoint
@@ -89,18 +88,18 @@ class PassCheckpoint:
     _scores: EvaluationScores = field(default_factory=lambda: EvaluationScores({}))
     _layout: Layout = field(default_factory=lambda: Layout((), ()))
     _parts: int = 0
-    _begin: int = 0  # of what is not saved
-    _errors: dict[str, int] = field(default_factory=dict)  # how many are saved
-    _written: list[tuple[int, int, Observation]] = field(default_factory=list)  # step, context and what was written
-    _bytes: int = 0  # of these
+    _begin: int = 0  # of the data that are not saved
+    _errors: dict[str, int] = field(default_factory=dict)  # number of saved ones
+    _written: list[tuple[int, int, Observation]] = field(default_factory=list)  # step, context and observation
+    _bytes: int = 0  # of the observations
     _steps: int = 0
     _ranks: Ranks = ALONE
     _begun: float = 0.0  # seconds on the clock
-    _before: tuple[int, float] = (0, 0.0)  # what the ranks had sent, and for how long
+    _before: tuple[int, float] = (0, 0.0)  # bytes that the ranks had sent, and for how long
     _recalled: list[tuple[Tensor, Tensor]] = field(default_factory=list)  # steps with sizes (L, 2), and labels
 
     def begin(self, contexts: Sequence[Context], scores: EvaluationScores, layout: Layout, ranks: Ranks = ALONE) -> int:
-        """Bring base, contexts, scores and notes to where an earlier process stood; its place in the streams.
+        """Load the state of an earlier process into base, contexts, scores and notes; return its place in the streams.
 
         Several ranks go on from the last place that all of them have saved.
         """
@@ -133,7 +132,7 @@ class PassCheckpoint:
         return place
 
     def note(self, observed: Observed, *, written: bool) -> None:
-        """Note what was learned together, before the next search; ``written``: to the memories, too."""
+        """Record observations that were learned together, before the next search; ``written``: to the memories, too."""
         if not written:
             return
         for context, observation in observed:
@@ -143,10 +142,10 @@ class PassCheckpoint:
         self._steps += 1
 
     def reach(self, place: int) -> None:
-        """Save that all before a place of the streams was scored and learned from, if it is time to.
+        """Save, if it is time, that everything before a place of the streams was scored and learned from.
 
         Raises:
-            KeyboardInterrupt: it was waited for.
+            KeyboardInterrupt: Ctrl-C came before.
             UserError: the cache has no space left.
         """
         run, now = self.run, time.monotonic()
@@ -160,7 +159,7 @@ class PassCheckpoint:
             raise KeyboardInterrupt
 
     def _save(self, place: int) -> None:
-        """Write a part, then the state behind it."""
+        """Write a part, then the state after it."""
         scores = self._scores
         if place > self._begin:
             span = {"begin": self._begin, "end": place}
@@ -177,7 +176,7 @@ class PassCheckpoint:
             "sent": self._ranks.traffic.sent - self._before[0],
             "waited": self._ranks.traffic.seconds - self._before[1],
         }
-        # Of several ranks one may be killed before it has saved: its former state stays until all have this one.
+        # One of several ranks may be killed before it has saved: the former state stays until all have this one.
         name = STATE if self._ranks.size == 1 else f"{place:012d}-{STATE}"
         write_tensors(self.folder / name, state, KIND, record)
         self._ranks.wait()
@@ -189,7 +188,7 @@ class PassCheckpoint:
                 path.unlink()
 
     def _part(self, place: int) -> State:
-        """What was added since the last part: losses, what their measuring gave, entries, notes."""
+        """Return the data added since the last part: losses, measured errors, entries, notes."""
         scores, written = self._scores, self._written
         part: State = {}
         for index, (name, nll) in enumerate(scores.nll.items()):
@@ -214,7 +213,7 @@ class PassCheckpoint:
         return part
 
     def _recall(self, record: Mapping[str, Any], part: State) -> None:
-        """Take over a part."""
+        """Load a part."""
         scores = self._scores
         for index, (name, nll) in enumerate(scores.nll.items()):
             nll[self._places(record["begin"], record["end"])] = part[f"nll {index}"].cpu().numpy()
@@ -228,7 +227,7 @@ class PassCheckpoint:
         self._recalled.append((part["sizes"][:, [0, 2]], part["labels"]))
         start, former = 0, -1
         for step, owner, size in part["sizes"].tolist():
-            if step != former:  # what was searched then: indexes are trained when they are
+            if step != former:  # search as before: an index is trained when it is searched
                 for context in self._contexts:
                     context.memory.refresh()
             memory, rows = self._contexts[owner].memory, slice(start, start + size)
@@ -237,7 +236,7 @@ class PassCheckpoint:
             start, former, self._steps = start + size, step, step + 1
 
     def _tell_memory(self) -> None:
-        """Tell the memory that ranks share what each of them wrote, step by step."""
+        """Give a shared memory the entries that each rank wrote, step by step."""
         device = self.base.head.weight.device
         nothing = torch.zeros(0, 2, dtype=torch.int64, device=device)
         sizes = self._ranks.all_gather_rows(torch.cat([nothing, *(rows for rows, _ in self._recalled)]))  # (L, 2) each
@@ -253,7 +252,7 @@ class PassCheckpoint:
             self._contexts[0].memory.note(together)
 
     def _places(self, begin: int, end: int) -> npt.NDArray[np.int64]:
-        """Where the tokens of all streams between two places stand in the text."""
+        """Return the places in the text of the tokens of all streams between two places."""
         layout = self._layout
         runs = [(layout.begins[stream], layout.lengths[stream]) for stream in layout.own]
         return np.concatenate(
@@ -261,8 +260,8 @@ class PassCheckpoint:
         )
 
     def _read(self, name: str) -> tuple[dict[str, Any], State]:
-        """Record and tensors of a file, where the base computes."""
-        remedy = f"delete {self.run.folder}, and the run begins anew"
+        """Return record and tensors of a file, on the base's device."""
+        remedy = f"delete {self.run.folder} to start the run again"
         tensors, record = read_tensors(self.folder / name, KIND, remedy)
         if not record:
             raise UserError(f"{self.folder / name} has no record of its place; {remedy}")

@@ -1,4 +1,4 @@
-"""Log of what each part of every mixture gave to the first tokens of a stream."""
+"""Log of the shares of every mixture's parts in the first tokens of a stream."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from hebblm.text import EvaluationStream
 
 @dataclass(slots=True)
 class ComponentLog(Notes):
-    """An observer that notes the share of each component in the probability of every token.
+    """An observer that records the share of each component in the probability of every token.
 
-    Its columns, a row a token, are named by the numbers of method and component, which say their order, and the name
-    of the component. A word that has no row yet has shares of 0.
+    Its columns have one row per token. Their names are the numbers of method and component, which give the order, and
+    the name of the component. A word without a row has shares of 0.
 
     Args:
-        tokens: of the beginning of the stream that are logged.
-        rules: by method.
+        tokens: number of tokens to log, from the beginning of the stream.
+        rules: rules by method.
     """
 
     tokens: int
@@ -45,9 +45,9 @@ class ComponentLog(Notes):
 
 
 def component_table(log: ComponentLog, stream: EvaluationStream) -> pa.Table:
-    """One row a token, method and component: position, method, component, share.
+    """Return one row per token, method and component: position, method, component, share.
 
-    Where tokens are pieces of words, a position is that of a word, and its shares are the means of its pieces'.
+    If tokens are pieces of words, a position is that of a word, and its shares are the means of its pieces' shares.
     """
     methods, columns = [*log.rules], log.columns()
     parts: dict[str, list[object]] = {"position": [], "method": [], "component": [], "share": []}

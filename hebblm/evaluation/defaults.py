@@ -1,4 +1,4 @@
-"""Hyper-parameters that a run starts from, and whose they are."""
+"""Hyper-parameters that a run starts from, and their origin."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from hebblm.suggest import unknown
 STARTS = ("default", "tuned", "paper")
 TUNED_SCHEMA = "hebblm-tuned/1"
 PAPER: dict[str, dict[str, Any]] = read_json(Path(__file__).with_name("paper.json"))
-"""The paper's optima (its Table "lm_parameter") in its own units, where a query that diverges is run again at a stable
-rate; the cache's are those published for AWD-LSTM."""
+"""The paper's optima (its Table "lm_parameter") in its own units; a query that diverges is run again at a stable rate.
+The cache's values are those published for AWD-LSTM."""
 
 
 class TunedFile(msgspec.Struct):
-    """File of ``hebblm-tune``, as far as an evaluation asks."""
+    """File of ``hebblm-tune``, as far as an evaluation reads it."""
 
     values: dict[str, Any]  # by dotted name
     scenario: dict[str, Any] = {}  # that they were found in
@@ -40,14 +40,14 @@ class TunedFile(msgspec.Struct):
 def resolve_settings(
     config: ScenarioConfig, start: str, values: Mapping[str, Any], changes: Mapping[str, Any]
 ) -> tuple[Hyperparameters, str]:
-    """A run's hyper-parameters, and whose they are where they were found for another scenario; empty otherwise.
+    """Return a run's hyper-parameters, and their origin if they were found for another scenario, else "".
 
-    They are those of ``start`` (``default``, ``tuned``, ``paper``, a file of hebblm-tune, or what ``tune`` starts
-    from), then ``values`` that were found for this scenario, then ``changes`` that a user typed. Of these alone a name
-    that is gone is refused; the others may be of an earlier version.
+    The values of ``start`` come first (``default``, ``tuned``, ``paper``, a file of hebblm-tune, or ``tune`` for the
+    start of a tuning), then ``values`` found for this scenario, then a user's ``changes``. Removed names are an error
+    in ``changes`` only; the others may come from an earlier version.
     """
     first, lender = _start(config, start)
-    if config.model is not None:  # what was found for an LSTM serves no other network
+    if config.model is not None:  # an LSTM's values do not fit other networks
         own = first if Path(start).is_file() else {}
         first = {**first, **TRANSFORMERS, **own}
     kept = present_settings({**first, **values})
@@ -57,10 +57,10 @@ def resolve_settings(
 
 
 def _start(config: ScenarioConfig, start: str) -> tuple[dict[str, Any], str]:
-    """Values that a run starts from, by dotted name, and whose they are, empty where they are its own.
+    """Return the values that a run starts from, by dotted name, and their origin, "" if they are its own.
 
-    Where nothing was tuned for a scenario, ``tuned`` falls to what was tuned for the nearest one: across domains for
-    wt2-to-ptb, within a domain for ptb.
+    Without values for a scenario, ``tuned`` takes those of the nearest one: wt2-to-ptb across domains, ptb within a
+    domain.
     """
     source, target = config.corpora()
     name = f"{source}-to-{target}" if source != target else target
@@ -68,7 +68,7 @@ def _start(config: ScenarioConfig, start: str) -> tuple[dict[str, Any], str]:
     if start == "default":
         own = name in ("ptb", "wt2", "wt2-to-ptb") and config.checkpoint is None and config.model is None
         return {}, "" if own else "the default ones, found on validation text of ptb, wt2 and wt2-to-ptb"
-    if start == "tune":  # the default ones, beside the published window of the cache, which is not tuned
+    if start == "tune":  # the default values, with the published window of the cache, which is not tuned
         return {name: paper[name] for name in ("cache.window",) if name in paper}, ""
     if start == "paper":
         return paper, "the paper's, tuned for larger models"
@@ -92,12 +92,12 @@ def _start(config: ScenarioConfig, start: str) -> tuple[dict[str, Any], str]:
 
 
 def _lent(config: ScenarioConfig, tuned: TunedFile, lender: str, otherwise: str) -> str:
-    """Whose a file's values are, with what was another way where they were found; empty where nothing was.
+    """Return the origin of a file's values with the options that differed there, "" if there is nothing to say.
 
-    ``lender`` says whose, empty where they are the scenario's own; then they are called ``otherwise``.
+    ``lender`` is the origin, "" if it is this scenario; ``otherwise`` is its name in that case.
     """
     source, target = config.corpora()
-    # As the scenario is opened: only then is it known whether the text is that of a checkpoint named by its folder.
+    # A checkpoint named by its folder may turn out to be trained on this text; that is known only after opening.
     content = None if source is None else "both" if source == target else "test"
     read = {
         "update_every": config.update_every,
@@ -111,6 +111,6 @@ def _lent(config: ScenarioConfig, tuned: TunedFile, lender: str, otherwise: str)
 
 
 def paper_values(source: str, target: str) -> dict[str, Any]:
-    """The paper's optimum for a scenario: PTB's or WikiText-2's within a domain, else the cross-domain one."""
+    """Return the paper's optimum for a scenario: PTB's or WikiText-2's within a domain, else the cross-domain one."""
     values = PAPER["cross"] if source != target else PAPER.get(source, PAPER["wt2"])
     return {**values, **{f"mbpa_absolute.{key}": values[f"mbpa.{key}"] for key in ("lr", "steps")}}

@@ -1,4 +1,4 @@
-"""The documents that a text is made of, where its format says so: files of a folder, records, articles."""
+"""The documents of a text, if its format shows them: files of a folder, records, articles."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ class Document(NamedTuple):
 
     name: str  # of its file, record or article
     begin: int  # place of its first word in the text, ends of line counted as words
-    bytes: int | None = None  # as it was read, one an end of line; None where the lines are not at hand
+    bytes: int | None = None  # as read, with one byte per end of line; None if the lines are not available
 
 
 def documents_of(stream: EvaluationStream, source: LineSource | None) -> list[Document]:
-    """Documents of a text: files or records that its lines come from, or articles below ``= Title =``.
+    """Return the documents of a text: files or records that its lines come from, or articles below ``= Title =``.
 
     Returns:
-        Two or more, the first from the first word on; nothing where the text is a single one.
+        Two or more, the first from the first word on; empty if the text is a single document.
     """
     words = stream.reported
     starts = np.concatenate([[0], np.flatnonzero(words.ids == words.eos) + 1])  # of lines, by words
     lines: list[tuple[str, int]] = []
     if source is not None:
-        # Of a text that is read in part the rest is not opened.
+        # If a text is read in part, the rest is not opened.
         lines = list(takewhile(lambda found: found[1] < len(starts), source.documents()))
     if len(lines) < 2:
         lines = list(_articles(words, starts))
@@ -49,7 +49,7 @@ def documents_of(stream: EvaluationStream, source: LineSource | None) -> list[Do
 
 
 def borders(stream: EvaluationStream, documents: Sequence[Document]) -> list[int]:
-    """Place of each document's first token."""
+    """Return the place of each document's first token."""
     begins = np.array([document.begin for document in documents], dtype=np.int64)
     if stream.pieces is not None:
         begins = np.searchsorted(stream.pieces.first, begins)
@@ -59,11 +59,11 @@ def borders(stream: EvaluationStream, documents: Sequence[Document]) -> list[int
 def by_document(
     documents: Sequence[Document], stream: EvaluationStream, nll: Mapping[str, npt.NDArray[np.float32]]
 ) -> list[dict[str, Any]]:
-    """What each document costs by each method, as JSON.
+    """Return the losses of each document by each method, as JSON.
 
     Returns:
-        Of each name, tokens (words, where tokens are pieces of them), bytes, and by method mean nats a token and bits a
-        byte; of pieces their number and mean nats a piece as well.
+        For each document its name, tokens (words, if tokens are pieces of them), bytes, and by method mean nats a token
+        and bits a byte; for pieces also their number and mean nats a piece.
     """
     words = [*(document.begin for document in documents), len(stream.reported)]
     places = [*borders(stream, documents), len(stream)]
@@ -89,7 +89,7 @@ def by_document(
 
 
 def _articles(words: EvaluationStream, starts: npt.NDArray[np.int64]) -> Iterator[tuple[str, int]]:
-    """Name and first line of the articles of a text like WikiText: each begins with ``= Title =``."""
+    """Return name and first line of the articles of a text like WikiText: each begins with ``= Title =``."""
     if "=" not in words.symbols:
         return
     sign = words.symbols.index("=")

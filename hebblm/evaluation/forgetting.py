@@ -1,4 +1,4 @@
-"""Forgetting: the source domain's own text, scored before and after another domain was read."""
+"""Forgetting: score the source domain's own text before and after reading another domain."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ Losses = dict[str, float]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Probe:
-    """The beginning of a split of the source domain, scored by every method while nothing learns from it.
+    """The beginning of a split of the source domain, scored by every method without learning from it.
 
     Args:
-        scenario: that reads the other domain.
-        stream: of the source domain, in the ids of its own dictionary.
+        scenario: the scenario that reads the other domain.
+        stream: stream of the source domain, in the ids of its own dictionary.
     """
 
     scenario: Scenario
@@ -37,7 +37,7 @@ class Probe:
 
     @classmethod
     def of(cls, scenario: Scenario, tokens: int) -> Probe:
-        """Probe of the first ``tokens`` of the split that is read of the target."""
+        """Return a probe of the first ``tokens`` of the source's split with the name of the target's."""
         if scenario.kind != "cross-domain":
             raise UserError(
                 f"forgetting compares two domains, and {scenario.source} is the only one here; use --cross-domain"
@@ -56,7 +56,7 @@ class Probe:
 
     @torch.no_grad()
     def losses(self, base: StreamBase, context: Context, rules: Mapping[str, Rule], title: str) -> Losses:
-        """Mean loss of every method, nats per token; base and context stay as they are."""
+        """Return the mean loss of every method, nats per token; base and context do not change."""
         vocabulary, stream = self.scenario.vocabulary, self.stream
         reader = base.frozen()
         rows = context.head.weight.shape[0]
@@ -81,9 +81,9 @@ class Probe:
     def around(
         self, base: StreamBase, context: Context, rules: Mapping[str, Rule], read: Callable[[], None]
     ) -> dict[str, Forgetting]:
-        """By method what the source's text costs before and after ``read``, which reads the other domain.
+        """Return, by method, the loss of the source's text before and after ``read``, which reads the other domain.
 
-        The memory is emptied of the stream afterwards; the base stays as ``read`` left it.
+        Afterwards the stream's entries are removed from the memory; the base stays as ``read`` left it.
         """
         title = f"{self.scenario.source} before and after"
         before = self.losses(base, context, rules, title)

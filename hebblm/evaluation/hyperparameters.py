@@ -19,29 +19,29 @@ from hebblm.progress import say
 from hebblm.suggest import closest
 
 _OWN: dict[str, type] = {"dynamic": DynamicConfig, "base": BaseUpdate, "memory": MemoryConfig}
-"""The sections that no method owns."""
+"""The sections that belong to no method."""
 
 
 def _names() -> dict[str, list[str]]:
-    """Names of the values of every section, those of methods that were registered included."""
+    """Return the names of the values of every section, including those of registered methods."""
     return {section: [f.name for f in dataclasses.fields(kind)] for section, kind in {**SECTIONS, **_OWN}.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class Hyperparameters:
-    """Hyper-parameters that can be set by dotted name, as ``hebb.beta=0.5``."""
+    """Hyper-parameters that can be set by dotted name, such as ``hebb.beta=0.5``."""
 
-    methods: MethodSettings = field(default_factory=MethodSettings)  # that read a base's hidden states
+    methods: MethodSettings = field(default_factory=MethodSettings)  # of methods that read a base's hidden states
     dynamic: DynamicConfig = field(default_factory=DynamicConfig)
     base: BaseUpdate = field(default_factory=BaseUpdate)  # how the base learns while it reads
     memory: MemoryConfig = field(default_factory=MemoryConfig)
 
     def changed(self, values: Mapping[str, Any]) -> Hyperparameters:
-        """Copy with some values, by dotted name, replaced; text becomes what the type of its field says."""
+        """Return a copy with some values, by dotted name, replaced; text is converted to the type of its field."""
         if not isinstance(values, Mapping):
             raise UserError(f"{values!r:.60} are not values by dotted name, such as {{'hebb.beta': 0.9}}")
         known = _names()
-        changes: dict[str, dict[str, Any]] = {}  # a section at once, since some values only go together
+        changes: dict[str, dict[str, Any]] = {}  # a section at once, since some values only work together
         for name, value in values.items():
             if name in RENAMED:
                 _say_renamed(name)
@@ -54,7 +54,7 @@ class Hyperparameters:
         return dataclasses.replace(self, methods=self.methods.replaced(*new.values()), **own)
 
     def of(self, name: str) -> Any:
-        """Value of a dotted name."""
+        """Return the value of a dotted name."""
         section, _, key = name.partition(".")
         return getattr(self._section(section), key)
 
@@ -62,41 +62,41 @@ class Hyperparameters:
         return getattr(self, name) if name in _OWN else self.methods[SECTIONS[name]]
 
     def check_set(self, names: Iterable[str]) -> None:
-        """Refuse values, by dotted name, that were asked for and that MbPA's optimizer does not go by."""
+        """Refuse values, set by dotted name, that MbPA's optimizer does not use."""
         for name in map(plain_name, names):
             if name in ("mbpa.lr", "mbpa.lr_units") and self.methods[MbpaConfig].optimizer == "newton":
                 raise UserError(
-                    f"{name} is of gradient descent, and MbPA takes Newton's steps; leave it out, or set "
+                    f"{name} is for gradient descent, but MbPA takes Newton's steps; leave it out, or set "
                     "mbpa.optimizer=sgd as well"
                 )
 
     def tell_unread(self, names: Iterable[str], methods: Sequence[str]) -> None:
-        """Tell of values that were set, by dotted name, and that no method of a run reads."""
+        """Print which values, set by dotted name, no method of a run reads."""
         if unread := self.unread(names, methods):
             why = f"none of {', '.join(methods)} reads" if len(methods) > 1 else f"{methods[0]} does not read"
             say(f"no effect, because {why} it: {', '.join(unread)}")
 
     def unread(self, names: Iterable[str], methods: Iterable[str]) -> list[str]:
-        """Those of some dotted names whose values no method of a run reads."""
+        """Return the dotted names whose values no method of a run reads."""
         records = [METHODS[method] for method in methods]
         read = {kind.section for record in records for kind in record.settings} | {"base", "memory"}
         read |= {"dynamic"} if any(record.moving for record in records) else set()
         return [name for name in map(plain_name, names) if name.partition(".")[0] not in read]
 
     def read_by(self, method: str) -> dict[str, Any]:
-        """Values that a method reads, by dotted name."""
+        """Return the values that a method reads, by dotted name."""
         record = METHODS[method]
         sections = [*(kind.section for kind in record.settings), *(["dynamic"] if record.moving else [])]
         return {f"{section}.{key}": self.of(f"{section}.{key}") for section in sections for key in _names()[section]}
 
     def document(self) -> dict[str, Any]:
-        """Values by section, as JSON."""
+        """Return the values by section, as JSON."""
         methods = {name: dataclasses.asdict(self._section(name)) for name in SECTIONS}
         return {"methods": methods, **{name: dataclasses.asdict(self._section(name)) for name in _OWN}}
 
 
 def defaults() -> dict[str, Any]:
-    """Default value of every dotted name."""
+    """Return the default value of every dotted name."""
     plain = Hyperparameters()
     return {f"{section}.{key}": plain.of(f"{section}.{key}") for section, keys in _names().items() for key in keys}
 
@@ -113,17 +113,17 @@ def parse_settings(items: list[str]) -> dict[str, str]:
 
 
 def plain_name(name: str) -> str:
-    """Dotted name as it is kept: ``mixture+hebb.weight`` is ``mixture_hebb.weight``, a former name the present one."""
+    """Return the present dotted name, also for a former one: ``mixture+hebb.weight`` is ``mixture_hebb.weight``."""
     return RENAMED.get(name, name.replace("+", "_"))
 
 
-@cache  # once a name, however often it is read
+@cache  # once per name, however often it is read
 def _say_renamed(name: str) -> None:
     say(f"{name} is now {RENAMED[name]}; the old name goes with the next release")
 
 
 def _unknown(name: str, section: str | None, key: str) -> UserError:
-    """Error for a dotted name, with what is near it: a value of its section, or of a section like it."""
+    """Return the error for a dotted name, with a near one: a value of its section, or of a similar section."""
     if (said := gone_setting(name)) is not None:
         return UserError(said)
     hint = ""

@@ -1,4 +1,4 @@
-"""Evaluation loop: predict, score, update. No method ever sees a label before it is scored."""
+"""Evaluation loop: predict, score, update. No method sees a label before it is scored."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ class PrecomputedStates(Protocol):
     """States and neighbours of a stream that were computed before."""
 
     def states(self, begin: int, end: int) -> Tensor:
-        """Hidden states (n, D) of a run of tokens."""
+        """Return hidden states (n, D) of a run of tokens."""
 
     def ranked(self, begin: int, end: int) -> Ranked:
-        """Distances and positions (n, K) of the neighbours of a run of tokens."""
+        """Return distances and positions (n, K) of the neighbours of a run of tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +48,12 @@ class Schedule:
     Args:
         update_every: tokens of a stream between two updates of memory and base.
         layout: the streams that the text is cut into, as many as the base reads; None for a single one.
-        write: add observed pairs to the memory; False evaluates with what it holds. It is searched if a rule asks.
-        read_ahead: read and predict more than one interval at a time; only for a fixed base of fixed vocabulary.
-        precomputed: states and neighbours of this very stream, base and memory; the base is then not read, nor the
-            memory searched.
-        ranks: over which the streams are divided; where these share a memory, it is a
+        write: whether to add observed pairs to the memory; False evaluates with its present entries. Only rules that
+            retrieve search it.
+        read_ahead: whether to read and predict several intervals at a time; only for a fixed base and vocabulary.
+        precomputed: states and neighbours of this stream, base and memory; then the base does not read, and the memory
+            is not searched.
+        ranks: processes that share the streams; if they share a memory, it is a
             :class:`~hebblm.memory.ShardedMemory`.
     """
 
@@ -66,14 +67,15 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True)
 class Hooks:
-    """What looks on while a text is read; no loss depends on it.
+    """Observers of a reading; no loss depends on them.
 
     Args:
-        observers: see every mini-batch once it is scored, before it is learned from.
-        check: count the queries whose neighbours' loss rose, and compare MbPA's fast form with the exact one on one
-            query in a thousand.
+        observers: see every mini-batch after it is scored, before it is learned from.
+        check: whether to count the queries whose neighbours' loss rose, and compare MbPA's fast form with the exact one
+            on one query in a thousand.
         progress: called with the number of tokens done since the last call.
-        checkpoint: where the pass stands on disk; it goes on from there. None for one that always begins anew.
+        checkpoint: the pass's place on disk, from which it goes on. None for a pass that always starts from the
+            beginning.
     """
 
     observers: Sequence[Observer] = ()
@@ -104,20 +106,20 @@ def evaluate(
         context.take(observation)                        # memory, counts, window, shares
 
     A fixed base's states do not depend on when labels are observed. So intervals shorter than a block are predicted
-    together, each token from what was observed before its own interval alone: what was stored before the block by
+    together, each token only from observations before its own interval: the entries stored before the block by
     retrieval, and earlier rows of the block under a mask (:mod:`hebblm.memory.causal`). A memory that has no such
     search, and a base that learns or grows, take one interval at a time.
 
-    Of streams that are read side by side, the intervals of all are scored before any of them is observed.
+    With several streams side by side, the intervals of all are scored before any of them is observed.
 
     Args:
         base: reads the stream; may learn after scoring, for every method alike.
-        contexts: their head must be the base's; one for each stream where they share no memory, else a single one.
-        rules: by name.
+        contexts: their head must be the base's; one for each stream if they share no memory, else a single one.
+        rules: rules by name.
         stream: the tokens.
-        vocabulary: how unseen words are charged.
-        schedule: when what is read, predicted and learned from.
-        hooks: what looks on; None for nothing.
+        vocabulary: policy for the losses of unseen words.
+        schedule: order of reading, predicting and learning.
+        hooks: observers; None for no observers.
 
     Returns:
         Losses of all tokens, in order, nats.
@@ -125,7 +127,7 @@ def evaluate(
     hooks, ranks = hooks or Hooks(), schedule.ranks
     layout = (schedule.layout or Layout.of(len(stream))).part(ranks.rank, ranks.size)
     counting = [name for name, rule in rules.items() if rule.needs.ngrams is not None]
-    # n-grams see the rows of their own stream in a block; those of others that count for them too come before it.
+    # Within a block n-grams see only rows of their own stream; rows of other streams count from the next block on.
     one_by_one = layout.spread or (bool(counting) and layout.together > 1)
     pace = Pace.of(schedule.update_every, ahead=schedule.read_ahead, streams=layout.together, spread=one_by_one)
     memories = [context.memory for context in contexts] if schedule.write else []
@@ -153,7 +155,7 @@ def evaluate(
 
 
 class _Pass:
-    """Parts of the loop, the arguments of which are those of :func:`evaluate`; ``scores`` are charged their time."""
+    """Parts of the loop, with the arguments of :func:`evaluate`; ``scores`` record their time."""
 
     def __init__(
         self,
@@ -183,7 +185,7 @@ class _Pass:
         self.count = charged("ngram_seconds", self._count)
 
     def _read(self, begin: int, end: int) -> Tensor:
-        """Hidden states (B, n, D) of a run of tokens of all streams."""
+        """Return hidden states (B, n, D) of a run of tokens of all streams."""
         if self.schedule.precomputed is None:
             rows = self.contexts[0].head.weight.shape[0]
             states = self.base.read(self.vocabulary.readable(self.layout.cut(self.inputs, begin, end), rows))
@@ -192,7 +194,7 @@ class _Pass:
         return states if self.layout.streams > 1 else states[None]
 
     def count_ngrams(self, first: int) -> None:
-        """Count anew the n-grams of the tokens before a place of all streams, in the order in which they were."""
+        """Count the n-grams of the tokens before a place of all streams again, in the original order."""
         layout = self.layout
         for number, context in enumerate(self.contexts):
             if (ngrams := context.ngrams) is None:
@@ -201,16 +203,16 @@ class _Pass:
             runs = [(layout.begins[stream], min(first, layout.lengths[stream])) for stream in streams]
             texts = [self.targets[begin : begin + length].cpu().numpy() for begin, length in runs]
             contexts = np.concatenate([contexts_of(text, 0, ngrams.order) for text in texts])
-            # An interval of all streams came before the next one: at capacity that decides what is counted.
+            # An interval of all streams comes before the next one; that matters when the counts reach their capacity.
             interval = np.concatenate([np.arange(length) // self.schedule.update_every for _, length in runs])
             order = np.argsort(interval, kind="stable")
             ngrams.add(contexts[order], np.concatenate(texts)[order])
 
     def predict(self, states: Tensor, begin: int, start: int, stop: int) -> Iterator[Labelled]:
-        """Mini-batches of a block, one by one; ``states`` (B, n, D) are those from place ``begin`` on."""
+        """Yield the mini-batches of a block; ``states`` (B, n, D) are those from place ``begin`` on."""
         layout, schedule = self.layout, self.schedule
         for group in layout.rounds(start, stop, schedule.update_every):
-            if group is None:  # other ranks ask for neighbours still
+            if group is None:  # other ranks still need neighbours
                 _ = self.searches and EvalBatch(states[0, :0], self.contexts[0]).neighbors
                 continue
             hidden = layout.states(group, states, begin)  # (N, D)
@@ -219,12 +221,12 @@ class _Pass:
             block = layout.block(group, labels, schedule.update_every, written=schedule.write)
             batch = EvalBatch(hidden, self.contexts[group.owner], block, ranked)
             self.normalize(batch)
-            if layout.spread and self.searches:  # once a round, whichever rule asks first
+            if layout.spread and self.searches:  # once per round, for all rules
                 _ = batch.neighbors
             yield Labelled(batch, labels, layout.places(group))
 
     def score(self, item: Labelled) -> None:
-        """Note a mini-batch's losses under every rule, and what each of them took."""
+        """Record a mini-batch's losses under every rule, and the time of each."""
         works: dict[str, Work] = {}
         for name, rule in self.rules.items():
             with item.batch.stopwatch.time(name) as works[name]:
@@ -237,7 +239,7 @@ class _Pass:
         self.scores.charge(works)
 
     def _learn(self, labels: Sequence[Tensor]) -> None:
-        """Let the base learn from scored labels, those of all ranks that share a memory, and tell the contexts."""
+        """Train the base on scored labels, including those of other ranks with the same memory; update the contexts."""
         own = torch.cat([self.targets[:0], *labels])
         self.labels_by_rank = self.schedule.ranks.all_gather_rows(own) if self.layout.spread else [own]
         if any(map(len, self.labels_by_rank)):
@@ -250,7 +252,7 @@ class _Pass:
             context.set_head(self.base.head)
 
     def take(self, observed: Observed) -> None:
-        """Give contexts what they learn."""
+        """Give observations to the contexts."""
         self.remember(observed)
         if self.contexts[0].ngrams is not None:
             self.count(observed)

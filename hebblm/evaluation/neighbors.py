@@ -14,24 +14,24 @@ from hebblm.adapt.methods.mbpa import MbpaConfig
 from hebblm.evaluation.observers import Notes
 from hebblm.evaluation.scenario import Scenario
 
-KEPT = 10  # neighbours a token that are logged, the nearest
+KEPT = 10  # nearest neighbours to log for each token
 CONTEXT = 12  # words before a neighbour's label
 
 
 @dataclass(slots=True)
 class NeighborLog(Notes):
-    """An observer that notes what was retrieved.
+    """An observer that records retrieved entries.
 
-    A memory's entries stand in the order of writing, so an entry's position says which pair it is, whatever the kind
-    of the memory: counted from the end of what is stored when the block begins, the stream's pairs come last.
+    A memory numbers its entries in the order of writing, so an entry's position identifies its pair in every kind of
+    memory: counted from the end of the entries when the block begins, the stream's pairs come last.
 
-    Its columns, a row a neighbour: ``position`` of the token in the stream, ``rank`` of the neighbour from 0,
+    Its columns have one row per neighbour: ``position`` of the token in the stream, ``rank`` of the neighbour from 0,
     ``offset``: the stream position of the neighbour's label or, below 0, its place counted from the end of the training
     pairs; ``label``, squared ``distance`` and ``closeness``, the weight c_k of MbPA.
 
     Args:
-        tokens: of the beginning of the stream that are logged.
-        mbpa: its closeness weighs the neighbours.
+        tokens: number of tokens to log, from the beginning of the stream.
+        mbpa: settings whose closeness weighs the neighbours.
         write: whether observed pairs go to the memory.
     """
 
@@ -72,12 +72,12 @@ class NeighborLog(Notes):
 
 
 def neighbor_table(log: NeighborLog, scenario: Scenario) -> pa.Table:
-    """One row a neighbour: position, rank, from_stream, place, label, distance, closeness, context.
+    """Return one row per neighbour: position, rank, from_stream, place, label, distance, closeness, context.
 
-    ``place`` is that of the label in the stream or in the training text, ``context`` the words before it. Where tokens
-    are pieces of words, ``position`` and a ``place`` in the stream are those of words, as in the table of tokens: a
-    word has the neighbours of its pieces, those of the first piece first. Labels and contexts are pieces, and a place
-    in the training text counts them.
+    ``place`` is that of the label in the stream or in the training text, ``context`` the words before it. If tokens are
+    pieces of words, ``position`` and a ``place`` in the stream are those of words, as in the table of tokens: a word
+    has the neighbours of its pieces, those of the first piece first. Labels and contexts are pieces, and a place in the
+    training text counts pieces.
     """
     columns = log.columns()
     stream, config = scenario.stream, scenario.config

@@ -1,4 +1,4 @@
-"""Observers of a pass over a text, and notes that can be kept on disk and taken over by a later process."""
+"""Observers of a pass over a text, and notes that a later process can load from disk."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from hebblm.adapt.batch import EvalBatch
 
 
 class Observer(Protocol):
-    """Observer of every mini-batch before its labels are learned from; no method's score depends on it."""
+    """Observer of every mini-batch before its labels are learned from; no score depends on it."""
 
     def watch(self, batch: EvalBatch, targets: Tensor) -> None:
-        """Look at a mini-batch and its labels (N,)."""
+        """Record a mini-batch and its labels (N,)."""
 
 
 class KeptObserver(Observer, Protocol):
-    """An observer whose notes can be kept."""
+    """An observer whose notes can be saved."""
 
     def state_dict(self) -> dict[str, Tensor]:
-        """What was noted since this was asked last."""
+        """Return the notes since the last call."""
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Take over what :meth:`state_dict` gave in an earlier process; several in their order."""
+        """Load the notes of an earlier process's :meth:`state_dict`; several in their order."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Notes:
-    """Columns, to which each mini-batch adds some rows."""
+    """Columns; each mini-batch adds some rows."""
 
     parts: list[dict[str, npt.NDArray[Any]]] = field(default_factory=list)  # by name, the rows of a mini-batch each
     _kept: int = 0  # parts that state_dict() gave already
@@ -42,7 +42,7 @@ class Notes:
         self.parts.append({name: column.cpu().numpy() for name, column in columns.items()})
 
     def columns(self, since: int = 0) -> dict[str, npt.NDArray[Any]]:
-        """All rows, or those since a part; nothing where there is none."""
+        """Return all rows, or those since a part; empty without rows."""
         parts = self.parts[since:]
         return {name: np.concatenate([part[name] for part in parts]) for name in (parts[0] if parts else ())}
 

@@ -39,7 +39,7 @@ from hebblm.text.subwords import Subwords
 from hebblm.text.tokenizers import Normalization, Tokenizer, WhitespaceTokenizer, normalize
 
 ALL = "all"
-"""Split of a text of the user's own that is read from beginning to end."""
+"""Split of the user's own text when it is read from beginning to end."""
 PARTS = {
     ALL: "the whole text",
     "valid": "the tenth of its lines before the last",
@@ -56,13 +56,13 @@ def open_scenario(
     """Find, prepare and check corpora and model.
 
     Args:
-        config: what is asked for.
-        device: where to compute.
+        config: the options.
+        device: device of all computation.
         provenance: written into a model that has to be trained.
         held: a model of ``transformers`` that is open already, with its pieces.
 
     Raises:
-        UserError: anything missing, altered, or not fitting together.
+        UserError: a file is missing or altered, or options or files do not fit together.
     """
     config = config.completed()
     source, target = config.corpora()
@@ -104,9 +104,9 @@ def _open_words(
     """Open a model that reads words, and its text.
 
     Args:
-        config: what is asked for, completed.
-        device: where to compute.
-        own: the text where it is the user's own and has no splits; None for any other.
+        config: the completed options.
+        device: device of all computation.
+        own: the user's own text without splits; None for any other text.
         provenance: written into a model that has to be trained.
         whole: whether the user's own text is read from beginning to end.
     """
@@ -182,7 +182,7 @@ def _open_pieces(
     whole: bool,
     held: tuple[TrainedModel, Subwords] | None,
 ) -> ModelAndText:
-    """Open a model that reads pieces of words, and its text; ``own``, ``whole`` as of :func:`_open_words`."""
+    """Open a model that reads pieces of words, and its text; ``own``, ``whole`` as for :func:`_open_words`."""
     source, target = config.corpora()
     model: TrainedModel
     if held is None:
@@ -257,7 +257,7 @@ def _text(
     *,
     whole: bool,
 ) -> PreparedCorpus:
-    """Text of the user's own, in tokens like those of the model's text, which its own tokenizer gives."""
+    """Return the user's own text, tokenized like the model's text."""
     lines = (normalize(line, policy) for line in islice(text.lines(), SAMPLE))
     path = target.removeprefix("text:")
     tokenizer = fitting(lines, own, dictionary.__contains__, config.tokenizer, name=path)

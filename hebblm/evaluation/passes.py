@@ -1,4 +1,4 @@
-"""Passes over the stream, one for each base: that as trained or as it learns, and that of dynamic evaluation."""
+"""Passes over the stream, one for each base: the shared base, trained or learning, and that of dynamic evaluation."""
 
 from __future__ import annotations
 
@@ -35,25 +35,25 @@ Losses = npt.NDArray[np.float32]
 
 @dataclass(slots=True)
 class Pass:
-    """Findings of a pass."""
+    """Results of a pass."""
 
     scores: EvaluationScores
-    memory: dict[str, Any] = field(default_factory=dict)  # description of the one behind the stream
-    forgetting: dict[str, Forgetting] = field(default_factory=dict)  # by method, where it was asked for
-    preparation: list[Work] = field(default_factory=list)  # what was done besides reading the stream
-    dynamic: DynamicConfig | None = None  # of a pass of dynamic evaluation, its values as they were used
-    exchanged: dict[str, Any] | None = None  # what several processes told each other, None for one
+    memory: dict[str, Any] = field(default_factory=dict)  # description of the stream's memory
+    forgetting: dict[str, Forgetting] = field(default_factory=dict)  # by method, if requested
+    preparation: list[Work] = field(default_factory=list)  # work besides reading the stream
+    dynamic: DynamicConfig | None = None  # in a pass of dynamic evaluation, the values that it used
+    exchanged: dict[str, Any] | None = None  # traffic between several processes, None for one
 
 
 @dataclass(frozen=True, slots=True)
 class Watching:
-    """What is looked at in a pass, and kept of it, besides its losses.
+    """Observers and checkpoint of a pass, besides its losses.
 
     Args:
-        probe: the source's text before and after, None for nothing.
+        probe: the source's text, scored before and after; None for no probe.
         check: see :class:`~hebblm.evaluation.loop.Hooks`.
         observers: see every mini-batch.
-        checkpoint: of the run, None where that is not kept.
+        checkpoint: checkpoint of the run, None without one.
     """
 
     probe: Probe | None = None
@@ -69,9 +69,9 @@ def shared_pass(
     watching: Watching | None = None,
     ranks: Ranks = ALONE,
 ) -> Pass:
-    """Run the methods that read the hidden states of the base as trained, or as it learns for all alike.
+    """Run the methods that read the hidden states of the shared base, as trained or learning for all methods alike.
 
-    The streams are divided over the ranks; each returns what all found.
+    The streams are divided over the ranks; each rank returns the results of all.
     """
     layout = scenario.layout().part(ranks.rank, ranks.size)
     base = scenario.base(settings, streams=layout.streams)
@@ -93,7 +93,7 @@ def shared_pass(
 def dynamic_pass(
     scenario: Scenario, rules: Mapping[str, Rule], settings: Hyperparameters, watching: Watching | None = None
 ) -> Pass:
-    """Run dynamic evaluation, a base of its own, and the methods that read its moving states.
+    """Run dynamic evaluation, which has its own base, and the methods that read its states.
 
     Base and memory are updated as often as those of all other methods.
     """
@@ -110,12 +110,12 @@ def dynamic_pass(
 
 
 def gradient_statistics(scenario: Scenario, config: DynamicConfig) -> list[Tensor] | None:
-    """What dynamic evaluation knows of the training text, one tensor a parameter; None for nothing."""
+    """Return dynamic evaluation's statistics of the training text, one tensor per parameter, or None."""
     return training_text.gradient_statistics(scenario.model, config, scenario.training_ids)
 
 
 def dynamic_base(scenario: Scenario, config: DynamicConfig, statistics: list[Tensor] | None) -> DynamicBase:
-    """Fresh base of dynamic evaluation, with what :func:`gradient_statistics` gave."""
+    """Return a fresh base of dynamic evaluation, with the :func:`gradient_statistics`."""
     return DynamicBase(scenario.base(), config, statistics)
 
 
@@ -129,9 +129,9 @@ def _run(
     layout: Layout,
     ranks: Ranks,
 ) -> Pass:
-    """Read the stream once by ``base`` and score it by every rule."""
+    """Read the stream once with ``base`` and score it by every rule."""
     config, stream, checkpoint = scenario.config, scenario.stream, watching.checkpoint
-    retrieve = any(rule.needs.retrieval for rule in rules.values())  # otherwise no memory is built or written
+    retrieve = any(rule.needs.retrieval for rule in rules.values())  # if none does, no memory is built or written
     window = max(rule.needs.window for rule in rules.values())
     watch = Stopwatch(clock_of(scenario.device))
     with watch.time("memory of the training text") as opening:
@@ -177,7 +177,7 @@ def _run(
 
 
 def ensemble_scores(names: Sequence[str], parts: Mapping[str, EvaluationScores], update_every: int) -> EvaluationScores:
-    """Losses and costs of ensembles, each as long as the methods that it mixes together."""
+    """Return losses and times of ensembles; an ensemble takes as long as all methods that it mixes."""
     scores = EvaluationScores({})
     for name in names:
         mixed = [(method, parts[method]) for method in ENSEMBLES[name].parts]
@@ -187,11 +187,11 @@ def ensemble_scores(names: Sequence[str], parts: Mapping[str, EvaluationScores],
 
 
 def ensemble_losses(losses: Sequence[Losses], update_every: int) -> Losses:
-    """``-log sum_c w_c exp(-l_c)`` (T,) nats, a token under the mixture of what C methods give to it, (T,) each.
+    """Return ``-log sum_c w_c exp(-l_c)`` (T,) nats, the losses of the mixture of C methods, from theirs, (T,) each.
 
-    w is that of :class:`hebblm.adapt.functional.LearnedShares`, by the tokens of earlier intervals: the same for every
-    word that may come, so that the mixture is a distribution, and known before the token is. A loss is +inf where a
-    method gave the token nothing.
+    The shares w come from :class:`hebblm.adapt.functional.LearnedShares` and the tokens of earlier intervals. They are
+    the same for every possible word, so the mixture is a distribution, and known before the token. A loss is +inf if a
+    method gave the token probability 0.
     """
     shares, mixed = F.LearnedShares((0.0,) * (len(losses) - 1)), []
     for interval in torch.split(torch.from_numpy(np.stack(losses, 1)).double(), update_every):  # (n, C)

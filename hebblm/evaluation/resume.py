@@ -1,4 +1,4 @@
-"""A run that is killed at any moment and run again goes on from where it stood: what is kept, and for how long."""
+"""Resuming a run that was killed at any moment: its checkpoints, and how long they are kept."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from hebblm.progress import say
 from hebblm.ranks import current
 
 SCHEMA = "hebblm-position/3"
-FORGOTTEN = 30 * 86_400  # seconds after which nobody comes back to a run
+FORGOTTEN = 30 * 86_400  # seconds after which a run counts as abandoned
 PACKAGES = Path(awd_lstm.__path__[0]), Path(__file__).parents[1]
 
 
@@ -35,15 +35,15 @@ PACKAGES = Path(awd_lstm.__path__[0]), Path(__file__).parents[1]
 def resumable(
     scenario: Scenario, settings: Hyperparameters, provenance: Mapping[str, Any], asked: Mapping[str, Any]
 ) -> Iterator[RunCheckpoint | None]:
-    """Checkpoint of a scenario's passes, for the block that makes them; it is removed when the block ends well.
+    """Yield the checkpoint of a scenario's passes, for the block that makes them; remove it when the block ends well.
 
-    It is kept in the cache under a hash of everything that the numbers depend on; None where another process has it.
+    It is in the cache under a hash of everything that the numbers depend on; None if another process has it.
 
     Args:
-        scenario: opened.
+        scenario: the opened scenario.
         settings: hyper-parameters.
         provenance: versions, device, threads.
-        asked: what else the numbers depend on, as JSON.
+        asked: everything else that the numbers depend on, as JSON.
     """
     stream, counts, ranks = scenario.stream, scenario.stream.train_counts, current()
     ids = hashlib.sha256(np.ascontiguousarray(stream.ids).tobytes())
@@ -75,12 +75,12 @@ def resumable(
         with handled(checkpoint.interrupt):
             yield checkpoint
         checkpoint.clear()
-    with contextlib.suppress(OSError):  # it holds those of other runs
+    with contextlib.suppress(OSError):  # it may hold checkpoints of other runs
         folder.parent.rmdir()
 
 
 def _forget(folder: Path) -> None:
-    """Remove what runs that nobody came back to left beside a folder."""
+    """Remove the files of abandoned runs next to a folder."""
     now = time.time()
     for other in folder.parent.glob("*"):
         with contextlib.suppress(OSError):  # another process may do the same

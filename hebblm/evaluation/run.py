@@ -1,4 +1,4 @@
-"""Evaluation from scenario to result: all methods over one stream, numbers, token table."""
+"""Evaluation from scenario to result: all methods on one stream, numbers, token table."""
 
 from __future__ import annotations
 
@@ -50,15 +50,15 @@ Losses = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """A result and what it was made from.
+    """A result and the data behind it.
 
     Args:
-        scenario: that was evaluated.
+        scenario: the evaluated scenario.
         result: the numbers.
-        nll: by method, (U,) float32 nats, of words where tokens are pieces of them.
-        guesses: by method, what it would have suggested; empty where that was not asked for.
-        neighbors: what the first tokens retrieved, None if it was not logged.
-        components: what each part of the methods gave to them, likewise.
+        nll: by method, losses (U,) float32 in nats, of words if tokens are pieces of them.
+        guesses: by method, ranks and keystrokes of its suggestions; empty if not requested.
+        neighbors: entries that the first tokens retrieved, None if not logged.
+        components: shares of the methods' parts in these tokens, None if not logged.
     """
 
     scenario: Scenario
@@ -77,7 +77,7 @@ class Evaluation:
             tables[NEIGHBORS_FILE] = neighbor_table(self.neighbors, self.scenario)
         if self.components is not None:
             tables[COMPONENTS_FILE] = component_table(self.components, self.scenario.stream)
-        # A result's hashes are those of its own tables: all is written before anything takes the place of former files.
+        # A result's hashes are those of its own tables: all files are written before any of them replaces a former one.
         with held(folder / RESULT_FILE, "a result"), ExitStack() as stack:
             files = {}
             for name, table in tables.items():
@@ -87,7 +87,7 @@ class Evaluation:
             replace(self.result, extra={**self.result.extra, FILES: files}).save(folder)
 
     def tokens(self) -> pa.Table:
-        """One row a token: position, token, counts in training and stream so far, is_oov, losses in nats, ranks."""
+        """Return one row per token: position, token, counts in training and stream so far, is_oov, losses, ranks."""
         stream = self.scenario.stream.reported
         targets, counts = stream.targets, stream.target_counts
         symbols = pa.array(stream.symbols, type=pa.string())
@@ -120,24 +120,24 @@ def run_scenario(
     """Evaluate every method on the scenario's stream.
 
     Args:
-        scenario: opened.
-        methods: by name, in the order of the tables; an ensemble's parts are among them.
+        scenario: the opened scenario.
+        methods: names in the order of the tables; an ensemble's parts are among them.
         settings: hyper-parameters.
         provenance: command, commit, versions, device, seed.
         edges: bounds of the frequency buckets.
-        log_neighbors: tokens of the beginning of the stream whose neighbours are noted.
-        forgetting: tokens of the source's own text that are scored before and after, None for none.
+        log_neighbors: number of tokens whose neighbours to log, from the beginning of the stream.
+        forgetting: tokens of the source's own text to score before and after; None skips this.
         check: see :class:`~hebblm.evaluation.loop.Hooks`.
-        accuracy: also find how well each method suggests words, an ensemble apart.
-        ranks: over which the streams are divided.
-        checkpoint: of the run, None where that is not kept.
+        accuracy: also find how well each method suggests words, except ensembles.
+        ranks: processes that share the streams.
+        checkpoint: checkpoint of the run, None without one.
 
     Returns:
-        What was found; None for another rank than the first.
+        The evaluation; None for ranks other than the first.
 
     Raises:
-        UserError: neighbours are to be noted and no method retrieves any; forgetting within one domain; a method that
-            diverged until its losses are no numbers.
+        UserError: a log of neighbours although no method retrieves; forgetting within one domain; a method whose losses
+            have become nan.
     """
     started, config = time.perf_counter(), scenario.config
     built = {name: METHODS[name].rule(settings.methods) for name in methods if name in METHODS}
@@ -220,13 +220,13 @@ def _gains(
     edges: tuple[int, ...],
     bootstrap: Bootstrap,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Gains of the methods, by name, and those of each over each other one."""
+    """Return the gains of the methods, by name, and the gains of each over each other."""
     stream = scenario.stream.reported
     parts = stream_parts(stream.target_counts, occurrences_so_far(stream.targets), stream.oov, edges)
     gains = bootstrap_gains(nll, parts, bootstrap)
     larger = {name: part for name, part in parts.items() if name not in OOV_BY_OCCURRENCE}
     paired = paired_gains(nll, larger, bootstrap)
-    if scenario.closed:  # gains a piece beside those a word, which a text without blanks has few of
+    if scenario.closed:  # gains a piece as well as a word, because a text without blanks has few words
         every = {PIECES: np.ones(len(scenario.stream), dtype=np.bool_)}
         for name, of_pieces in bootstrap_gains(by_token, every, bootstrap).items():
             gains[name] += of_pieces
@@ -237,7 +237,7 @@ def _gains(
 
 
 def _accuracy_logs(stream: EvaluationStream, *passes: Mapping[str, Rule]) -> tuple[AccuracyLog, ...]:
-    """Logs of the methods of each pass."""
+    """Return the logs of the methods of each pass."""
     words = TypedWords(stream.symbols)
     unknown = stream.symbols.index(UNK) if stream.pieces is None and UNK in stream.symbols else None
     return tuple(AccuracyLog(rules, words, unknown) for rules in passes)
@@ -246,7 +246,7 @@ def _accuracy_logs(stream: EvaluationStream, *passes: Mapping[str, Rule]) -> tup
 def _accuracy(
     stream: EvaluationStream, guesses: Mapping[str, Guesses], edges: tuple[int, ...], bootstrap: Bootstrap
 ) -> dict[str, tuple[Accuracy, ...]]:
-    """How well methods suggest words, part by part."""
+    """Return how well methods suggest words, part by part."""
     words = stream.reported
     parts = stream_parts(words.target_counts, occurrences_so_far(words.targets), words.oov, edges)
     unknown = words.symbols.index(UNK) if UNK in words.symbols else NEVER
@@ -257,7 +257,7 @@ def _accuracy(
 
 
 def _record(scenario: Scenario, exchanged: Mapping[str, Any] | None) -> ScenarioRecord:
-    """What a result says of its scenario; ``exchanged``: what processes told each other, None for one."""
+    """Return a result's record of its scenario; ``exchanged`` is the traffic between processes, None for one."""
     config, stream = scenario.config, scenario.stream.reported
     return ScenarioRecord(
         kind=scenario.kind,
@@ -298,7 +298,7 @@ def method_result(
     measured: bool,
     checked: bool,
 ) -> MethodResult:
-    """Summary of one method's losses, by word, and by piece where tokens are pieces of words."""
+    """Return a summary of one method's losses, by word, and by piece if tokens are pieces of words."""
     words = stream.reported
     losses = stream.word_losses(scores.nll[name]).astype(np.float64)
     seconds, errors = scores.seconds[name], scores.errors[name]
@@ -342,7 +342,7 @@ def _parts(found: Pass, whose: str = "") -> list[Part]:
 
 
 def _hyperparameters(name: str, settings: Hyperparameters) -> dict[str, Any]:
-    """Settings that a method depends on, as JSON."""
+    """Return the settings that a method depends on, as JSON."""
     if name in ENSEMBLES:
         return {part: _hyperparameters(part, settings) for part in ENSEMBLES[name].parts}
     values, dynamic = METHODS[name].hyperparameters(settings.methods), asdict(settings.dynamic)

@@ -1,4 +1,4 @@
-"""A scenario: which model meets which text, under which policies."""
+"""A scenario: a model, a text, and the policies of reading."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ from hebblm.text.subwords import Subwords
 
 @dataclass(slots=True, kw_only=True)
 class ModelAndText:
-    """A model and the text that it is to read."""
+    """A model and the text that it reads."""
 
     model: TrainedModel
     dictionary: Dictionary | Subwords  # of the source
-    train: PreparedCorpus | SubwordCorpus | None  # the source corpus, where its text is at hand
+    train: PreparedCorpus | SubwordCorpus | None  # the source corpus, if its text is available
     stream: EvaluationStream  # the tokens to be scored
-    vocabulary: VocabularyPolicy  # how unseen words are charged
+    vocabulary: VocabularyPolicy  # policy for the losses of unseen words
     normalization: str  # as resolved
     data_sha256: dict[str, Any]  # of the files read
     whole: bool  # whether the stream is the whole split
-    tokenizer: Mapping[str, Any] = field(default_factory=dict)  # what split the target into tokens
-    # How much text the stream is, where it is words and a part of the split whose lines are at hand.
+    tokenizer: Mapping[str, Any] = field(default_factory=dict)  # tokenizer of the target
+    # Size of the stream's text, if its tokens are words and it is a part of the split whose lines are available.
     beginning: Beginning | None = None
-    total: int | None = None  # tokens of the split of which the stream is a part; None where they were not counted
-    column: str | None = None  # of records that holds the text, None where it is no records
+    total: int | None = None  # tokens of the whole split that the stream is a part of; None if not counted
+    column: str | None = None  # of records that holds the text, None if the text is not in records
 
 
 @dataclass(slots=True, kw_only=True)
@@ -57,18 +57,18 @@ class Scenario(ModelAndText):
     target: str
     config: ScenarioConfig  # as asked for
     device: torch.device
-    split: str = "test"  # what was read: test, valid, or all of a text of the user's own
+    split: str = "test"  # test, valid, or all of the user's own text
     part: str = ""  # the same in words
-    documents: Sequence[Document] = ()  # that the stream is made of, found where it is read in several parts
+    documents: Sequence[Document] = ()  # of the stream, found if it is read in several parts
 
     @property
     def closed(self) -> bool:
-        """Whether every text is made of what the model has rows for: pieces of words."""
+        """Whether the model has a row for every token: its tokens are pieces of words."""
         return self.stream.by_word is not None
 
     @property
     def measured(self) -> bool:
-        """Whether the stream's words and bytes are those of what was read."""
+        """Whether the stream's words and bytes are those of the text read."""
         return self.whole or self.closed or self.beginning is not None
 
     @property
@@ -76,7 +76,7 @@ class Scenario(ModelAndText):
         return None if self.train is None else self.train.describe()
 
     def pieces(self) -> dict[str, Any]:
-        """What a result records of the pieces that were scored or, where tokens are words, of a part's text."""
+        """Record for a result: the scored pieces or, if tokens are words, the text of a part."""
         if not self.closed:
             text = {} if self.beginning is None else {"text": self.beginning._asdict()}
             return {"spelled_bytes": int(self.stream.spelled.sum()), **text}
@@ -89,18 +89,18 @@ class Scenario(ModelAndText):
         }
 
     def source_stream(self) -> EvaluationStream | None:
-        """Source's own text of the split that is read of the target, None where it is not at hand."""
+        """Return the source's own text of the same split as the target's, None if it is not available."""
         return None if self.train is None else self.train.stream(self.config.split or "test")
 
     @property
     def novel_rows(self) -> int:
-        """Rows that the head has beyond the model's own from the start."""
+        """Rows that the head has from the start in addition to the model's own."""
         if self.config.vocabulary == "open":
             return 0
         return self.stream.vocabulary_size - self.stream.source_size
 
     def base(self, settings: Hyperparameters | None = None, *, streams: int = 1) -> GradientBase:
-        """Fresh base of so many streams, which learns as the settings have it; not at all without any."""
+        """Return a fresh base of so many streams, which learns according to the settings; without them it is fixed."""
         return self.model.base(
             rows=self.novel_rows,
             init=self.config.new_rows,
@@ -119,7 +119,7 @@ class Scenario(ModelAndText):
         return Layout.of(len(self.stream), config.streams, scope=config.memory_scope, borders=places)
 
     def memories(self, memory: AnyMemory, settings: Hyperparameters, streams: int) -> list[AnyMemory]:
-        """Memory of each of some streams of their own; all begin with the entries of ``memory``."""
+        """Return separate memories of some streams; all begin with the entries of ``memory``."""
         content = self.config.memory_content
         if content == "train":
             return [memory] * streams
@@ -152,7 +152,7 @@ class Scenario(ModelAndText):
         )
 
     def count_training(self, contexts: Sequence[Context]) -> None:
-        """Let the n-grams of contexts begin with the training text."""
+        """Count the n-grams of the training text first."""
         ids = self.training_ids("use --memory-content test")[-self.config.training_entries - 1 :]
         for context in contexts:
             assert context.ngrams is not None
@@ -160,14 +160,14 @@ class Scenario(ModelAndText):
             context.ngrams.mark_base()
 
     def fixed_head(self, settings: Hyperparameters) -> bool:
-        """Say whether the base's softmax layer stays as it is while the stream is read."""
+        """Return whether the base's softmax layer stays fixed while the stream is read."""
         return settings.base.lr == 0 and self.config.vocabulary == "union" and not self.model.keyed
 
     def empty_memory(self, settings: Hyperparameters) -> AnyMemory:
         return build_memory(self.model.key_width, settings.memory, self.device)
 
     def training_ids(self, *otherwise: str) -> Ids:
-        """Source's training stream (T,), which a checkpoint that came with its words names by itself."""
+        """Return the source's training stream (T,); a checkpoint with its own words names that text itself."""
         if self.train is not None:
             return self.train.tokens("train")
         try:
@@ -181,9 +181,9 @@ class Scenario(ModelAndText):
         return corpus.tokens("train")
 
     def check_statistics(self, config: DynamicConfig, *, tuned: bool = False) -> None:
-        """Refuse dynamic evaluation whose training text cannot be had, before any other method has read the text.
+        """Refuse dynamic evaluation without an available training text, before any other method has read the text.
 
-        One that is ``tuned`` has a rate that can be tried: it goes by the training text or by a number.
+        If it is ``tuned``, its rate must be one that can be tried: from the training text, or a number.
         """
         leave = "leave dynamic evaluation out of --methods"
         number = "--set dynamic.rule=sgd dynamic.lr=0.01"
@@ -193,7 +193,7 @@ class Scenario(ModelAndText):
             self.training_ids(leave, number if tuned else "--set dynamic.rule=stream")
 
     def context(self, base: StreamBase, memory: AnyMemory, window: int, *, streams: int = 1) -> Context:
-        """Shared state of all methods at the start of the streams that share it."""
+        """Return the shared state of all methods at the start of the streams that share it."""
         head = base.head
         rows = head.weight.shape[0]
         counts = torch.from_numpy(self.stream.train_counts[:rows].copy()).to(self.device)

@@ -28,14 +28,14 @@ SCENARIOS = (
     "--cross-domain A-to-B, --intra-domain A, --source A --target B, --checkpoint DIR --text PATH, or "
     "--model HUB_ID_OR_FOLDER --target B"
 )
-"""The ways to name one."""
+"""Ways to name a scenario."""
 
 
 def whole(name: str, value: Any, low: int = 1) -> int:
-    """Return a whole number of at least ``low``, whichever library it is of.
+    """Return a whole number of at least ``low``, from Python, NumPy or torch.
 
     Raises:
-        UserError: it is none, or too small, or beyond what is exact.
+        UserError: the value is not a whole number, is too small, or is too large to be exact.
     """
     number = scalar(value)
     if type(number) is int and low <= number <= MOST:
@@ -47,7 +47,7 @@ def number_of_neighbors(k: Any) -> int:
     """Return K, a whole number whose neighbours fit into memory.
 
     Raises:
-        UserError: it is none.
+        UserError: the value is not such a number.
     """
     if (number := whole("k", k)) > MOST_NEIGHBORS:
         raise UserError(f"k = {number} must be at most {MOST_NEIGHBORS:,}, so that a query's neighbours fit")
@@ -55,7 +55,7 @@ def number_of_neighbors(k: Any) -> int:
 
 
 def several(name: str, words: str | Iterable[str]) -> tuple[str, ...]:
-    """Return words as a tuple; a string is one of them, not its letters.
+    """Return words as a tuple; a string is one word, not a sequence of letters.
 
     Raises:
         UserError: one of them is not a string.
@@ -72,18 +72,18 @@ class ModelOptions:
     """Options of a model that reads texts, the same for every command.
 
     Args:
-        tokenizer: how a text is split: auto (for a model of words like its own text; at punctuation as well where
-            that one came tokenised and the first text that is read did not; a saved memory or reader keeps its own
-            way), whitespace or moses.
-        context: tokens of the window that a model of transformers reads in; by default what it was trained with, at
+        tokenizer: how a model of words splits a text: auto, whitespace or moses. Auto splits like the model's own text,
+            and at punctuation as well if that text was tokenised and the first text read is not; a saved memory or
+            reader keeps its own way.
+        context: tokens of the window that a model of transformers reads in; by default the window of its training, at
             most 4,096.
         stride: tokens by which that window moves on; by default half of it.
         dtype: number type of a transformers model's weights: auto (as they are stored, but float32 for float16 on a
             CPU, and bfloat16 for the blocks of a GGUF file), float32, bfloat16 or float16.
-        device: auto, cpu, cuda, or one of several as cuda:1.
+        device: auto, cpu, cuda, or one of several GPUs, such as cuda:1.
     """
 
-    # Headings of a command's help, what is said below them, and what stands there.
+    # Headings of a command's help, the text below them, and their options.
     GROUPS: ClassVar[tuple[tuple[str, str | None, str], ...]] = (
         ("model and tokens", None, "tokenizer context stride dtype device"),
     )
@@ -100,10 +100,10 @@ class ReadingOptions(ModelOptions):
     """Options of reading and learning, the same for every command.
 
     Args:
-        max_tokens: read only the first so many tokens: words and ends of line, or the pieces of words that a model of
+        max_tokens: number of tokens to read: words and ends of line, or the pieces of words that a model of
             transformers reads.
-        seed: of what is drawn at random: the weights of a training, uniform rows, the resamples behind intervals, the
-            words that are generated.
+        seed: seed of everything random: the weights of a training, uniform rows, the resamples for intervals, the
+            generated words.
     """
 
     max_tokens: int | None = None
@@ -112,43 +112,42 @@ class ReadingOptions(ModelOptions):
 
 @dataclass(frozen=True)
 class ScenarioConfig(ReadingOptions):
-    """Options of a scenario: which model meets which text.
+    """Options of a scenario: a model and a text.
 
     Args:
         cross_domain: A-to-B, short for --source A --target B.
         intra_domain: a corpus; its own model is evaluated on it.
         source: corpus of the base model: ptb, wt2, pydoc, numpy, text:PATH, hf:ID[:CONFIG] or a folder of
             hebblm-preprocess.
-        target: corpus that is read, named as a source; text:PATH takes what --text PATH takes.
+        target: corpus to read, named like a source; text:PATH takes the same paths as --text PATH.
         checkpoint: folder of a model or name of one that ships (hebblm-eval --models lists them), instead of the one
             that ships or is trained for the source.
         model: a causal language model of transformers, by hub id, folder or GGUF file, or one that is fetched by name
-            (hebblm-eval --models lists them), instead of a checkpoint; --source names the text that its words are
-            counted in, where the model does not say on what it was trained.
+            (hebblm-eval --models lists them), instead of a checkpoint; if the model does not name its training text,
+            --source names a text to count words in.
         text: a file of text or of records (.jsonl, .json, .csv, .tsv, .parquet), also compressed (.gz, .zst, .xz), a
             folder of such files, or - for standard input; short for --target text:PATH.
-        column: of records that holds the text; by default text, or the only column of strings.
+        column: column of records that holds the text; by default text, or the only column of strings.
         split: test or valid; by default test, and all of a text file that the model was not trained on.
-        preset: tiny, small, medium or paper; by default small for ptb and wt2, tiny otherwise.
-        normalization: raw or lower; by default the model's own, or else lower for wt2-to-ptb and ptb-to-wt2 and raw
-            otherwise.
+        preset: tiny, small, medium or paper; by default small for ptb and wt2, else tiny.
+        normalization: raw or lower; by default the model's own; without a model, lower for wt2-to-ptb and ptb-to-wt2,
+            else raw.
         vocabulary: union (a row for every target word from the start) or open (a row when its word is first observed).
         new_rows: initial value of the rows of new words: zero, uniform or mean.
         unk_share: share of the probability of <unk> that open spreads over words not seen yet.
         memory_content: both (training text, then the stream as it is observed), train or test (one of them); by default
             both within a domain, test across domains.
-        training_entries: at most so many of the training text's last tokens are remembered, so that the memory of a
-            long text stays bounded.
-        k: neighbours a query.
+        training_entries: the most tokens of the training text to remember, from its end, so that the memory of a long
+            text stays bounded.
+        k: neighbours of each query.
         update_every: tokens between two updates of memory and base, the same for all methods; 1 learns after every
-            token. The paper's is 100.
-        streams: contiguous parts of the text that are read side by side, cut between documents where it has enough of
-            them; each has its own state and window. Dynamic evaluation reads one all the same.
-        memory_scope: whether the streams remember together (shared) or each for itself (stream), counts included.
-        dynamic_parameters: comma-separated parts of the names of those of its weights that learn in dynamic evaluation;
-            by default all, or of a model above 100 million parameters the last matrix of each of the last quarter
-            of its layers.
-        key: whose states memories keep for such a model: last (those that enter its output layer), ffn-input (those
+            token. The paper uses 100.
+        streams: number of contiguous parts of the text that are read side by side, cut between documents if it has
+            enough; each has its own state and window. Dynamic evaluation still reads one stream.
+        memory_scope: shared (the streams have one memory and one set of counts) or stream (each has its own).
+        dynamic_parameters: parts of the names of the weights that learn in dynamic evaluation, separated by commas; by
+            default all weights, or above 100 million parameters the last matrix of each layer in the last quarter.
+        key: states that memories keep for such a model: last (those that enter its output layer), ffn-input (those
             that enter its last feed-forward layer) or the number of a layer; methods that adapt the head need last.
     """
 
@@ -198,7 +197,7 @@ class ScenarioConfig(ReadingOptions):
     key: str = "last"
 
     def __post_init__(self) -> None:
-        for name in ("device", "dtype"):  # torch's own are taken by their names
+        for name in ("device", "dtype"):  # torch's own types are accepted by their names
             object.__setattr__(self, name, str(getattr(self, name)).removeprefix("torch."))
         for name, hint in get_type_hints(ScenarioConfig).items():
             value = getattr(self, name)
@@ -210,7 +209,7 @@ class ScenarioConfig(ReadingOptions):
         if not isinstance(self.unk_share, int | float) or not 0 < self.unk_share < 1:
             raise UserError(f"unk_share = {self.unk_share} must lie in (0, 1)")
         if self.unk_share != ScenarioConfig.unk_share and self.vocabulary != "open":
-            raise UserError(f"unk_share = {self.unk_share} changes nothing of vocabulary union; use --vocabulary open")
+            raise UserError(f"unk_share = {self.unk_share} has no effect with vocabulary union; use --vocabulary open")
         if self.streams > 1 and self.vocabulary == "open":
             raise UserError(
                 f"streams = {self.streams} do not go with vocabulary open, which numbers words by their first "
@@ -218,7 +217,7 @@ class ScenarioConfig(ReadingOptions):
             )
 
     def corpora(self) -> tuple[str | None, str]:
-        """Return source (None where the checkpoint says it) and target.
+        """Return source (None if the checkpoint names it) and target.
 
         Raises:
             UserError: no scenario, or several.
@@ -240,16 +239,16 @@ class ScenarioConfig(ReadingOptions):
         return self.source, self.target or f"text:{self.text}"
 
     def source_column(self) -> tuple[str | None, str | None]:
-        """Return the column of the source's text, and what to do without one: ``column`` is that of the target."""
+        """Return the column of the source's text, and a remedy if it has none: ``column`` is that of the target."""
         source, target = self.corpora()
         return (self.column, CHOOSE) if source == target else (None, None)
 
     def scenario(self) -> dict[str, Any]:
-        """Return the fields by name, those that other commands share last, without what a command adds."""
+        """Return the scenario's fields by name, without a command's own; shared ones come last."""
         return {f.name: getattr(self, f.name) for f in sorted(fields(ScenarioConfig), key=attrgetter("kw_only"))}
 
     def arguments(self) -> list[str]:
-        """Return the options that name this scenario, but for how much of which split is read, in how many streams."""
+        """Return the options that name this scenario, without split, number of tokens and streams."""
         plain = ScenarioConfig()
         return [
             word
@@ -259,12 +258,12 @@ class ScenarioConfig(ReadingOptions):
         ]
 
     def completed(self) -> Self:
-        """Return the same with what a checkpoint knows of itself: its folder, its case policy, its corpus.
+        """Return the options completed from a checkpoint: its folder, its case policy, its corpus.
 
-        The corpus is the source where the model has no dictionary beside it, or its text is one that is known by name.
+        The corpus becomes the source if the model has no dictionary in its folder, or its text is known by name.
 
         Raises:
-            UserError: no such checkpoint, or an option that its kind of model does not know.
+            UserError: no such checkpoint, or an option that its kind of model does not have.
         """
         if self.checkpoint is not None and self.model is not None:
             raise UserError(f"--checkpoint {self.checkpoint} and --model {self.model} are two models; name one")
@@ -286,7 +285,7 @@ class ScenarioConfig(ReadingOptions):
         return replace(self, checkpoint=folder, model=None, source=source, normalization=policy)
 
     def _check_words(self) -> None:
-        """Refuse what a model of words would not look at."""
+        """Refuse options that a model of words does not use."""
         plain = ScenarioConfig()
         for name in ("context", "stride", "dtype", "dynamic_parameters", "key"):
             if (value := getattr(self, name)) != getattr(plain, name):
@@ -294,7 +293,7 @@ class ScenarioConfig(ReadingOptions):
                 raise UserError(f"{option} {value} is for models of transformers; leave it out for others")
 
     def _of_causal(self, name: str, folder: Path | None) -> Self:
-        """Return the same for a model of transformers, with the corpus that it says it was trained on."""
+        """Return the same options for a model of transformers, with the corpus that it names as its training text."""
         if self.vocabulary != "union":
             raise UserError(f"--vocabulary {self.vocabulary} is for models of words; leave it out for {name}")
         if self.cross_domain is not None or self.intra_domain is not None or self.preset is not None:
@@ -311,7 +310,7 @@ class ScenarioConfig(ReadingOptions):
         """Refuse mistyped names of corpora, presets and devices before anything is loaded.
 
         Raises:
-            UserError: naming the choices.
+            UserError: an unknown name; the message lists the choices.
         """
         source, target = self.corpora()
         for name in filter(None, (source, target)):

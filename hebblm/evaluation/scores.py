@@ -29,18 +29,18 @@ class EvaluationScores:
 
     Args:
         nll: by method, (T,) float32 losses in nats.
-        seconds: by method, time it would take alone: base, retrieval if it uses it, the pieces of work that it shares
-            with others, and its own.
-        rose: by method, queries whose neighbours' loss rose while they were adapted; nothing unless it is checked.
-        stabilized: by method, those of them that were run again at a stable rate; likewise.
-        errors: by method, what the fast form cost where it was measured, nats a token; likewise.
+        seconds: by method, time that it takes alone: base, retrieval if it uses it, the work that it shares with
+            others, and its own.
+        rose: by method, number of queries whose neighbours' loss rose during adaptation; empty unless it is checked.
+        stabilized: by method, number of these queries that were run again at a stable rate; empty unless checked.
+        errors: by method, measured errors of the fast form, nats a token; empty unless checked.
         base_seconds: reading and learning of the base.
-        ngram_seconds: counting of n-grams, which methods that ask for them pay.
+        ngram_seconds: counting of n-grams, charged to methods that use them.
         retrieval_seconds: search and update of the memory.
-        own_seconds: by method, what it did for itself alone.
-        shared_seconds: by the name of a piece of work that several methods may share, as it was done once.
-        retrieving: the methods that rest on retrieval.
-        earlier_seconds: on the clock, of processes that were interrupted.
+        own_seconds: by method, its work for itself alone.
+        shared_seconds: by the name of work that several methods may share, its time when done once.
+        retrieving: the methods that use retrieval.
+        earlier_seconds: wall-clock time of processes that were interrupted.
     """
 
     nll: dict[str, npt.NDArray[np.float32]]
@@ -62,7 +62,7 @@ class EvaluationScores:
         cost: Literal["base_seconds", "retrieval_seconds", "ngram_seconds"],
         function: Callable[P, T],
     ) -> Callable[P, T]:
-        """The same function, whose time counts as reading and learning of the base, search and update, or counting."""
+        """Wrap a function so that its time counts for the base, for search and update, or for counting."""
 
         def call(*args: P.args, **kwargs: P.kwargs) -> T:
             started = clock()
@@ -73,7 +73,7 @@ class EvaluationScores:
         return call
 
     def charge(self, works: Mapping[str, Work]) -> None:
-        """Charge methods for their work on a mini-batch, and each in full for every piece that it rests on."""
+        """Charge methods for their work on a mini-batch, and each in full for every piece of work that it uses."""
         pieces = {name: work.pieces() for name, work in works.items()}
         for name, work in works.items():
             self.own_seconds[name] += work.seconds
@@ -83,15 +83,15 @@ class EvaluationScores:
         self.retrieving |= {name for name, used in pieces.items() if any(piece.name == SEARCH for piece in used)}
 
     def count(self, name: str, needed: Safeguards) -> None:
-        """Add what happened to the queries of a mini-batch."""
+        """Add the outcome of a mini-batch's queries."""
         self.rose[name] += int(needed.rose.sum())
         self.stabilized[name] += int(needed.stabilized.sum())
         self.errors[name] += needed.errors.tolist()
 
     def settle(self, counting: Collection[str] = ()) -> None:
-        """Charge every method for the base, and for retrieval if it rests on it, once the text is read.
+        """After the text is read, charge every method for the base, and for retrieval if it uses that.
 
-        ``counting`` names the methods that rest on n-grams.
+        ``counting`` names the methods that use n-grams.
         """
         for name in self.nll:
             update = self.retrieval_seconds if name in self.retrieving else 0.0
@@ -100,7 +100,7 @@ class EvaluationScores:
         self.retrieval_seconds += self.shared_seconds.pop(SEARCH, 0.0)
 
     def of_all(self, ranks: Ranks, layout: Layout) -> EvaluationScores:
-        """Scores of all ranks: all losses, the sum of what was counted, and their mean time."""
+        """Return the scores of all ranks: all losses, the sums of counts, and their mean time."""
         if ranks.size == 1:
             return self
         nll = {
@@ -115,13 +115,13 @@ class EvaluationScores:
         return together
 
     def totals(self) -> dict[str, Any]:
-        """All that :meth:`add` adds up, as JSON."""
+        """Return the numbers that :meth:`add` adds up, as JSON."""
         by_name = {name: dict(getattr(self, name)) for name in (*SECONDS, *COUNTS)}
         whole = {"base": self.base_seconds, "retrieval": self.retrieval_seconds, "ngram": self.ngram_seconds}
         return {**by_name, **whole, "retrieving": sorted(self.retrieving)}
 
     def add(self, totals: Mapping[str, Any], ranks: int = 1) -> None:
-        """Add what one of several ranks, or an earlier process, has counted, and its share of the mean time."""
+        """Add the counts of one of several ranks, or of an earlier process, and its share of the mean time."""
         for name in SECONDS:
             for key, seconds in totals[name].items():
                 getattr(self, name)[key] += seconds / ranks

@@ -1,4 +1,4 @@
-"""What a model makes of its training text, computed once and kept in the cache: memory entries, size of gradients."""
+"""Data from a model's training text, computed once and kept in the cache: memory entries, size of gradients."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ GRADIENTS_SCHEMA, GRADIENTS = "hebblm-gradients/1", "hebblm-gradients"
 class Segments:
     """Segments of a long computation in a folder, numbered from 0: tensors by name.
 
-    Each is whole or absent, so that an interrupted computation goes on behind its last one.
+    Each is whole or absent, so that an interrupted computation goes on after the last one.
     """
 
     folder: Path  # made when the first one is saved
 
     def finished(self) -> int:
-        """How many, from the first on, are there."""
+        """Number of segments that are there, from the first on."""
         index = 0
         while self._path(index).is_file():
             index += 1
@@ -52,11 +52,11 @@ class Segments:
         write_tensors(self._path(index), tensors, KIND)
 
     def load(self, index: int) -> dict[str, Tensor]:
-        """Tensors as they lie in their file, see :func:`hebblm.tensors.placed`; refused if missing or changed."""
-        return read_tensors(self._path(index), KIND, f"delete {self.folder}, it is computed anew")[0]
+        """Return a file's tensors, not yet :func:`hebblm.tensors.placed`; refuse a missing or changed file."""
+        return read_tensors(self._path(index), KIND, f"delete {self.folder}; it is computed again")[0]
 
     def held(self, what: str) -> AbstractContextManager[bool]:
-        """Keep those of ``what`` to this process, see :func:`hebblm.locks.held`."""
+        """Lock the segments of ``what`` for this process, see :func:`hebblm.locks.held`."""
         return held(self.folder, what)
 
     def _path(self, index: int) -> Path:
@@ -68,7 +68,7 @@ def unpacked_state(tensors: Mapping[str, Tensor], device: torch.device) -> State
 
 
 def training_states(model: TrainedModel, ids: Ids) -> Iterator[tuple[Tensor, Tensor]]:
-    """Hidden states (M, D) and the labels (M,) that follow them, segment by segment."""
+    """Yield hidden states (M, D) and the labels (M,) that follow them, segment by segment."""
     for segment in track(model.segments(ids), "training states", model.segment_count(len(ids) - 1), "segments"):
         yield segment.keys, segment.labels
 
@@ -82,18 +82,18 @@ def training_memory(
     head: OutputHead | None = None,
     ranks: Ranks = ALONE,
 ) -> AnyMemory:
-    """Memory that holds the training text (T,), or a rank's share of it, from the cache if it was built before.
+    """Return a memory of the training text (T,), or a rank's share of it, from the cache if it was built before.
 
-    It is built in segments that are kept until it is whole: an interrupted build goes on where it was.
+    It is built in segments that are kept until it is whole: an interrupted build goes on where it stopped.
 
     Args:
         model: gives the keys.
         ids: (T,) the training stream.
-        config: how entries are kept and searched.
+        config: options of keeping and searching entries.
         dictionary_hash: identifies the ids.
-        head: the softmax layer whose log-normalisers of the keys are wanted: the model's own and rows of new words
-            behind it. None if it will move, which would make them wrong.
-        ranks: that divide it.
+        head: the softmax layer for the log-normalisers of the keys: the model's own, then rows of new words. None if it
+            will learn, which would make them wrong.
+        ranks: the ranks that share the memory.
     """
     memory = _whole_memory(
         model, ids, config, dictionary_hash=dictionary_hash, normalized=head is not None, ranks=ranks
@@ -114,7 +114,7 @@ def _whole_memory(
     normalized: bool,
     ranks: Ranks,
 ) -> AnyMemory:
-    """Memory of all the training text, with log-normalisers of the model's own rows if that is wanted.
+    """Return a memory of all the training text, with log-normalisers of the model's own rows if requested.
 
     Ranks read it together, and all of them find it in the cache.
     """
@@ -154,7 +154,7 @@ def _build(
     whence = f"goes on from part {done + 1:,} of {total:,}" if done else f"is read once, in {total:,} parts"
     say(
         f"the memory of the training text {whence}; if it is interrupted, run the same command to continue, and with "
-        "--training-entries N it remembers the last N tokens alone"
+        "--training-entries N it remembers only the last N tokens"
     )
     with bar() as progress:
         resumed = f", going on from part {done + 1:,}" if done else ""
@@ -180,9 +180,9 @@ def saved_segments(
     normalized: bool = False,
     ranks: Ranks = ALONE,
 ) -> Iterator[dict[str, Tensor]]:
-    """Entries of a text (T,) as a memory keeps them, segment by segment; those that are there are not computed again.
+    """Yield the entries of a text (T,) for a memory, segment by segment; saved segments are not computed again.
 
-    Each is saved with the state that the next one begins with. Ranks read their shares of each; the first one saves
+    Each is saved with the state that the next one begins with. Ranks read their shares of each; the first rank saves
     it, and has all of it.
 
     Yields:
@@ -195,18 +195,18 @@ def saved_segments(
     for index, segment in enumerate(model.segments(ids, done, state, ranks.rank, ranks.size), done):
         tensors = {"keys": memory.keys_of(segment.keys).to(memory.dtype), "labels": segment.labels}
         if normalized:
-            # Those of the keys as they are stored: what is followed has to add up with what is not.
+            # Normalisers of the keys as stored: followed and other classes must add up to 1.
             tensors["log-normalizers"] = log_normalizers(
                 memory.states_of(tensors["keys"].to(segment.keys.dtype)), model.head
             )
         tensors = {name: ranks.gather(rows) for name, rows in (tensors | prefixed(STATE, segment.state)).items()}
-        yield tensors  # first: what cannot be remembered is not kept
+        yield tensors  # before saving: entries that the memory refuses are not saved
         if ranks.leads:
             segments.save(index, tensors)
 
 
 def _share(whole: AnyMemory, config: MemoryConfig, device: torch.device, ranks: Ranks) -> AnyMemory:
-    """Memory of a rank's own, which holds its share of the entries of another: a run of them."""
+    """Return a rank's own memory, with its share of another memory's entries: a run of them."""
     memory, start = build_memory(whole.dim, config, device), 0
     mine = ranks.partition(len(whole))
     for part in whole.segments():
@@ -218,7 +218,7 @@ def _share(whole: AnyMemory, config: MemoryConfig, device: torch.device, ranks: 
 
 
 def _include_rows(memory: AnyMemory, head: OutputHead, known: int) -> None:
-    """Make the log-normalisers of a loaded memory those of ``head``, of which the first ``known`` rows are counted."""
+    """Add to a loaded memory's log-normalisers the rows of ``head`` after the first ``known``."""
     new = OutputHead(head.weight[known:], None if head.bias is None else head.bias[known:])
     if not len(new.weight):
         return
@@ -234,18 +234,18 @@ def _include_rows(memory: AnyMemory, head: OutputHead, known: int) -> None:
 
 
 def gradient_statistics(model: TrainedModel, config: DynamicConfig, training: Callable[[], Ids]) -> list[Tensor] | None:
-    """What dynamic evaluation knows of the gradients on training text, one tensor a parameter.
+    """Return dynamic evaluation's statistics of the gradients on training text, one tensor per parameter.
 
     Args:
-        model: is read.
-        config: its rule.
+        model: reads the text.
+        config: holds the rule.
         training: returns the training ids (T,).
 
     Returns:
-        Mean squares; None where the rule does without them, as auto does where there is no such text, which is told.
+        Mean squares; None if the rule needs none, or if it is auto and there is no such text, which prints a line.
 
     Raises:
-        UserError: the rule needs a training text that cannot be had.
+        UserError: the rule needs a training text that is not available.
     """
     if not config.needs_statistics:
         return None
@@ -260,7 +260,7 @@ def gradient_statistics(model: TrainedModel, config: DynamicConfig, training: Ca
 
 
 def mean_squares(model: TrainedModel, ids: Ids, segment: int) -> list[Tensor]:
-    """Mean squares of a model's gradients on training ids (T,), ``segment`` tokens a step, from the cache if there."""
+    """Return mean squares of a model's gradients on training ids (T,), ``segment`` tokens a step, or cached ones."""
     identity = [
         *(GRADIENTS_SCHEMA, torch.__version__, torch.get_num_threads(), device_of(model).type),
         *(model.sha256, model.reading(), segment),

@@ -14,16 +14,16 @@ from hebblm.adapt.methods.rule import Rule
 
 
 class VocabularyPolicy(Protocol):
-    """Policy that turns a head's probabilities into losses of everything that can occur."""
+    """Policy that turns a head's probabilities into losses of all possible words."""
 
     def readable(self, inputs: Tensor, rows: int) -> Tensor:
-        """Ids (N,) that a model of ``rows`` rows can embed."""
+        """Return ids (N,) that a model of ``rows`` rows can embed."""
 
     def losses(self, rule: Rule, batch: EvalBatch, targets: Tensor) -> Tensor:
-        """Loss (N,) in nats of ``targets`` (N,) by a rule."""
+        """Return the loss (N,) in nats of ``targets`` (N,) under a rule."""
 
     def new_rows(self, targets: Tensor, rows: int) -> int:
-        """How many rows the head needs once ``targets`` were observed."""
+        """Return how many new rows the head needs after ``targets`` are observed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,16 +42,16 @@ class UnionVocabulary:
 
 @dataclass(frozen=True, slots=True)
 class OpenVocabulary:
-    """A row appears when its word is first observed; until then the word is charged a share of ``<unk>``.
+    """A word gets a row after it is first observed; until then it has a share of the probability of ``<unk>``.
 
-    With U words unseen so far, each is given ``share / U`` of P(<unk>) and the symbol ``<unk>`` itself keeps the
+    With U words unseen so far, each gets ``share / U`` of P(<unk>) and the symbol ``<unk>`` itself keeps the
     rest, so that the probabilities of all rows and all unseen words sum to one at every step. Without
     unseen words ``<unk>`` keeps everything.
 
     Args:
         unk: row of ``<unk>``.
         size: V, all words of source and target.
-        share: of P(<unk>) that is spread over the unseen words, within (0, 1).
+        share: share of P(<unk>) that is spread over the unseen words, within (0, 1).
     """
 
     unk: int
@@ -60,14 +60,16 @@ class OpenVocabulary:
 
     def readable(self, inputs: Tensor, rows: int) -> Tensor:
         new = inputs >= rows
-        return inputs.masked_fill(new, self.unk) if new.any() else inputs  # else what was computed of them holds
+        return (
+            inputs.masked_fill(new, self.unk) if new.any() else inputs
+        )  # the same tensor, so that cached results stay valid
 
     def losses(self, rule: Rule, batch: EvalBatch, targets: Tensor) -> Tensor:
         rows = len(batch.head.weight)
         return self.charged(rule.score(batch, self.readable(targets, rows)), targets, rows)
 
     def charged(self, losses: Tensor, targets: Tensor, rows: int) -> Tensor:
-        """Losses (N,) of targets from those, (N,), of the rows that a model of ``rows`` rows reads them as.
+        """Return the losses (N,) of targets, given those of the rows that a model of ``rows`` rows has for them.
 
         ``<unk>`` gives ``share`` of its probability to the words without a row, in equal parts.
         """

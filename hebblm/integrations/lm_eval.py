@@ -28,34 +28,34 @@ from hebblm.models.huggingface.model import HuggingFaceModel, longest
 from hebblm.progress import say, track
 from hebblm.reader_text import Text
 
-GENERATED = 256  # tokens of an answer, where the task does not say
+GENERATED = 256  # tokens of an answer, if the task does not say
 HARNESS_DEVICE = "cuda:0"
-"""Device of the harness's command where none is named."""
+"""Device of the harness's command if you name none."""
 LONGEST = 8192
-"""Tokens of a window where none are asked for; keys and values of more may not fit beside the weights."""
+"""Tokens of a window by default; keys and values of more may not fit into memory with the weights."""
 
 
 @register_model("hebblm")
 class AdaptedLM(TemplateLM):  # type: ignore[misc]
-    """A reader as the harness sees a model; requests are answered one at a time, in order.
+    """A reader as a model of the harness; it answers requests one at a time, in order.
 
     Args:
-        pretrained: a shipped model's name, a folder, or a hub id, as :func:`hebblm.load` takes it.
-        method: as :data:`hebblm.METHODS` has it; ``lstm`` is the model unadapted. None for that of a saved reader in
-            ``memory``, or ``best``.
-        memory: folder of a memory or of a saved reader; none starts with an empty one.
-        learn: whether documents of ``loglikelihood_rolling`` are learned from, ``update_every`` tokens at a time and
-            each of these after it was scored.
-        k: neighbours a query; None for that of a saved reader, or 200.
-        update_every: most tokens between two updates, and of a document that are scored at a time; None for that of a
-            saved reader, or 50.
-        device: auto, cpu, cuda, or one of several as cuda:1; None means auto, and so does the cuda:0 that the harness's
-            command names where nobody did, which is told.
-        dtype: of the weights.
-        batch_size: taken and not used, as the harness always names one.
-        max_batch_size: likewise.
-        options: more for :func:`hebblm.load`, e.g. ``context``, ``stride`` or ``device_map``. Without ``context`` the
-            window is as long as the model allows, as that of ``hf`` is, but at most 8,192 tokens.
+        pretrained: a shipped model's name, a folder, or a hub id, as for :func:`hebblm.load`.
+        method: a name from :data:`hebblm.METHODS`; ``lstm`` is the unadapted model. None takes the method of a saved
+            reader in ``memory``, or ``best``.
+        memory: folder of a memory or of a saved reader; None starts with an empty memory.
+        learn: whether to learn from the documents of ``loglikelihood_rolling``, ``update_every`` tokens at a time,
+            after they are scored.
+        k: neighbours of each query; None takes the saved reader's number, or 200.
+        update_every: most tokens between two updates, and most tokens of a document to score at a time; None takes the
+            saved reader's number, or 50.
+        device: auto, cpu, cuda, or one of several GPUs, such as cuda:1. None means auto; so does the harness's default
+            cuda:0 on a machine without CUDA, which prints a line.
+        dtype: type of the weights.
+        batch_size: ignored; the harness always passes it.
+        max_batch_size: ignored likewise.
+        options: passed to :func:`hebblm.load`, e.g. ``context``, ``stride`` or ``device_map``. Without ``context`` the
+            window is as long as the model allows, like that of ``hf``, but at most 8,192 tokens.
     """
 
     def __init__(
@@ -95,9 +95,9 @@ class AdaptedLM(TemplateLM):  # type: ignore[misc]
         return self.vocabulary.start
 
     def set_cache_hook(self, cache_hook: CacheHook) -> None:
-        """Take the place where the harness keeps scores."""
+        """Refuse the harness's cache of scores if the reader learns."""
         if self.learn:
-            raise UserError("learn=True: a document whose score is kept is not learned from; leave --use_cache out")
+            raise UserError("learn=True does not learn from a document whose score is cached; leave --use_cache out")
         super().set_cache_hook(cache_hook)
 
     @property
@@ -105,7 +105,7 @@ class AdaptedLM(TemplateLM):  # type: ignore[misc]
         return str(getattr(self.tokenizer, "name_or_path", "")).replace("/", "__")
 
     def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
-        """A conversation as one prompt; as in ``hf``, a template that takes no system role goes without."""
+        """Return a conversation as one prompt; like ``hf``, leave the system role out if the template refuses it."""
         if getattr(self.tokenizer, "chat_template", None) is None:
             raise UserError("the model has no chat template; leave --apply_chat_template out")
         render = partial(
@@ -117,11 +117,11 @@ class AdaptedLM(TemplateLM):  # type: ignore[misc]
         try:
             return str(render(chat_history))
         except TemplateError as error:
-            say(f"the chat template refuses the conversation ({error}); the system's part is left out")
+            say(f"the chat template refuses the conversation ({error}); the system message is left out")
             return str(render([message for message in chat_history if message["role"] != "system"]))
 
     def tok_encode(self, string: str, add_special_tokens: bool | None = None, **_: Any) -> list[int]:
-        """Ids of a string, by None with the special ones around it that the tokenizer adds by itself."""
+        """Return the ids of a string; with None, including the special ones that the tokenizer adds by itself."""
         if self.tokenizer is None:
             return list(self.vocabulary.encode(string, include=False).ids)
         if add_special_tokens is None:  # a chat template may have written the first of them already
@@ -129,7 +129,7 @@ class AdaptedLM(TemplateLM):  # type: ignore[misc]
         return list(self.tokenizer.encode(string, add_special_tokens=add_special_tokens, verbose=False))
 
     def loglikelihood_rolling(self, requests: Sequence[Instance], disable_tqdm: bool = False) -> list[float]:
-        """Log-probability of whole documents, nats; they are learned from as they are read if asked for."""
+        """Return log-probabilities of whole documents, nats; with ``learn``, learn from them while reading."""
         totals = []
         for request in track(requests, "documents", len(requests), "documents"):
             begun, rest = self._document(request.args[0])
@@ -137,11 +137,11 @@ class AdaptedLM(TemplateLM):  # type: ignore[misc]
             scores = self.reader.read(begun, learn=False), self.reader.read(rest, learn=self.learn)
             totals.append(-sum(float(part.nll.double().sum()) for part in scores))
             self.cache_hook.add_partial("loglikelihood_rolling", request.args, totals[-1])
-        self.reader.begin()  # a long document's keys and values would be copied with each request that follows
+        self.reader.begin()  # each later request would copy a long document's keys and values
         return totals
 
     def generate_until(self, requests: Sequence[Instance], disable_tqdm: bool = False) -> list[str]:
-        """What follows each prompt, up to the strings that end an answer; learns nothing."""
+        """Return an answer to each prompt, up to the strings that end it; learns nothing."""
         answers = []
         for request in track(requests, "answers", len(requests), "answers"):
             prompt, options = request.args
@@ -159,16 +159,16 @@ class AdaptedLM(TemplateLM):  # type: ignore[misc]
         return answers
 
     def _document(self, text: str) -> tuple[Tensor, Text]:
-        """A special id before a document (at most 1,), which ``hf`` scores and none learns from, and the rest.
+        """Split off a special id before a document (at most 1,), which ``hf`` scores; nothing learns from it.
 
-        It stands behind the one that every document begins with, and would be known after the first of them.
+        It follows the id that every document begins with, so after the first document the reader would know it.
         """
         ids = torch.tensor([] if self.tokenizer is None else self.tok_encode(text), dtype=torch.int64)
         special = int(ids[:1].tolist() == [self.prefix_token_id])
         return ids[:special], text if self.tokenizer is None else ids[special:]
 
     def _answer(self, ids: list[int], *, most: int, temperature: float, until: Sequence[str]) -> str:
-        """What follows ids (T,), before which nothing stands: ``Reader.generate`` would put ``start`` there."""
+        """Continue ids (T,) with nothing before them: ``Reader.generate`` would put ``start`` there."""
         base = self.reader._base
         with base.aside():
             base.load_stream_state(self.reader._beginning)
@@ -183,7 +183,7 @@ class AdaptedLM(TemplateLM):  # type: ignore[misc]
             )
 
     def _ends(self) -> list[str]:
-        """Texts of the tokens that end an answer by the model's own configuration, such as a turn's end."""
+        """Return the texts of tokens that end an answer in the model's own configuration, such as a turn's end."""
         if not isinstance(self.reader.model, HuggingFaceModel):
             return []
         ends = self.reader.model.model.generation_config.eos_token_id
@@ -196,7 +196,7 @@ class AdaptedLM(TemplateLM):  # type: ignore[misc]
         disable_tqdm: bool = False,
         **_: Any,
     ) -> list[tuple[float, bool]]:
-        """Log-probability of each continuation, nats, and whether all its tokens are the most probable."""
+        """Return the log-probability of each continuation, nats, and whether all its tokens are the most probable."""
         answers = []
         for words, context, continuation in track(requests, "continuations", len(requests), "continuations"):
             ids = torch.tensor([*context, *continuation])
@@ -207,7 +207,7 @@ class AdaptedLM(TemplateLM):  # type: ignore[misc]
 
 
 def widened(lm: LanguageModel, stride: int | None) -> LanguageModel:
-    """A model that reads in windows as long as it allows, at most ``LONGEST`` tokens; one of words as it is."""
+    """Give a model of pieces the longest window that it allows, at most ``LONGEST`` tokens."""
     if not isinstance(lm.model, HuggingFaceModel):
         return lm
     context = max(lm.model.context, min(LONGEST, longest(lm.model.model.config) or 0))
@@ -215,7 +215,7 @@ def widened(lm: LanguageModel, stride: int | None) -> LanguageModel:
 
 
 def scored(log_probs: Tensor, targets: Tensor) -> tuple[float, bool]:
-    """Sum of the targets' (N,) log-probabilities (N, V), nats, and whether each target is the most probable."""
+    """Return the sum of the targets' (N,) log-probabilities (N, V), nats, and whether each is the most probable."""
     total = log_probs.double().gather(1, targets[:, None]).sum()
     return float(total), bool((log_probs.argmax(1) == targets).all())
 

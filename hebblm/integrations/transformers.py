@@ -17,20 +17,20 @@ from hebblm.reader import Reader
 
 
 class AdaptedLogitsProcessor(LogitsProcessor):
-    """Logits processor by which ``model.generate`` draws from a reader's adapted distribution.
+    """Logits processor with which ``model.generate`` draws from a reader's adapted distribution.
 
-    ``log((1 - w) P_base + w P_adapted)`` takes the place of ``log P_base`` in what comes in: the difference is added,
-    so that whatever other processors did stays, and a token that they forbade remains forbidden. Every row of a batch
-    and every beam is adapted from the same memory, which stays as it is. The hidden states are those that the model
-    hands to its output layer; they are noted until :meth:`close`, or the end of the ``with`` block or the processor.
+    It replaces ``log P_base`` by ``log((1 - w) P_base + w P_adapted)``. It adds the difference to the scores, so other
+    processors' changes stay, and tokens that they forbid remain forbidden. All rows of a batch and all beams are
+    adapted from the same memory, which does not change. The processor records the hidden states that enter the model's
+    output layer, until :meth:`close` or the end of the ``with`` block or the processor.
 
     Args:
-        reader: of the very model that generates, as ``hebblm.load((model, tokenizer)).reader(...)`` gives it.
+        reader: reader of the same model, from ``hebblm.load((model, tokenizer)).reader(...)``.
         weight: w, share of the adapted distribution; 0 changes nothing.
 
     Raises:
-        UserError: a weight outside [0, 1], a reader of a model that is none of ``transformers``, one whose weights
-            move, or one whose memory keeps another layer's states.
+        UserError: a weight outside [0, 1], a reader whose model is not from ``transformers``, whose weights learn, or
+            whose memory keeps another layer's states.
     """
 
     def __init__(self, reader: Reader, *, weight: float = 1.0) -> None:
@@ -39,12 +39,12 @@ class AdaptedLogitsProcessor(LogitsProcessor):
         if not isinstance(reader.model, HuggingFaceModel):
             raise UserError("the reader's model is not a transformers model, so it has no generate()")
         if reader.moving:
-            raise UserError(f"the model generates as trained, and the weights of {reader.method!r} move")
-        if reader.model.keyed:  # only the states that enter the output layer are noted
+            raise UserError(f"{reader.method!r} changes the weights, but the model generates with the trained ones")
+        if reader.model.keyed:  # it records only the states that enter the output layer
             raise UserError(f"the memory keeps states of key={reader.model.key.name!r}; load the model with key='last'")
         self.reader = reader
         self.weight = weight
-        noted = self._noted = threading.local()  # of several threads that generate each has states of its own
+        noted = self._noted = threading.local()  # each generating thread has its own states
 
         def note(_: object, inputs: tuple[Any, ...]) -> None:  # holds no reader, which would live as long as the model
             noted.hidden = inputs[0][:, -1].detach()  # (B, D)
@@ -53,14 +53,14 @@ class AdaptedLogitsProcessor(LogitsProcessor):
         self._open = weakref.finalize(self, hook.remove)
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        """Adapted scores (B, V) from logits or log-probabilities (B, V) of the next token after ids (B, T)."""
+        """Return adapted scores (B, V) from logits or log-probabilities (B, V) of the next token after ids (B, T)."""
         if self.weight == 0:
             return scores
         if not self._open.alive:
             raise UserError("this processor was closed; generate inside its with block, or make another one")
         hidden, self._noted.hidden = getattr(self._noted, "hidden", None), None
         if hidden is None or len(hidden) != len(scores):
-            raise UserError("these scores are of another model than the reader's; load (model, tokenizer) as they are")
+            raise UserError("these scores come from another model than the reader's; load (model, tokenizer) unchanged")
         adapted, base = self.reader.predict(hidden, input_ids.tolist())
         if self.weight < 1:
             share = torch.tensor(self.weight, device=base.device)
@@ -68,7 +68,7 @@ class AdaptedLogitsProcessor(LogitsProcessor):
         return scores + (adapted - base).to(scores.device, scores.dtype)
 
     def close(self) -> None:
-        """Note no further states."""
+        """Stop recording states."""
         self._open()
 
     def __enter__(self) -> AdaptedLogitsProcessor:
@@ -77,5 +77,5 @@ class AdaptedLogitsProcessor(LogitsProcessor):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Note no further states."""
+        """Stop recording states."""
         self.close()

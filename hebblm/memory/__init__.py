@@ -35,7 +35,7 @@ __all__ = [
     "save_memory",
 ]
 
-if not TYPE_CHECKING:  # a name that is none stays an error for the type checker
+if not TYPE_CHECKING:  # the type checker still reports a name that does not exist
     __getattr__ = lazily(
         __name__, "config", "base", "disk", "exact", "factory", "hybrid", "persistence", "pq", "sharded"
     )

@@ -1,7 +1,7 @@
 """Retrieval for a block of the stream at once, as if it had been written to the memory token by token.
 
-The states of a block are known before its labels are scored, so that nothing has to be searched one by one: row i
-finds the nearest of the stored entries and of those rows of the block that were written before it.
+The states of a block are known before its labels are scored, so all its rows can be searched together: row i finds the
+nearest of the stored entries and of the rows of the block that were written before it.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from hebblm.types import Neighbors
 
 
 class WrittenBlock:
-    """A block of the stream, keys (N, D) and labels (N,), beside the memory that it is being written to.
+    """A block of the stream, keys (N, D) and labels (N,), with the memory that it is being written to.
 
-    Row i comes when the first ``visible[i]`` rows were written, at most i, ascending. The memory's span lets a block of
-    this size be served from it. Positions count through the memory's entries, then through the block's rows.
+    Row i is searched after the first ``visible[i]`` rows were written; ``visible`` is ascending, and at most i. The
+    memory's span allows a block of this size. Positions count the memory's entries first, then the block's rows.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class WrittenBlock:
         return gather([*self._stored, self._rows], ranked, self.queries)
 
     def nearest(self, k: int) -> Ranked:
-        """Distances and positions (N, K) only; equal distances: older first."""
+        """Return distances and positions (N, K) only; on equal distances the older entry comes first."""
         queries = checked(self.queries, self._rows, k)
         stored, first = len(self.memory), self.memory.dropped(self._visible)
         if bool(first.any()):
@@ -60,8 +60,8 @@ class WrittenBlock:
 
 
 def _left_nearest(queries: Tensor, entries: Entries, first: Tensor, k: int) -> Ranked:
-    """Nearest of the entries that each row still finds: those from position ``first`` (N,) on."""
-    going = min(len(entries), int(first.max()))  # entries that some row finds and another does not
+    """Return the nearest entries from position ``first`` (N,) on, which are those that each row still finds."""
+    going = min(len(entries), int(first.max()))  # entries that some rows find and others do not
     leaving = _nearest_between(queries, entries.run(0, going), first, torch.full_like(first, going))
     staying = nearest(queries, entries.run(going), k)
     return merge(leaving, shifted(staying, going), k)
@@ -77,9 +77,9 @@ def _nearest_between(queries: Tensor, entries: Entries, first: Tensor, last: Ten
 
 
 def dropped_counts(memory: AnyMemory, wanted: Tensor, labels: Tensor, visible: Tensor) -> Tensor:
-    """How many entries (N, K) of each wanted label (N, K) a memory drops while a block of the stream is written to it.
+    """Return how many entries (N, K) of each wanted label (N, K) a memory drops while a block is written to it.
 
-    The block's own ``labels`` (N,) may be dropped in turn; ``visible`` (N,) of its rows were written when each comes.
+    It may drop the block's own ``labels`` (N,) too; each row comes after ``visible`` (N,) rows were written.
     """
     dropped = memory.dropped(visible)  # (N,)
     if not bool(dropped.any()):
@@ -89,12 +89,10 @@ def dropped_counts(memory: AnyMemory, wanted: Tensor, labels: Tensor, visible: T
 
 
 def occurrences(wanted: Tensor, values: Tensor, last: Tensor) -> Tensor:
-    """How often (N, K) each wanted label (N, K) stands among the first ``last`` (N,) labels of a run ``values``
-    (B,).
-    """
+    """Return how often (N, K) each wanted label (N, K) occurs in the first ``last`` (N,) labels of ``values`` (B,)."""
     if not len(values) or not wanted.numel():
         return torch.zeros_like(wanted)
-    # Each label is known by the position of one of its places in the run, and a label that is not there by the last.
+    # Each label is represented by the position of one of its places, and a missing label by the last position.
     places = values.new_full((int(torch.maximum(wanted.max(), values.max())) + 1,), len(values))
     places[values] = torch.arange(len(values), device=values.device)
     running = values.new_zeros(len(values) + 1, len(values) + 1)

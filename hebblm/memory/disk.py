@@ -26,30 +26,30 @@ from hebblm.memory.pq import FaissMemory
 from hebblm.memory.store import EntryStore, MappedArray, accumulation_dtype
 
 INDEX, LISTS = "index.faiss", "lists.bin"
-SHARD = 1 << 18  # entries that are encoded at once: what an interrupted build encodes again at most
-READ_AT_ONCE = 1 << 13  # keys read between two releases; each may bring in 64 kB of what stands around it
+SHARD = 1 << 18  # entries that are encoded at once; an interrupted build encodes at most so many again
+READ_AT_ONCE = 1 << 13  # keys read between two releases; each may load 64 kB around it
 RELEASED_FROM = 1 << 30  # bytes of keys; fewer may stay in memory
 
 
 @dataclass(frozen=True, slots=True)
 class ListsOnDisk(TrainedIndex):
-    """An index whose inverted lists stand in a file."""
+    """An index whose inverted lists are in a file."""
 
     empty: npt.NDArray[np.uint8]  # (n,) uint8, the same index without entries, as FAISS writes it
 
 
 class DiskMemory(FaissMemory):
-    """Entries in memory-mapped files behind inverted lists in a file, with exact distances.
+    """Entries in memory-mapped files, found by inverted lists in a file, with exact distances.
 
-    A search holds little more in memory than what it reads: pages of keys are let go of as it proceeds. Lists are never
-    changed: those of new entries are merged with the former ones into another file, so that what was saved can be read
-    by several processes, and so that :meth:`reset` finds what it returns to.
+    A search keeps few pages of keys in memory: it frees them as it goes on. Lists never change: the lists of new
+    entries are merged with the old ones into another file. So several processes can read a saved memory, and
+    :meth:`reset` finds the state that it returns to.
 
     Args:
         dim: D; ``dtype``, ``rescore`` and ``nprobe`` are those of :class:`~hebblm.memory.FaissMemory`.
         factory: "auto" (exact below 20,000 entries, ``IVF{n},SQ4`` above) or a factory string of inverted lists.
-        work: folder where what is finished of an index is left, for the next process that makes the same one; None for
-            a temporary one.
+        work: folder that keeps the finished parts of an index for the next process that makes the same one; None for a
+            temporary folder.
 
     Raises:
         UserError: FAISS is missing, or an argument is out of range or not understood.
@@ -86,7 +86,7 @@ class DiskMemory(FaissMemory):
     def refresh(self) -> TrainedIndex | None:
         if self._trained is None or len(self) != len(self._trained):
             with tempfile.TemporaryDirectory(prefix="hebblm-memory-") as temporary:
-                # The lists stay as long as they are mapped, whatever becomes of their name.
+                # Mapped lists stay readable after their file is deleted.
                 self._trained = self._index(self._store, Path(temporary, "lists"), Path(temporary))
         return self._trained
 
@@ -99,9 +99,9 @@ class DiskMemory(FaissMemory):
         return {**super().settings(), "store": "disk"}
 
     def _index(self, store: EntryStore, folder: Path, temporary: Path) -> TrainedIndex | None:
-        """Make an index of all entries of a store; this memory's is extended where it was trained on half of them.
+        """Make an index of all entries of a store; extend this memory's index if it was trained on half of them.
 
-        Its lists go to ``folder``; what is made on the way to ``temporary``, unless another process shall find it.
+        The lists go to ``folder``. Intermediate files go to ``temporary``, or to ``work`` if there is one.
         """
         count, trained, work = len(store), self._trained, self._work or temporary
         if trained is None or count >= 2 * trained.trained:
@@ -125,10 +125,10 @@ class DiskMemory(FaissMemory):
 
 
 def auto_spec(count: int) -> str | None:
-    """Factory string for ``count`` keys on disk, None where exact search is as fast.
+    """Return a factory string for ``count`` keys on disk, None if exact search is as fast.
 
-    Four bits a dimension in about sqrt(2 n) inverted lists. FAISS keeps the 4-bit product quantisation that serves in
-    memory in no lists on disk, and trains an 8-bit one a hundred times as long.
+    It uses four bits a dimension in about sqrt(2 n) inverted lists. FAISS cannot keep the 4-bit product quantisation
+    of a memory in RAM in lists on disk, and training an 8-bit one takes a hundred times as long.
     """
     if count < faiss_index.EXACT_BELOW:
         return None
@@ -136,7 +136,7 @@ def auto_spec(count: int) -> str | None:
 
 
 def open_lists(folder: Path, spec: str, trained: int) -> ListsOnDisk:
-    """Saved index of a folder, made from ``spec`` and trained on so many entries; its lists are only read."""
+    """Open a folder's saved index, made from ``spec`` and trained on ``trained`` entries; its lists are only read."""
     faiss = load_faiss()
     flags = faiss.IO_FLAG_ONDISK_SAME_DIR | faiss.IO_FLAG_READ_ONLY
     with _silent():
@@ -150,7 +150,7 @@ def open_lists(folder: Path, spec: str, trained: int) -> ListsOnDisk:
 
 
 def saved_entries(folder: Path, dtype: torch.dtype, count: int, dim: int) -> EntryStore:
-    """Entries of a saved memory, ``count`` keys of ``dtype`` and width ``dim``; all arrays are mapped."""
+    """Return the entries of a saved memory, ``count`` keys of ``dtype`` and width ``dim``; all arrays are mapped."""
     return EntryStore.mapped(
         MappedArray.open(folder / "keys.bin", dtype, (count, dim)),
         MappedArray.open(folder / "values.bin", torch.int64, (count,)),
@@ -160,9 +160,10 @@ def saved_entries(folder: Path, dtype: torch.dtype, count: int, dim: int) -> Ent
 
 
 def _extended(trained: ListsOnDisk, store: EntryStore, folder: Path, work: Path) -> ListsOnDisk:
-    """Index of all entries of a store whose lists and head are written to ``folder``.
+    """Return an index of all entries of a store, and write its lists and head to ``folder``.
 
-    Entries that ``trained`` lacks are encoded shard by shard; each stays in ``work`` for whoever makes the same index.
+    Entries that ``trained`` lacks are encoded shard by shard. Each shard stays in ``work``, for a process that makes
+    the same index.
     """
     faiss, keys = load_faiss(), store.entries().keys
     paths = []
@@ -184,16 +185,16 @@ def _extended(trained: ListsOnDisk, store: EntryStore, folder: Path, work: Path)
     index.ntotal = inverted.ntotal = len(keys)
     inverted.replace_invlists(lists, True)
     lists.this.disown()
-    lists.filename = LISTS  # what is saved names no other place
+    lists.filename = LISTS  # a saved index names no other folder
     _write(index, folder / INDEX)
     return ListsOnDisk(index, trained.spec, trained.trained, trained.empty)
 
 
 def _merged(first: Any, paths: Sequence[Path], place: Path) -> Any:
-    """Write the inverted lists of several indexes, each list behind the same one of the index before, and return them.
+    """Merge the inverted lists of several indexes into a file, each list after the same list of the index before.
 
-    FAISS' own merging maps all that it reads and writes, which is then resident at once; here one index is open at a
-    time, and what is written goes through plain writes: of each list its codes, then its entries' numbers.
+    FAISS' own merging maps everything that it reads and writes, so all of it is resident at once. This one opens one
+    index at a time and uses plain writes: for each list the codes, then the numbers of the entries.
     """
     faiss = load_faiss()
 
@@ -231,7 +232,7 @@ def _write(index: Any, path: Path) -> None:
 
 @contextlib.contextmanager
 def _silent() -> Iterator[None]:
-    """Keep what FAISS tells of files on disk from standard output, where a command's results go."""
+    """Keep FAISS' messages about files off standard output, where a command's results go."""
     flush = ctypes.CDLL(None).fflush
     if sys.stdout is not None:
         sys.stdout.flush()
@@ -249,9 +250,9 @@ def _silent() -> Iterator[None]:
 
 def _check_lists(dim: int, factory: str) -> None:
     """Refuse an index that FAISS cannot keep on disk: without inverted lists, or with blocks scanned at once."""
-    faiss, index = load_faiss(), faiss_index.make_index(dim, factory)  # which owns what is extracted
+    faiss, index = load_faiss(), faiss_index.make_index(dim, factory)  # the index owns the extracted lists
     inverted = faiss.try_extract_index_ivf(index)
     if inverted is None or hasattr(faiss.downcast_index(inverted), "bbs"):
         raise UserError(
-            f"memory.index={factory} cannot stand on disk; use auto, or inverted lists of codes such as IVF1024,SQ4"
+            f"memory.index={factory} cannot be kept on disk; use auto, or inverted lists of codes such as IVF1024,SQ4"
         )

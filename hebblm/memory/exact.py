@@ -1,4 +1,4 @@
-"""Exact memories: everything that is kept is compared."""
+"""Exact memories: a search compares all entries."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hebblm.memory.store import SPILL_BYTES, Entries, EntryStore
 
 
 class StoredMemory(AnyMemory):
-    """A memory whose entries stand in one store; those present are no base, see :meth:`mark_base`."""
+    """A memory whose entries are in one store; the initial entries are not a base, see :meth:`mark_base`."""
 
     chunk_bytes: int | None = None
 
@@ -23,7 +23,7 @@ class StoredMemory(AnyMemory):
         self._base = 0
 
     def over(self, store: EntryStore) -> Self:
-        """The memory with other entries, those of ``store``, which become its base."""
+        """Return this memory with the entries of ``store`` instead, which become its base."""
         self._store = store
         self.mark_base()
         return self
@@ -149,7 +149,7 @@ class RingMemory(StoredMemory):
         self._base_store = self._store.copy(self.capacity)
 
     def reset(self) -> None:
-        """Return to the entries of the last :meth:`mark_base`, also those forgotten since, or to none."""
+        """Return to the entries of the last :meth:`mark_base`, even those forgotten since, or to an empty memory."""
         if self._base_store is None:
             self._store.truncate(0)
         else:

@@ -23,16 +23,16 @@ MOVED_AT = 1 << 20  # entries in memory when they move to disk
 def build_memory(
     dim: int, config: MemoryConfig, device: torch.device | str = "cpu", *, work: Path | None = None
 ) -> AnyMemory:
-    """Empty memory for keys of width ``dim``.
+    """Build an empty memory for keys of width ``dim``.
 
     Args:
         dim: D.
-        config: how to keep and search.
-        device: where it lives and is searched; one on disk is searched on the CPU.
-        work: folder in which an index on disk is prepared; a process that was killed goes on there.
+        config: how to keep and search entries.
+        device: device of entries and searches; a memory on disk is searched on the CPU.
+        work: folder for preparing an index on disk; the process after one that was killed goes on there.
 
     Raises:
-        UserError: a value out of range, a combination without meaning, or FAISS asked for and missing.
+        UserError: a value out of range, values that exclude each other, or a configuration that needs a missing FAISS.
     """
     memory = _build(dim, config, device, work)
     memory.rooted = config.keys == "root"
@@ -51,14 +51,14 @@ def _build(dim: int, config: MemoryConfig, device: torch.device | str, work: Pat
     automatic = config.index == "auto"
     if config.index == "exact" or (automatic and not _index_pays(device)):
         if config.nprobe is not None and not automatic:
-            raise UserError(f"memory.nprobe={config.nprobe} has no meaning for memory.index=exact; leave it unset")
+            raise UserError(f"memory.nprobe={config.nprobe} has no effect with memory.index=exact; leave it unset")
         return FlatMemory(dim, dtype=dtype, device=device)
     bulk = FaissMemory(dim, config.index, dtype=dtype, rescore=config.rescore, nprobe=config.nprobe, device=device)
     return HybridMemory(bulk, FlatMemory(dim, dtype=dtype, device=device))
 
 
 def _on_disk(dim: int, config: MemoryConfig, dtype: torch.dtype, work: Path | None) -> HybridMemory:
-    """Empty memory that moves to disk what it was given a while ago."""
+    """Return an empty memory that moves older entries to disk."""
     if config.capacity is not None or config.index == "exact":
         setting = f"capacity={config.capacity}" if config.capacity is not None else "index=exact"
         raise UserError(f"memory.{setting} does not go with memory.store=disk; leave one of them unset")
@@ -68,7 +68,7 @@ def _on_disk(dim: int, config: MemoryConfig, dtype: torch.dtype, work: Path | No
 
 
 def _recent(dim: int, dtype: torch.dtype) -> HybridMemory:
-    """Empty memory of what has not moved to disk yet."""
+    """Return an empty memory for entries that have not moved to disk yet."""
     return HybridMemory(FaissMemory(dim, dtype=dtype), FlatMemory(dim, dtype=dtype, device="cpu"))
 
 
@@ -80,15 +80,15 @@ def load_memory(
     mmap: bool = True,
     device: torch.device | str = "cpu",
 ) -> AnyMemory:
-    """Read a memory written by :func:`save_memory`; what it holds is the base that ``reset`` returns to.
+    """Load a memory from :func:`save_memory`; its entries become the base that ``reset`` returns to.
 
     Args:
-        folder: where it was saved.
-        model_hash: of the model in use.
-        dictionary_hash: of the dictionary in use.
-        mmap: map the keys instead of reading them; on the CPU only.
-        device: where it lives and is searched, one on disk apart. A GPU compares everything where an index was chosen
-            automatically.
+        folder: the memory's folder.
+        model_hash: hash of the model in use.
+        dictionary_hash: hash of the dictionary in use.
+        mmap: whether to map the keys instead of reading them; on the CPU only.
+        device: device of entries and searches, except for a memory on disk. A GPU compares all entries if the index
+            was chosen automatically.
 
     Raises:
         UserError: no memory there, another model or dictionary, or a missing, truncated or changed file.
@@ -124,5 +124,5 @@ def _load(manifest: Manifest, folder: Path, mmap: bool, device: torch.device | s
 
 
 def _index_pays(device: torch.device | str) -> bool:
-    """Whether a trained index is to be had and faster: a GPU compares everything in less time."""
+    """Return whether a trained index is available and faster: a GPU compares all entries in less time."""
     return torch.device(device).type == "cpu" and faiss_index.is_installed()

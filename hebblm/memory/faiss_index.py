@@ -44,7 +44,7 @@ def is_installed() -> bool:
 
 
 def load_faiss(what: str = "a trained index") -> Any:
-    """FAISS, which is optional; ``what`` needs it."""
+    """Import FAISS, which is optional; ``what`` needs it."""
     try:
         return importlib.import_module("faiss")
     except ImportError as error:
@@ -55,12 +55,12 @@ def load_faiss(what: str = "a trained index") -> Any:
 
 
 def auto_spec(dim: int, count: int) -> str | None:
-    """Factory string for ``count`` keys of width ``dim``, None where exact search is as fast.
+    """Return a factory string for ``count`` keys of width ``dim``, None if exact search is as fast.
 
-    4-bit product quantisation with at most two dimensions a code and, where the width allows, at least a
-    hundred codes; inverted lists, about sqrt(n) of them, from 150,000 entries on. On the states of a
-    200-wide LSTM over 2.09 million tokens this finds 99.8 % of the nearest 200 with five candidates each
-    (50 codes: 96.6 %); twice as many lists find no more and take twice as long to build.
+    It uses 4-bit product quantisation with at most two dimensions a code and, if the width allows, at least a
+    hundred codes. From 150,000 entries on it adds about sqrt(n) inverted lists. On the states of a 200-wide LSTM
+    over 2.09 million tokens this finds 99.8 % of the nearest 200 with five candidates each (50 codes: 96.6 %).
+    Twice as many lists find no more and take twice as long to build.
     """
     if count < EXACT_BELOW:
         return None
@@ -72,7 +72,7 @@ def auto_spec(dim: int, count: int) -> str | None:
 
 
 def make_index(dim: int, spec: str) -> Any:
-    """Empty, untrained index of squared L2 distance."""
+    """Make an empty, untrained index of squared L2 distance."""
     faiss = load_faiss()
     try:
         index = faiss.index_factory(dim, spec, faiss.METRIC_L2)
@@ -86,7 +86,7 @@ def make_index(dim: int, spec: str) -> Any:
 
 
 def training_minimum(index: Any) -> int:
-    """Fewest keys that ``index`` can be trained on: its inverted lists or its largest codebook."""
+    """Return the fewest keys that ``index`` can be trained on: its inverted lists or its largest codebook."""
     faiss = load_faiss()
     index = faiss.downcast_index(index)
     needed = 1
@@ -101,7 +101,7 @@ def training_minimum(index: Any) -> int:
 
 
 def set_nprobe(index: Any, nprobe: int | None) -> bool:
-    """Set how many inverted lists a search visits, by default one in 32 (at least 32); False without any."""
+    """Set how many inverted lists a search visits, by default one in 32 (at least 32); False without lists."""
     inverted = load_faiss().try_extract_index_ivf(index)
     if inverted is None:
         return False
@@ -110,7 +110,7 @@ def set_nprobe(index: Any, nprobe: int | None) -> bool:
 
 
 def train(index: Any, keys: Tensor, release: Callable[[], None] = lambda: None) -> None:
-    """Train ``index`` on a seeded sample of ``keys`` (n, D); ``release`` lets go of those that were read."""
+    """Train ``index`` on a seeded sample of ``keys`` (n, D); ``release`` frees the keys that were read."""
     inverted = load_faiss().try_extract_index_ivf(index)
     lists = 0 if inverted is None else int(inverted.nlist)
     size = min(len(keys), max(TRAINING_POINTS, POINTS_PER_LIST * lists, training_minimum(index)))
@@ -142,7 +142,7 @@ def clone(index: Any) -> Any:
 
 
 def placed(index: Any, device: torch.device) -> Any:
-    """Index where it is to be searched: itself on the CPU, a copy on a GPU."""
+    """Return the index on the device of its searches: itself on the CPU, a copy on a GPU."""
     if device.type != "cuda":
         return index
     faiss = load_faiss()
@@ -163,7 +163,7 @@ def placed(index: Any, device: torch.device) -> Any:
 
 
 def propose(index: Any, queries: Tensor, count: int) -> Tensor:
-    """Positions (N, C) int64 of at most ``count`` entries near each query (N, D), -1 for none."""
+    """Return positions (N, C) int64 of at most ``count`` entries near each query (N, D), -1 for missing ones."""
     if _on_gpu(index):
         found: Tensor = index.search(queries.float().contiguous(), min(count, GPU_CANDIDATES))[1]
         return found
@@ -172,7 +172,7 @@ def propose(index: Any, queries: Tensor, count: int) -> Tensor:
 
 @cache
 def _gpu_resources() -> Any:
-    """Scratch memory and streams that the indexes of this process share on GPUs."""
+    """Return the scratch memory and streams that this process's indexes share on GPUs."""
     return load_faiss().StandardGpuResources()
 
 
@@ -181,9 +181,9 @@ def _on_gpu(index: Any) -> bool:
 
 
 def listed_distances(queries: Tensor, keys: Tensor, ids: Tensor) -> Tensor:
-    """Squared distances (N, C) of float32 queries (N, D) to the float32 keys (n, D) at ``ids`` (N, C).
+    """Return squared distances (N, C) of float32 queries (N, D) to the float32 keys (n, D) at ``ids`` (N, C).
 
-    The keys are read where they lie; gathering the candidates first would move them three times. What stands at a
+    FAISS reads the keys in place; to gather the candidates first would move them three times. The result at a
     negative position is unspecified.
     """
     faiss = load_faiss()
@@ -196,12 +196,12 @@ def listed_distances(queries: Tensor, keys: Tensor, ids: Tensor) -> Tensor:
 
 
 def as_float32(keys: Tensor) -> np.ndarray[Any, np.dtype[np.float32]]:
-    """(n, D) as the contiguous float32 array that FAISS takes."""
+    """Return rows (n, D) as the contiguous float32 array that FAISS takes."""
     return np.ascontiguousarray(keys.to(device="cpu", dtype=torch.float32).numpy())
 
 
 def _quiet(index: Any) -> None:
-    """Let small training sets pass without a printed warning, and bound the points that k-means looks at."""
+    """Switch off the warning about small training sets, and bound the points that k-means uses."""
     inverted = load_faiss().try_extract_index_ivf(index)
     if inverted is not None:
         inverted.cp.min_points_per_centroid = 1
@@ -215,5 +215,5 @@ def _quiet(index: Any) -> None:
 
 
 def _reason(error: Exception) -> str:
-    """Last clause of a FAISS message, without its C++ signature."""
+    """Return the last clause of a FAISS message, without its C++ signature."""
     return str(error).splitlines()[-1].rsplit(": ", 1)[-1].strip() or "not understood"

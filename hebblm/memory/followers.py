@@ -1,4 +1,4 @@
-"""Counts of the tokens that follow contexts, found by both or listed by context."""
+"""Counts of the tokens that follow contexts: look up a pair, or list a context's tokens."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ import numpy as np
 
 from hebblm.memory.hash_table import ABSENT, HALF, HashTable, Ints, Keys
 
-TOKEN = 0xFFFFFFFF  # the lower half of a key, above which stands the row of the context
+TOKEN = 0xFFFFFFFF  # mask of a key's lower half; the upper half is the row of the context
 
 
 class Followers(HashTable):
     """HashTable of ``count`` by context, which is a row of another table, and token.
 
-    For listing, it keeps runs of sorted numbers beside: a context above a row of this table, the longest run first.
-    Runs of like length are merged, so that each row moves a few times while a text is read. There are none before the
-    first list is asked for.
+    For listing, it also keeps runs of sorted numbers, the longest run first: the upper half of a number is a context,
+    the lower half a row of this table. Runs of similar length are merged, so that each row moves only a few times while
+    a text is read. The first listing builds the first run.
     """
 
     def __init__(self) -> None:
         super().__init__("count")
         self._runs: list[Ints] = []
-        self._listed = 0  # rows that are in them
+        self._listed = 0  # rows that are in the runs
 
     @property
     def nbytes(self) -> int:
@@ -31,12 +31,12 @@ class Followers(HashTable):
         return contexts.astype(np.uint64) << HALF | tokens.astype(np.uint64)
 
     def counts(self, contexts: Ints, tokens: Ints) -> Ints:
-        """How often each of some tokens (N,) followed its context (N,)."""
+        """Return how often each of some tokens (N,) followed its context (N,)."""
         rows = self.find(self.keys_of(contexts, tokens))
         return np.where(rows != ABSENT, self["count"][rows], 0).astype(np.int64)
 
     def lists(self, contexts: Ints) -> tuple[Ints, Ints, Ints]:
-        """All followers (M,) of some contexts (N,): the number of the context of each, its token, its count."""
+        """Return all followers (M,) of some contexts (N,): number of the context, token and count of each."""
         self._list()
         numbers, rows = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
         for run in self._runs:
@@ -55,7 +55,7 @@ class Followers(HashTable):
         run, self._listed = np.sort(contexts_of_keys(self.keys[new]) << 32 | new), self.size
         while self._runs and len(self._runs[-1]) < 4 * len(run):
             run = np.concatenate([self._runs.pop(), run])
-            run.sort(kind="stable")  # it merges what is sorted
+            run.sort(kind="stable")  # a stable sort merges sorted parts
         self._runs.append(run)
 
 

@@ -37,7 +37,7 @@ class HashTable:
         return self._index.nbytes + self.keys.nbytes + sum(column.nbytes for column in self.columns.values())
 
     def find(self, keys: Keys) -> Ints:
-        """Rows (N,) of keys (N,), ABSENT for one that is not there."""
+        """Return the rows (N,) of keys (N,), ABSENT for a key that is not there."""
         slots = self._slots(keys)
         rows = self._index[slots].astype(np.int64)
         open_ = np.flatnonzero((rows != ABSENT) & (self.keys[rows] != keys))  # another key sits there
@@ -49,12 +49,12 @@ class HashTable:
         return rows
 
     def insert(self, keys: Keys) -> Ints:
-        """New rows (N,), zero in every column, for keys (N,) that are distinct and not there."""
+        """Add rows (N,), zero in every column, for keys (N,) that are distinct and not there yet."""
         first, self.size = self.size, self.size + len(keys)
         if self.size > len(self.keys):
             room = max(self.size, len(self.keys) * 9 // 8)
             self.keys = grown(self.keys, room)
-            for name in self.columns:  # one after the other, so that few are there twice
+            for name in self.columns:  # one after the other, so that few are in memory twice
                 self.columns[name] = grown(self.columns[name], room)
         self.keys[first : self.size] = keys
         start = first
@@ -62,7 +62,7 @@ class HashTable:
             size = len(self._index)
             while self.size > FULLEST * size:
                 size = size * 3 // 2
-            del self._index  # before there is another
+            del self._index  # freed before the next one is made
             self._index = np.full(size, ABSENT, dtype=np.int32)
             start = 0
         for begin in range(start, self.size, BLOCK):
@@ -70,7 +70,7 @@ class HashTable:
         return np.arange(first, self.size)
 
     def found(self, keys: Keys) -> Ints:
-        """Rows (N,) of keys (N,) that are distinct; those that are not there are inserted."""
+        """Return the rows (N,) of distinct keys (N,), and insert those that are not there yet."""
         rows = self.find(keys)
         rows[rows == ABSENT] = self.insert(keys[rows == ABSENT])
         return rows
@@ -89,7 +89,7 @@ class HashTable:
 
 
 def grown(array: npt.NDArray[Number], room: int) -> npt.NDArray[Number]:
-    """The same with zeros behind it."""
+    """Return a copy with zeros after it."""
     larger = np.zeros(room, dtype=array.dtype)
     larger[: len(array)] = array
     return larger

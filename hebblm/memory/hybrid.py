@@ -1,4 +1,4 @@
-"""Memory for streams: the newest entries exactly, the bulk behind a trained index."""
+"""Memory for streams: it searches the newest entries exactly, and the bulk by a trained index."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class HybridMemory(AnyMemory):
             self._flush()
 
     def fill(self, keys: Tensor, values: Tensor, log_normalizers: Tensor | None = None) -> None:
-        """Append entries of which many more follow before any is searched: straight to the bulk."""
+        """Append entries to the bulk directly, with many more to follow before the next search."""
         if len(self.recent):
             self._flush()
         self.bulk.fill(keys, values, log_normalizers)
@@ -78,7 +78,7 @@ class HybridMemory(AnyMemory):
         return merge(older, shifted(newer, len(self.bulk)), k)
 
     def span(self, every: int) -> int:
-        """How many tokens can be searched at once: up to the write that moves recent entries to the bulk."""
+        """Return how many tokens can be searched at once: up to the write that moves recent entries to the bulk."""
         before = ((self.flush_at - len(self.recent)) // every + 1) * every
         inner = self.recent.span(every)
         return before if inner is None else min(before, inner)
@@ -109,11 +109,9 @@ class HybridMemory(AnyMemory):
 
     @classmethod
     def over(cls, shared: AnyMemory) -> HybridMemory:
-        """Memory of its own entries, found exactly, beside those of another that is only read."""
+        """Return a memory of own entries, found exactly, over the entries of another that is only read."""
         if shared.forgets:
-            raise UserError(
-                f"a memory of kind {shared.kind} cannot be shared below others; leave memory.capacity unset"
-            )
+            raise UserError(f"a memory of kind {shared.kind} cannot be shared by streams; leave memory.capacity unset")
         bulk = shared.bulk if isinstance(shared, HybridMemory) else shared
         own = FlatMemory(bulk.dim, dtype=bulk.dtype, device=bulk.segments()[0].keys.device)
         memory = cls(bulk, own, flush_at=sys.maxsize)

@@ -1,8 +1,8 @@
 """Exact nearest neighbours by squared L2 distance, the same bit for bit whatever the batch and the chunks.
 
-Matrix products find candidates; their rounding depends on shapes. So the distances that count are computed
-anew by direct difference, and an error bound on the matrix products tells whether an entry outside the
-candidates could belong to the K nearest. Where it could, all entries within the bound are examined.
+Matrix products find candidates; their rounding depends on shapes. So the candidates' distances are computed again
+by direct difference. An error bound on the matrix products tells whether an entry outside the candidates could
+belong to the K nearest. If so, all entries within the bound are examined.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ CUDA_CHUNK_BYTES = 1 << 30
 # Differences of a few queries at a time stay in the second-level cache of a CPU.
 CPU_BLOCK_BYTES = 1 << 20
 CUDA_BLOCK_BYTES = 256 << 20
-MOST_PAIRS = 1 << 25  # of a query and an entry, that are compared at once beside neighbours found elsewhere
+MOST_PAIRS = 1 << 25  # of a query and an entry, compared at once in addition to neighbours found elsewhere
 
 
 class Ranked(NamedTuple):
     """Entries chosen for N queries."""
 
-    distances: Tensor  # (N, K) squared L2, ascending; +inf where there is no entry
-    ids: Tensor  # (N, K) int64 positions among the entries; -1 where there is none. Equal distances: older first.
+    distances: Tensor  # (N, K) squared L2, ascending; +inf without an entry
+    ids: Tensor  # (N, K) int64 positions among the entries; -1 without an entry. Equal distances: older first.
 
 
 def compute_dtype(queries: Tensor, keys: Tensor) -> torch.dtype:
-    """Type of distances: float64 if either side is, float32 otherwise."""
+    """Return the type of distances: float64 if either side is, else float32."""
     return torch.promote_types(torch.promote_types(queries.dtype, keys.dtype), torch.float32)
 
 
@@ -44,7 +44,7 @@ def block_rows(row_bytes: int, device: torch.device) -> int:
 
 
 def row_slices(count: int, row_bytes: int, device: torch.device) -> list[slice]:
-    """``count`` rows of so many bytes, a block of work at a time."""
+    """Yield slices of ``count`` rows of so many bytes, one block of work at a time."""
     step = block_rows(row_bytes, device)
     return [slice(begin, begin + step) for begin in range(0, count, step)]
 
@@ -70,7 +70,7 @@ def squared_differences(queries: Tensor, keys: Tensor) -> Tensor:
 def listed_distances(queries: Tensor, keys: Tensor, ids: Tensor) -> Tensor:
     """``||h - h_k||^2`` (N, M) of queries (N, D) and the keys (n, D) at positions ``ids`` (N, M), by direct difference.
 
-    The bits depend on the two vectors alone. At negative positions anything may stand.
+    The bits depend on the two vectors alone. The result at a negative position is unspecified.
     """
     dtype = compute_dtype(queries, keys)
     plain = queries.dtype == keys.dtype == torch.float32 and keys.device.type == "cpu"
@@ -87,10 +87,9 @@ def listed_distances(queries: Tensor, keys: Tensor, ids: Tensor) -> Tensor:
 
 
 def rank(queries: Tensor, keys: Tensor, ids: Tensor) -> Ranked:
-    """Candidates at positions ``ids`` (N, M), distinct within a row, -1 for none, by their exact distance to the
-    queries (N, D).
+    """Rank the candidates at positions ``ids`` (N, M) by their exact distance to the queries (N, D).
 
-    All M of each query, nearest first, ties by position.
+    Ids are distinct within a row, -1 for no candidate. Returns all M of each query, nearest first, ties by position.
     """
     ids = ids.sort(dim=1).values
     distances = listed_distances(queries, keys, ids).masked_fill_(ids < 0, float("inf"))  # (N, M)
@@ -99,10 +98,10 @@ def rank(queries: Tensor, keys: Tensor, ids: Tensor) -> Ranked:
 
 
 def nearest(queries: Tensor, entries: Entries, k: int, *, chunk_bytes: int | None = None) -> Ranked:
-    """Distances and positions (N, K) of the exact ``k`` nearest entries of each query (N, D); columns beyond n are
-    empty.
+    """Return distances and positions (N, K) of the exact ``k`` nearest entries of each query (N, D).
 
-    Queries are finite and on the entries' device; ``chunk_bytes`` bounds the scratch memory of the matrix products.
+    Columns beyond the number of entries are empty. Queries are finite and on the entries' device; ``chunk_bytes``
+    bounds the scratch memory of the matrix products.
     """
     dtype = compute_dtype(queries, entries.keys)
     queries = queries.to(dtype)
@@ -124,11 +123,11 @@ def nearest(queries: Tensor, entries: Entries, k: int, *, chunk_bytes: int | Non
 
 
 def nearest_within(queries: Tensor, entries: Entries, k: int, limits: Tensor) -> Ranked:
-    """Those of the exact ``k`` nearest entries (N, K) that may be no farther than ``limits`` (N,), squared; others may
-    be missing.
+    """Return those of the exact ``k`` nearest entries (N, K) that are no farther than ``limits`` (N,), squared.
 
-    Where other entries fill the K places up to a distance, only nearer ones count, and they are few: no K of them have
-    to be ranked. As in :func:`nearest`, matrix products choose and direct differences decide.
+    Farther ones may be missing. If other entries already fill the K places up to a distance, only nearer entries count,
+    and there are few, so fewer than K need ranking. Matrix products choose and direct differences decide, as in
+    :func:`nearest`.
     """
     if not len(entries) or len(queries) * len(entries) > MOST_PAIRS or not bool(limits.isfinite().all()):
         return nearest(queries, entries, k)
@@ -155,7 +154,7 @@ def pad(ranked: Ranked, k: int) -> Ranked:
 
 
 def merge(first: Ranked, second: Ranked, k: int) -> Ranked:
-    """The ``k`` nearest of two rankings; on equal distances those of ``first`` come first."""
+    """Return the ``k`` nearest of two rankings; on equal distances those of ``first`` come first."""
     distances = torch.cat([first.distances, second.distances], dim=1)
     ids = torch.cat([first.ids, second.ids], dim=1)
     distances, order = distances.sort(dim=1, stable=True)
@@ -163,12 +162,12 @@ def merge(first: Ranked, second: Ranked, k: int) -> Ranked:
 
 
 def shifted(ranked: Ranked, by: int) -> Ranked:
-    """The same ranking with positions that count from ``by`` on."""
+    """Return the same ranking with positions that count from ``by`` on."""
     return Ranked(ranked.distances, torch.where(ranked.ids < 0, ranked.ids, ranked.ids + by))
 
 
 def _nearest_chunk(queries: Tensor, entries: Entries, wanted: int, candidates: int, step: int) -> Ranked:
-    """Find candidates by matrix products, rank them exactly, and re-examine the queries left in doubt."""
+    """Find candidates by matrix products, rank them exactly, and examine doubtful queries again."""
     nothing = _nothing(queries)
     floors, ids = nothing.distances, nothing.ids
     for begin in range(0, len(entries), step):
@@ -181,7 +180,7 @@ def _nearest_chunk(queries: Tensor, entries: Entries, wanted: int, candidates: i
     ranked = rank(queries, entries.keys, ids)
     distances, ids = ranked.distances[:, :wanted], ranked.ids[:, :wanted]
     bound = error_bound(queries, entries)  # (N,)
-    # Whatever was not a candidate has a product-based distance of at least the largest candidate's.
+    # An entry that is not a candidate has a product-based distance of at least the largest candidate's.
     doubtful = ~(distances[:, -1] + 2 * bound < floors.amax(dim=1))  # (N,)
     if bool(doubtful.any()):
         limits = distances[doubtful, -1] + 2 * bound[doubtful]
@@ -205,7 +204,7 @@ def approximate_distances(queries: Tensor, entries: Entries, begin: int, end: in
 
 
 def error_bound(queries: Tensor, entries: Entries) -> Tensor:
-    """Bound (N,) how far a distance by matrix products can lie from the one by direct difference.
+    """Bound (N,) the difference between a distance by matrix products and one by direct difference.
 
     A sum of D products is off by at most ``(D + 2) u`` times the sum of their magnitudes, and those of the
     three terms sum to at most ``(||h|| + ||h_k||)^2``.
@@ -237,7 +236,7 @@ def _within(queries: Tensor, entries: Entries, limits: Tensor, wanted: int, step
 
 
 def checked(queries: Tensor, entries: Entries, k: int) -> Tensor:
-    """Queries (N, D) on the device of the entries; refuses a search that has no answer."""
+    """Return queries (N, D) on the device of the entries; refuse a search that has no answer."""
     check_tensors(queries=queries)
     dim = entries.keys.shape[1]
     if k < 1:
@@ -250,10 +249,10 @@ def checked(queries: Tensor, entries: Entries, k: int) -> Tensor:
 
 
 def gather(segments: list[Entries], ranked: Ranked, queries: Tensor) -> Neighbors:
-    """Entries at ``ranked`` positions (N, K), which count through all segments.
+    """Return the entries at ``ranked`` positions (N, K), which count through all segments.
 
-    Keys take the dtype of the queries (N, D), and everything their device. Log-normalisers are there if every segment
-    has them.
+    Keys take the dtype of the queries (N, D), and everything takes their device. The result has log-normalisers if
+    every segment has them.
     """
     dtype = queries.dtype
     mask = ranked.ids >= 0  # (N, K)
@@ -285,7 +284,7 @@ def gather(segments: list[Entries], ranked: Ranked, queries: Tensor) -> Neighbor
 
 
 def _take(entries: Entries, ids: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Keys (N, K, D), values (N, K) and log-normalisers (N, K); what stands at -1 is unspecified."""
+    """Return keys (N, K, D), values (N, K) and log-normalisers (N, K); those at -1 are unspecified."""
     dim = entries.keys.shape[1]
     if not len(entries):
         logs = None if entries.log_normalizers is None else torch.zeros_like(ids, dtype=torch.float32)

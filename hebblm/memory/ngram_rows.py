@@ -22,38 +22,38 @@ class NGramRows:
 
     contexts: Ints  # (N, order), the nearest token first
     tokens: Ints  # (N,)
-    streams: Ints  # (N,) of each row: rows see those of their own stream alone
-    visible: Ints  # (N,) how many of the rows were added before each one is asked for
+    streams: Ints  # (N,) stream of each row; a row sees only rows of its own stream
+    visible: Ints  # (N,) number of rows that were added before each one is scored
 
     @classmethod
     def of(cls, contexts: Ints, tokens: Ints) -> NGramRows:
-        """Rows of a single stream, each of which sees all before it."""
+        """Return the rows of a single stream; each row sees all rows before it."""
         return cls(contexts, tokens, np.zeros(len(tokens), dtype=np.int64), np.arange(len(tokens)))
 
     def within(self, vocabulary: int, room: int) -> NGramRows:
-        """The same, but nobody sees rows that are not to be counted, or whose tokens have no probability yet.
+        """Return the same rows, but hide those that are not counted, or whose tokens have no probability yet.
 
         Args:
-            vocabulary: tokens that have one.
-            room: how many of the rows are counted.
+            vocabulary: number of tokens that have a probability.
+            room: number of rows that are counted.
         """
         seen = (self.tokens < vocabulary) & (np.arange(len(self.tokens)) < room)
         return replace(self, streams=np.where(seen, self.streams, -1))
 
     def keys(self) -> Keys:
-        """Keys ((order + 1) N,) of the contexts of every length, the shortest first."""
+        """Return keys ((order + 1) N,) of the contexts of every length, the shortest first."""
         return context_keys(self.contexts).T.ravel()
 
 
 def contexts_of(tokens: Ints, begin: int, order: int) -> Ints:
-    """Contexts (T - begin, order) of the tokens of a text (T,) from ``begin`` on, the nearest token first."""
+    """Return contexts (T - begin, order) of the tokens of a text (T,) from ``begin`` on, the nearest token first."""
     padded = np.r_[np.full(order, PAD, dtype=np.int64), tokens]
     windows = np.lib.stride_tricks.sliding_window_view(padded, order)[begin : len(tokens)]  # the farthest first
     return windows[:, ::-1]
 
 
 def context_keys(contexts: Ints) -> Keys:
-    """Keys (N, order + 1) of the contexts of every length, one token longer each time."""
+    """Return keys (N, order + 1) of the contexts of every length, one token longer each time."""
     keys = np.empty((len(contexts), contexts.shape[1] + 1), dtype=np.uint64)
     keys[:, 0] = MULTIPLIER
     for n in range(contexts.shape[1]):

@@ -1,4 +1,4 @@
-"""Counts of n-grams over what was read: a memory of the exact words, by hash tables over arrays."""
+"""Counts of n-grams of the text read: a memory of the exact words, in hash tables over arrays."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ BLOCK = 1 << 16  # tokens counted at once when a long text is added
 
 
 class Discounts(NamedTuple):
-    """What a follower seen once, twice, or more often gives to shorter contexts."""
+    """Discounts of followers seen once, twice, or more often; shorter contexts share them out."""
 
     once: float
     twice: float
     more: float
 
     def left(self, counts: npt.NDArray[np.integer]) -> Floats:
-        """What counts keep of themselves."""
+        """Return counts minus their discounts."""
         taken: Floats = np.array([0.0, *self])[np.minimum(counts, 3)]
         return counts - taken
 
@@ -41,13 +41,13 @@ LONG_FROM = 3  # tokens of a context whose discounts are those of LONG
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What is known of the next token before it is known.
+    """Statistics of the counts for the next token.
 
     Args:
-        log_prob: (N,) of the token asked for, nats.
+        log_prob: (N,) log-probability of the target, in nats.
         length: (N,) tokens of the longest context seen before.
-        peak: (N,) share of its most frequent follower.
-        count: (N,) how often it was followed by anything.
+        peak: (N,) share of that context's most frequent follower.
+        count: (N,) number of all its followers.
     """
 
     log_prob: Floats
@@ -60,16 +60,16 @@ class NGrams:
     """Counts of the followers of contexts of 0 to ``order`` tokens, and the probabilities they give.
 
     Interpolated absolute discounting with a discount for followers seen once, twice and more often, as in modified
-    Kneser-Ney (Chen and Goodman 1999), but with plain counts. Of a context c of n tokens with count C(c) > 0::
+    Kneser-Ney (Chen and Goodman 1999), but with plain counts. For a context c of n tokens with count C(c) > 0::
 
         p_n(w | c) = max(C(c w) - D(C(c w)), 0) / C(c) + (D1 N1 + D2 N2 + D3 N3+)(c) / C(c) p_(n-1)(w | c')
 
-    where c' lacks the first token of c and N1, N2, N3+ count the followers of c seen once, twice and more often. Below
-    order 0 stands another distribution, that of the base. Contexts end at the longest one that was seen.
+    where c' lacks the first token of c and N1, N2, N3+ count the followers of c seen once, twice and more often. Order
+    0 interpolates with another distribution, the base's. The longest context that was seen gives the result.
 
     Args:
         order: tokens of the longest context.
-        capacity: tokens after which nothing is added, so that memory stays bounded.
+        capacity: the most tokens to count, so that memory stays bounded.
 
     Raises:
         UserError: an order or capacity below 1.
@@ -84,12 +84,12 @@ class NGrams:
         self._clear()
 
     def mark_base(self) -> None:
-        """Take what was added so far for what :meth:`reset` returns to."""
+        """Make the present counts the state that :meth:`reset` returns to."""
         pairs = self._pairs["count"][: self._pairs.size].copy()
         self._base = self.tokens, self._contexts.size, pairs
 
     def reset(self) -> None:
-        """Forget everything, or all that was added since :meth:`mark_base`."""
+        """Forget everything, or everything added since :meth:`mark_base`."""
         if self._base is None:
             self._clear()
             return
@@ -101,23 +101,23 @@ class NGrams:
         self._contexts = HashTable("total", "kinds", "once", "twice", "peak")
         self._contexts.insert(np.array([MULTIPLIER]))  # row 0: no token at all
         self._pairs = Followers()
-        self._words = np.zeros(0)  # what the count of each token keeps of itself, the followers of row 0
+        self._words = np.zeros(0)  # count of each token minus its discount: the followers of row 0
 
     @property
     def nbytes(self) -> int:
         return self._contexts.nbytes + self._pairs.nbytes + self._words.nbytes
 
     def context_after(self, tokens: Sequence[int]) -> Ints:
-        """Context (order,) of what comes after some tokens of a text, which may be more or fewer than it holds."""
+        """Return the context (order,) after some tokens of a text, which may be more or fewer than ``order``."""
         context = np.full(self.order, PAD)
         nearest = tokens[: -self.order - 1 : -1]
         context[: len(nearest)] = nearest
         return context
 
     def likeliest(self, context: Ints) -> tuple[int, int, float] | None:
-        """Token that most often followed the longest context (order,) seen, its length, and what it keeps of its share.
+        """Return the most frequent follower of the longest context (order,) seen, the length, and its discounted share.
 
-        Of equal ones that which came later first; None where not even the nearest token was seen.
+        Among equally frequent tokens it takes the one that first occurred later; None if even the nearest is unseen.
         """
         rows = self._contexts.find(context_keys(context[None])[0])
         seen = (rows != ABSENT) & np.r_[True, context != PAD]
@@ -130,9 +130,9 @@ class NGrams:
         return int(tokens[best]), length, float(kept[0] / counts.sum())
 
     def add(self, contexts: Ints, tokens: Ints) -> None:
-        """Count tokens (N,) behind their contexts (N, order), the nearest token first, PAD where a text begins.
+        """Count tokens (N,) after their contexts (N, order), the nearest token first, PAD before a text begins.
 
-        At ``capacity`` the rest is left out.
+        It ignores tokens beyond ``capacity``.
         """
         room = max(self.capacity - self.tokens, 0)
         contexts, tokens = contexts[:room], tokens[:room]
@@ -148,13 +148,13 @@ class NGrams:
 
     def _add(self, contexts: Ints, tokens: Ints) -> None:
         keys, there = context_keys(contexts), np.c_[np.ones(len(tokens), dtype=bool), contexts != PAD]
-        keys, tokens = keys[there], np.broadcast_to(tokens[:, None], there.shape)[there]  # of all lengths at once
+        keys, tokens = keys[there], np.broadcast_to(tokens[:, None], there.shape)[there]  # all lengths at once
         unique, number = np.unique(keys, return_inverse=True)
         rows = self._contexts.found(unique)
         self._count(*np.unique(Followers.keys_of(rows[number], tokens), return_counts=True))
 
     def _count(self, keys: Keys, added: npt.NDArray[np.signedinteger]) -> None:
-        """Add to the counts of distinct pairs, and to what is known of their contexts."""
+        """Add to the counts of distinct pairs, and to the statistics of their contexts."""
         rows, owners, table = self._pairs.found(keys), contexts_of_keys(keys), self._contexts
         before = self._pairs["count"][rows]
         after = before + added.astype(np.int32)
@@ -171,12 +171,12 @@ class NGrams:
     def score(
         self, rows: NGramRows, vocabulary: int, targets: Ints | None = None, lowest: Floats | None = None
     ) -> Seen:
-        """Probability of each token, had the rows that it sees been added already; nothing is added.
+        """Return the probability of each token as if the rows that it sees had been added; adds nothing.
 
         Args:
             rows: N contexts, and the tokens after them.
-            vocabulary: tokens there are; later ones among the rows are not counted yet.
-            targets: (N,) the tokens asked for; None for those of the rows.
+            vocabulary: size of the vocabulary; rows with later tokens are not counted yet.
+            targets: (N,) the tokens to score; None for those of the rows.
             lowest: (N,) their probabilities below order 0; None for equal ones.
         """
         asked = rows if targets is None else replace(rows, tokens=targets)
@@ -186,14 +186,14 @@ class NGrams:
         )
 
     def distributions(self, rows: NGramRows, vocabulary: int, lowest: Floats | None = None) -> Floats:
-        """Log-probabilities (N, V) of every token after each row; see :meth:`score`.
+        """Return log-probabilities (N, V) of every token after each row; see :meth:`score`.
 
-        What a shorter context gives is scaled once for all tokens; only those that were seen get something beside it.
+        The part of a shorter context is scaled once for all tokens; only tokens that were seen get more than that.
         """
         count, added = len(rows.tokens), rows.within(vocabulary, self.capacity - self.tokens)
         lowest = np.full((count, vocabulary), 1 / vocabulary) if lowest is None else lowest
         levels = list(self._levels(self._seen(rows, added), rows.contexts))
-        scales = [np.ones(count)]  # of each length, the longest first: what the longer ones leave to it
+        scales = [np.ones(count)]  # of each length, the longest first: the share that longer contexts leave to it
         for level in reversed(levels):
             scales.append(scales[-1] * np.where(level.reached, level.given, 1))
         found = lowest * scales.pop()[:, None]
@@ -219,13 +219,13 @@ class NGrams:
             return np.log(found, out=found)
 
     def per_occurrence(self, rows: NGramRows) -> Floats:
-        """What each time that a row's token was counted adds to its probability, (order + 1, N).
+        """Return the part of the probability that each count of a row's token adds, (order + 1, N).
 
-        Row n is for contexts of n tokens: one that was read behind all of them counts for the shorter ones as well. The
-        rest of the probability is what stands below order 0. No row sees another.
+        Row n is for contexts of n tokens; a count after a long context counts after the shorter ones as well. The rest
+        of the probability comes from the distribution below order 0. No row sees another.
         """
         count, found = len(rows.tokens), np.zeros((self.order + 1, len(rows.tokens)))
-        left = np.ones(count)  # what longer contexts leave to this one
+        left = np.ones(count)  # share that longer contexts leave to this one
         levels = list(self._levels(self._seen(rows, rows), rows.contexts))
         for n, level in reversed(list(enumerate(levels))):
             once = level.discounts.left(level.wanted) / (level.total * np.maximum(level.wanted, 1))
@@ -234,7 +234,7 @@ class NGrams:
         return found
 
     def _share_followers(self, found: Floats, contexts: Ints, shares: Floats, discounts: Discounts) -> None:
-        """Add to (N, V) what stored followers of contexts, by their rows (N,), get at these shares of a count (N,)."""
+        """Add to (N, V) the probabilities of stored followers of contexts (N,), each with its share per count (N,)."""
         known = np.flatnonzero((contexts != ABSENT) & (shares > 0))
         number, tokens, counts = self._pairs.lists(contexts[known])
         if len(tokens) and tokens.max() >= found.shape[1]:
@@ -244,7 +244,7 @@ class NGrams:
         found[at, tokens] += shares[at] * discounts.left(counts)  # each place is there once
 
     def _interpolated(self, every: _Counts, contexts: Ints, probability: Floats) -> Seen:
-        """Probabilities by the counts (L N,) of contexts of every length, the shortest first."""
+        """Return probabilities from the counts (L N,) of contexts of every length, the shortest first."""
         count = len(contexts)
         length, peak, total = np.zeros(count, np.int64), np.zeros(count), np.zeros(count, np.int64)
         for n, level in enumerate(self._levels(every, contexts)):
@@ -257,7 +257,7 @@ class NGrams:
             return Seen(np.log(probability), length, peak, total)
 
     def _levels(self, every: _Counts, contexts: Ints) -> Iterator[_Level]:
-        """What each length of context says, the shortest first, as long as one of the rows has seen it."""
+        """Yield a level for each length of context, the shortest first, while any row has seen that length."""
         count = len(contexts)
         reached = np.ones(count, dtype=bool)
         for n in range(self.order + 1):
@@ -273,9 +273,9 @@ class NGrams:
             yield _Level(reached, d, total, given / total, seen.peak, seen.wanted)
 
     def _seen(self, asked: NGramRows, added: NGramRows) -> _Counts:
-        """Counts (L N,) as of each row: those of the tables, and of the visible rows among those that are added.
+        """Return the counts (L N,) that each row sees: those of the tables plus those of the visible added rows.
 
-        Both have the same contexts.
+        Both kinds of rows have the same contexts.
         """
         lengths, size = self.order + 1, len(added.tokens)
         keys, tokens, streams = asked.keys(), np.tile(asked.tokens, lengths), np.tile(asked.streams, lengths)
@@ -288,7 +288,7 @@ class NGrams:
         count = self._pairs.counts(rows, tokens)
         if not asked.visible.any():
             return _Counts(**stored, wanted=count)
-        # Added rows of the same stream and context, in their order; rows of all lengths are numbered in a row.
+        # Added rows of the same stream and context, in their order; the numbers of rows run through all lengths.
         new_tokens = np.tile(added.tokens, lengths)
         size *= lengths
         owner = np.unique(
@@ -303,7 +303,7 @@ class NGrams:
         place = new[order] * (size + 1) + order  # ascending
         low = np.searchsorted(place, own * (size + 1))
         high = np.searchsorted(place, own * (size + 1) + visible)
-        # How often each added pair was seen once its row is counted: what it changes of its context.
+        # How often each added pair was seen after its row is counted; that decides the change of its context.
         pair = np.unique(Followers.keys_of(owner, np.r_[new_tokens, tokens]), return_inverse=True)[1]
         new_pair, pair = pair[:size], pair[size:]
         pair_order = np.argsort(new_pair, kind="stable")
@@ -322,7 +322,7 @@ class NGrams:
         for name, change in changes.items():
             sums = np.r_[0, np.cumsum(change[order])]
             stored[name] += sums[high] - sums[low]
-        # The largest count so far in each context: a running maximum that begins anew with each of them.
+        # The largest count so far in each context: a running maximum that starts again with each context.
         step = int(after.max()) + 1
         highest = np.maximum.accumulate(new[order] * step + after[order]) - new[order] * step
         largest = np.maximum(stored["peak"], highest[np.maximum(high, 1) - 1])
@@ -330,14 +330,14 @@ class NGrams:
         return _Counts(**stored, wanted=count)
 
     def merge(self, other: NGrams, ids: Ints | None = None) -> int:
-        """Add the counts of another of this order.
+        """Add the counts of another NGrams of the same order.
 
         Args:
-            other: stays as it is.
-            ids: (V,) of its tokens here; None where they are the same.
+            other: the other counts; they stay as they are.
+            ids: (V,) ids of its tokens here; None if they are the same.
 
         Returns:
-            Its contexts that are left out: where ids differ, those after tokens that it saw, but never counted.
+            Number of its contexts left out: if ids differ, those after tokens that it saw but never counted.
         """
         keys, pairs = (table.keys[: table.size] for table in (other._contexts, other._pairs))
         owners, tokens, counts = contexts_of_keys(pairs), tokens_of(pairs), other._pairs["count"][: len(pairs)]
@@ -354,9 +354,9 @@ class NGrams:
         return int((length == ABSENT).sum())
 
     def _spelled(self) -> tuple[Ints, Ints]:
-        """Tokens (C, order) of each context, the nearest first, and how many, (C,), ABSENT where that is not known.
+        """Return the tokens (C, order) of each context, the nearest first, and their number (C,), ABSENT if unknown.
 
-        A context without its nearest token was followed by it, so that the longer ones follow from the shorter.
+        Each context without its nearest token was followed by that token, so longer contexts follow from shorter ones.
         """
         pairs = self._pairs.keys[: self._pairs.size]
         owners, tokens = contexts_of_keys(pairs), tokens_of(pairs)
@@ -371,7 +371,7 @@ class NGrams:
         return spelled, length
 
     def state_dict(self) -> dict[str, Array]:
-        """All counts as arrays, to be kept; those of contexts follow from those of pairs."""
+        """Return all counts as arrays to save; the counts of contexts follow from those of pairs."""
         return {
             "tokens": np.array([self.tokens, self.order]),
             "contexts": self._contexts.keys[: self._contexts.size].view(np.int64),
@@ -380,14 +380,14 @@ class NGrams:
         }
 
     def load_state_dict(self, state: Mapping[str, Array]) -> None:
-        """Take over what :meth:`state_dict` gave; no base is marked then."""
+        """Load the counts of :meth:`state_dict`; this removes a marked base."""
         self._base = None
         tokens, self.order = (int(number) for number in state["tokens"])
         contexts, pairs = (np.ascontiguousarray(state[name]).view(np.uint64) for name in ("contexts", "pairs"))
         self._fill(tokens, contexts, pairs, state["counts"].astype(np.int32))
 
     def _fill(self, tokens: int, contexts: Keys, pairs: Keys, counts: npt.NDArray[np.int32]) -> None:
-        """Hold so many tokens, these contexts, in their order, and counts of pairs, and nothing else."""
+        """Replace all counts by so many tokens, these contexts in their order, and these counts of pairs."""
         self._clear()
         self.tokens = tokens
         self._contexts.insert(contexts[1:])
@@ -395,7 +395,7 @@ class NGrams:
 
 
 class _Counts(NamedTuple):
-    """Counts of a context as of each row, (N,), and of the token asked for."""
+    """Counts (N,) of each row's context, and of the wanted token after it."""
 
     total: Ints
     kinds: Ints
@@ -406,9 +406,9 @@ class _Counts(NamedTuple):
 
 
 class _Level(NamedTuple):
-    """What the contexts of one length say, (N,)."""
+    """Statistics (N,) of the contexts of one length."""
 
-    reached: npt.NDArray[np.bool_]  # whether this one was seen, and all that are shorter
+    reached: npt.NDArray[np.bool_]  # whether this context was seen, and all shorter ones
     discounts: Discounts
     total: Ints  # at least 1
     given: Floats  # share of the shorter contexts

@@ -1,4 +1,4 @@
-"""A saved memory: raw little-endian arrays, and a manifest of what they are, belong to and hash to."""
+"""A saved memory: raw little-endian arrays, and a manifest with their types, owners and hashes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from hebblm.tensors import read_tensors, write_tensors
 SCHEMA = "hebblm-memory/1"
 NAME, ABOUT, NGRAMS = "manifest.json", "about.json", "ngrams.safetensors"
 LARGE, QUICK = ("keys.bin", "lists.bin"), 1 << 28
-"""Files whose bytes are not read on opening, of a memory on disk, where they are more than so many: a second's work."""
+"""Files of a memory on disk whose bytes are not checked on opening if they are larger; that would take a second."""
 Some = Annotated[int, msgspec.Meta(ge=1, le=1 << 62)]
 
 
@@ -35,7 +35,7 @@ class IndexManifest:
     factory: str  # "auto" or a factory string
     rescore: Some  # candidates for each neighbour
     nprobe: Some | None  # inverted lists visited, None for the default
-    spec: str | None  # the factory string of the saved index, None if there is none
+    spec: str | None  # the factory string of the saved index, None without an index
     trained: Count  # entries when the index was trained
 
     @classmethod
@@ -45,7 +45,7 @@ class IndexManifest:
 
 
 class Owner(TypedDict):
-    """Hashes of what a memory belongs to: the model that made its keys, the dictionary that its labels refer to."""
+    """Hashes of a memory's owners: the model that made its keys, and the dictionary of its labels."""
 
     model_hash: str
     dictionary_hash: str
@@ -100,7 +100,7 @@ def check_owner(manifest: Manifest, folder: Path, *, model_hash: str, dictionary
 def check_files(manifest: Manifest, folder: Path, *, quick: bool = False) -> None:
     """Refuse files that are missing, truncated or changed.
 
-    If ``quick``, only the sizes of large keys and inverted lists count; there may be more than fits into memory.
+    With ``quick``, only the sizes of large keys and inverted lists are checked; they may not fit into memory.
     """
     for name, (size, digest) in manifest.files.items():
         path = folder / name
@@ -113,7 +113,7 @@ def check_files(manifest: Manifest, folder: Path, *, quick: bool = False) -> Non
 
 
 def _check_fields(manifest: Manifest, path: Path) -> None:
-    """Refuse values from which no memory can be made."""
+    """Refuse values that do not describe a memory."""
     sound = (
         (manifest.kind != "ring" or manifest.capacity is not None)
         and (manifest.kind != "hybrid" or manifest.flush_at is not None)
@@ -136,20 +136,20 @@ def _check_fields(manifest: Manifest, path: Path) -> None:
 
 
 class ReadText(TypedDict, total=False):
-    """Record of a text that was read: its name or file, which some have not, and what else is known of it."""
+    """Record of a text that was read: its name or file, if it has one, and its known numbers."""
 
     path: str
     bytes: Count
     sha256: str
     column: str
     tokens: Count
-    words: Count  # that no text before it had, nor the model
+    words: Count  # new to the model and to the texts before it
     read: str  # when it was read last
     pieces: list[Count]  # tokens of the pieces in which a memory of texts was built
 
 
 class About(TypedDict, total=False):
-    """Record beside the entries of a saved memory."""
+    """Record that comes with the entries of a saved memory."""
 
     model: str | None
     known: Count | None
@@ -171,12 +171,12 @@ def save_memory(
     """Write the entries of a memory to a folder, whole or not at all; they do not change.
 
     Args:
-        memory: what to save; recent entries of a :class:`HybridMemory` belong to its bulk when loaded.
+        memory: the memory to save; recent entries of a :class:`HybridMemory` belong to its bulk when loaded.
         folder: created, or replaced if it holds a saved memory.
-        model_hash: of the model that made the keys.
-        dictionary_hash: of the dictionary that the values refer to.
-        about: what stands beside them, see :func:`read_about`.
-        ngrams: counts of the exact words, see :func:`read_ngrams`; none or nothing where nothing was counted.
+        model_hash: hash of the model that made the keys.
+        dictionary_hash: hash of the dictionary of the values.
+        about: a record of the memory, see :func:`read_about`.
+        ngrams: counts of the exact words, see :func:`read_ngrams`; None or empty without counts.
 
     Raises:
         UserError: ``folder`` holds something else, or cannot be written.
@@ -231,9 +231,9 @@ def check_replaceable(folder: Path) -> None:
 
 
 def read_about(folder: Path, name: str = ABOUT) -> dict[str, Any]:
-    """What stands beside the entries of a saved memory, empty where nothing was said.
+    """Return the record of a saved memory, empty if it has no record.
 
-    Among it are ``words``, the new ones behind the ``known`` classes of the model.
+    It includes ``words``, the new ones after the ``known`` classes of the model.
     """
     if not (folder / name).is_file():
         return {}
@@ -241,7 +241,7 @@ def read_about(folder: Path, name: str = ABOUT) -> dict[str, Any]:
 
 
 def read_ngrams(folder: Path) -> dict[str, npt.NDArray[np.generic]]:
-    """Counts of n-grams beside the entries of a saved memory, empty where nothing was counted."""
+    """Return the counts of n-grams of a saved memory, empty if it has no counts."""
     if not (folder / NGRAMS).is_file():
         return {}
     return {
@@ -251,7 +251,7 @@ def read_ngrams(folder: Path) -> dict[str, npt.NDArray[np.generic]]:
 
 
 def read_entries(manifest: Manifest, folder: Path, *, mmap: bool, device: torch.device) -> EntryStore:
-    """Entries; what is mapped is copied when it is written, so that the files never change."""
+    """Return the entries; mapped pages are copied on write, so the files never change."""
     dtype, count = KEY_DTYPES[manifest.dtype], manifest.count
     if manifest.store == "disk":
         return saved_entries(folder, dtype, count, manifest.dim)
@@ -264,7 +264,7 @@ def read_entries(manifest: Manifest, folder: Path, *, mmap: bool, device: torch.
 
 
 def read_index(manifest: Manifest, store: EntryStore, folder: Path) -> TrainedIndex | None:
-    """Index over a prefix of the entries, None if none was trained; its sha256 was checked before."""
+    """Return the index over a prefix of the entries, None without a trained one; its sha256 was checked before."""
     index = manifest.index
     if index is None or index.spec is None:
         return None
@@ -289,7 +289,7 @@ def _write_parts(path: Path, parts: list[Tensor], release: Callable[[], None] = 
 
 
 def _read_rows(path: Path, dtype: torch.dtype, size: int, *, mmap: bool) -> Tensor:
-    """(size,) of a file, mapped copy-on-write or read."""
+    """Return ``size`` values of a file, mapped copy-on-write or read."""
     if not size:
         return torch.empty(0, dtype=dtype)
     mapped = torch.from_file(str(path), shared=False, size=size, dtype=dtype)

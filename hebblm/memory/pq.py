@@ -28,12 +28,12 @@ from hebblm.memory.store import SPILL_BYTES, Entries, EntryStore
 
 
 class FaissMemory(StoredMemory):
-    """Entries behind an approximate index, with exact distances.
+    """Entries with an approximate index and exact distances.
 
-    The index proposes ``rescore * K`` candidates; their distances are computed from the stored keys, and the
-    nearest K are returned in the order of :class:`~hebblm.memory.exact.FlatMemory`. The index is built when
-    first searched, on a seeded sample; new entries are added to it, and it is trained anew whenever their
-    number has doubled. With too few entries to train on, search is exact.
+    The index proposes ``rescore * K`` candidates. Their distances are computed from the stored keys, and the
+    nearest K are returned in the order of :class:`~hebblm.memory.exact.FlatMemory`. The first search builds the
+    index on a seeded sample. New entries are added to it, and it is trained again whenever their number has doubled.
+    With too few entries to train on, search is exact.
 
     Args:
         dim: D, the width of a key.
@@ -43,10 +43,10 @@ class FaissMemory(StoredMemory):
         rescore: candidates for each neighbour wanted, at least 1.
         nprobe: inverted lists visited by a search; None for one in 32, at least 32.
         spill_bytes: keys that outgrow this many bytes are memory-mapped from a temporary file.
-        device: where keys and index live and are searched.
+        device: device of keys, index and searches.
 
     Raises:
-        UserError: FAISS is missing, or an argument is out of range or not understood, or the index exists on no GPU.
+        UserError: FAISS is missing, an argument is out of range or not understood, or FAISS has no such index for GPUs.
     """
 
     kind = "faiss"
@@ -70,7 +70,7 @@ class FaissMemory(StoredMemory):
             index = faiss_index.make_index(dim, factory)
             self._minimum = faiss_index.training_minimum(index)
             if not faiss_index.set_nprobe(index, nprobe) and nprobe is not None:
-                raise UserError(f"memory.nprobe={nprobe} has no meaning for memory.index={factory}; leave it unset")
+                raise UserError(f"memory.nprobe={nprobe} has no effect with memory.index={factory}; leave it unset")
         self.factory = factory
         self.rescore = rescore
         self.nprobe = nprobe
@@ -78,7 +78,7 @@ class FaissMemory(StoredMemory):
         self._base_trained: TrainedIndex | None = None
 
     def over(self, store: EntryStore, trained: TrainedIndex | None = None) -> Self:
-        """The memory with other entries, which become its base, and an index over a prefix of them."""
+        """Return this memory with other entries, which become its base, and an index over a prefix of them."""
         if trained is not None:
             faiss_index.set_nprobe(trained.index, self.nprobe)
             trained = replace(trained, index=faiss_index.placed(trained.index, store.device))
@@ -125,7 +125,7 @@ class FaissMemory(StoredMemory):
         return self._trained
 
     def write_index(self, folder: Path) -> TrainedIndex | None:
-        """Write the index beside the arrays; entries that it lacks are added when they are searched."""
+        """Write the index next to the arrays; the next search adds entries that it lacks."""
         trained = self.refresh()
         if trained is not None:
             # Through Python's file, so that a full disk is an OSError and not FAISS's own exception.
@@ -133,7 +133,7 @@ class FaissMemory(StoredMemory):
         return trained
 
     def mark_base(self) -> None:
-        """Make the present entries the state that :meth:`reset` returns to; the index is built now."""
+        """Build the index, and make the present entries the state that :meth:`reset` returns to."""
         super().mark_base()
         self._base_trained = self.refresh()
 
@@ -151,7 +151,7 @@ class FaissMemory(StoredMemory):
 
 
 def check_search(rescore: int, nprobe: int | None) -> None:
-    """Refuse values with which an index would find nothing, whether there is one or not."""
+    """Refuse values with which no index would find an entry."""
     if rescore < 1:
         raise UserError(f"memory.rescore={rescore} leaves no candidates; use at least 1")
     if nprobe is not None and nprobe < 1:
@@ -159,10 +159,10 @@ def check_search(rescore: int, nprobe: int | None) -> None:
 
 
 def _rescore(queries: Tensor, entries: Entries, ids: Tensor, wanted: int) -> Ranked:
-    """Exact ``wanted`` nearest (N, K) among candidates ``ids`` (N, C), -1 for none.
+    """Return the exact ``wanted`` nearest (N, K) among candidates ``ids`` (N, C), -1 for missing ones.
 
-    Distances with rounding of their own reduce the candidates to little more than K first; where the rounding could
-    have cost one of the K, all candidates are ranked.
+    Rounded distances first reduce the candidates to little more than K. If their rounding could have cost one of the K,
+    all candidates are ranked.
     """
     kept = wanted + max(16, wanted // 8)
     if kept >= ids.shape[1]:
@@ -186,7 +186,7 @@ def _rescore(queries: Tensor, entries: Entries, ids: Tensor, wanted: int) -> Ran
 
 
 def _products(queries: Tensor, entries: Entries, ids: Tensor) -> Tensor:
-    """Squared distances (N, C) of queries (N, D) to the entries at ``ids`` (N, C), subject to rounding."""
+    """Return squared distances (N, C) of queries (N, D) to the entries at ``ids`` (N, C), subject to rounding."""
     dtype = compute_dtype(queries, entries.keys)
     dim = entries.keys.shape[1]
     distances = torch.empty(ids.shape, dtype=dtype, device=ids.device)

@@ -1,4 +1,4 @@
-"""Memory kept in pieces by several processes, which finds what a single one would, in the same order."""
+"""Memory split over several processes, which finds the same entries as a single memory, in the same order."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ LAST = torch.iinfo(torch.int64).max
 
 
 class ShardedMemory(AnyMemory):
-    """The entries of all ranks, of which each keeps its own.
+    """The entries of all ranks; each rank keeps its own.
 
-    What the ranks begin with stands in their order; what they write in a step stands behind it, that of the first rank
-    first. So an entry has the place that one memory would give it, and equal distances are ordered alike.
+    The initial entries come first, by rank. The entries of each step follow, those of the first rank first. So an entry
+    has the place that a single memory would give it, and equal distances are ordered alike.
 
-    All ranks search, and :meth:`note` what was written, the same number of times: with no queries where they have none.
+    All ranks search, and :meth:`note` the written labels, the same number of times, even without queries.
 
     Args:
-        own: this rank's entries; its index, where it has one, is over these.
-        ranks: of the command.
+        own: this rank's entries; its index, if it has one, covers these.
+        ranks: the ranks of the command.
 
     Raises:
         TypeError: a memory that forgets.
@@ -60,7 +60,7 @@ class ShardedMemory(AnyMemory):
         return len(self._places)
 
     def add(self, keys: Tensor, values: Tensor, log_normalizers: Tensor | None = None) -> None:
-        """Append entries of this rank; they count once noted."""
+        """Append entries of this rank; they count after :meth:`note`."""
         self._own.add(keys, values, log_normalizers)
 
     def note(self, labels: Sequence[Tensor]) -> None:
@@ -86,18 +86,18 @@ class ShardedMemory(AnyMemory):
         return Ranked(distances[:, :k].contiguous(), ids.gather(1, order)[:, :k].contiguous())
 
     def search(self, queries: Tensor, k: int) -> Neighbors:
-        """The ``k`` nearest entries of each query (N, D); those of other ranks are fetched, each once."""
+        """Return the ``k`` nearest entries of each query (N, D); entries of other ranks are fetched, each once."""
         ranked = self.nearest(queries, k)
         wanted, place = torch.unique(ranked.ids, return_inverse=True)  # (U,), (N, K)
         if missing := int(len(wanted) > 0 and wanted[0] < 0):
             wanted = wanted[1:]
         keys, values, logs = self._fetched(wanted)
         entries = Entries(keys, values, keys.new_empty(0), None if bool(logs.isnan().any()) else logs)
-        # Where no entry is, the place is -1 once more.
+        # Without an entry the place is -1 again.
         return gather([entries], Ranked(ranked.distances, place - missing), queries)
 
     def _fetched(self, wanted: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Keys (U, D), labels (U,) and log-normalisers (U,), nan for none, of entries at places (U,)."""
+        """Return keys (U, D), labels (U,) and log-normalisers (U,), nan if missing, of entries at places (U,)."""
         owners, numbers = self._places.owners(wanted)
         order = owners.argsort(stable=True)
         counts = torch.bincount(owners, minlength=self._ranks.size).tolist()
@@ -117,7 +117,7 @@ class ShardedMemory(AnyMemory):
         return keys[back], values[back, 0], logs[back, 0]
 
     def segments(self) -> list[Entries]:
-        """Views of this rank's entries, oldest first."""
+        """Return views of this rank's entries, oldest first."""
         return self._own.segments()
 
     def mark_base(self) -> None:
@@ -146,7 +146,7 @@ class ShardedMemory(AnyMemory):
 
 
 class _Places:
-    """Places of every rank's entries in one memory: runs, each of entries that one rank wrote together."""
+    """Places of every rank's entries in one memory, as runs of entries that one rank wrote together."""
 
     def __init__(self, ranks: Ranks, device: torch.device) -> None:
         self._rank, self._size = ranks.rank, ranks.size
@@ -159,7 +159,7 @@ class _Places:
         return self._total
 
     def append(self, counts: Sequence[int]) -> None:
-        """Add so many entries by rank, those of the first one first."""
+        """Add ``sizes`` entries by rank, those of the first rank first."""
         rows = []
         for rank, count in enumerate(counts):
             if count:
@@ -172,7 +172,7 @@ class _Places:
             self._runs.append(self._runs.view().new_tensor(rows))
 
     def of_own(self, numbers: Tensor) -> Tensor:
-        """Places of this rank's entries at some numbers, of any shape; -1 stays."""
+        """Return the places of this rank's entries with some numbers, of any shape; -1 stays."""
         own = self._own.view()
         if not len(own):
             return numbers
@@ -180,22 +180,22 @@ class _Places:
         return torch.where(numbers < 0, numbers, first[..., 1] + numbers - first[..., 0])
 
     def owners(self, places: Tensor) -> tuple[Tensor, Tensor]:
-        """For places (U,) the rank that holds each, and its number there."""
+        """Return for places (U,) the rank that holds each, and its number there."""
         runs = self._runs.view()
         first = runs[torch.searchsorted(runs[:, 0].contiguous(), places, right=True) - 1]
         return first[:, 1], first[:, 2] + places - first[:, 0]
 
 
 def _packed(*columns: Tensor) -> Tensor:
-    """Tensors (N, ...) side by side as bytes (N, bytes)."""
+    """Pack tensors (N, ...) side by side as bytes (N, bytes)."""
     return torch.cat([each.contiguous().view(torch.uint8).view(len(each), -1) if each.numel() else
                       each.new_empty(len(each), each.shape[1:].numel() * each.element_size(), dtype=torch.uint8)
                       for each in columns], dim=1)  # fmt: skip
 
 
 def _unpacked(rows: Tensor, *like: Tensor) -> list[Tensor]:
-    """Tensors (N, ...) that were packed, which are of the kind of others; the inverse of :func:`_packed`."""
-    # A single row would be contiguous where it lies, and that is nowhere a number may begin.
+    """Unpack tensors (N, ...) of the types of others; the inverse of :func:`_packed`."""
+    # A single row would be contiguous in place, at an address that is not aligned.
     widths = [each.shape[1:].numel() * each.element_size() for each in like]
     parts = torch.split(rows, widths, dim=1)
     return [
@@ -205,5 +205,5 @@ def _unpacked(rows: Tensor, *like: Tensor) -> list[Tensor]:
 
 
 def _widened(counts: Tensor, classes: int) -> Tensor:
-    """Counts (n,) of so many classes or more."""
+    """Return counts (n,) with zeros added for at least so many classes."""
     return torch.nn.functional.pad(counts, (0, max(0, classes - len(counts))))

@@ -49,15 +49,15 @@ class GrowingArray:
         self._length = min(self._length, length)
 
     def view(self) -> Tensor:
-        """All rows without a copy; valid until the next change."""
+        """Return all rows without a copy; valid until the next change."""
         return self._data[: self._length]
 
 
 class MappedArray:
-    """Rows in a file that is read through a memory map; for what is too large for memory.
+    """Rows in a file that is read through a memory map, for arrays that do not fit into memory.
 
-    Without a file they stand in an unnamed temporary one, and can grow; ``initial`` (n, ...), on the CPU, is copied
-    there. Rows are written with plain writes, so that a full disk is an error that can be told, not a fault of the map.
+    Without a file they are in an unnamed temporary one, and can grow; ``initial`` (n, ...), on the CPU, is copied
+    there. Rows are written with plain writes, so that a full disk raises an error instead of a fault of the map.
     """
 
     def __init__(self, initial: Tensor, file: IO[bytes] | None = None) -> None:
@@ -72,7 +72,7 @@ class MappedArray:
 
     @classmethod
     def open(cls, path: Path, dtype: torch.dtype, shape: tuple[int, ...]) -> MappedArray:
-        """Rows of a saved file, which never changes; they are read at random, a page at a time."""
+        """Open the rows of a saved file, which never changes; they are read at random, a page at a time."""
         array = cls(torch.empty(0, *shape[1:], dtype=dtype), path.open("rb"))
         array._map(shape[0])
         if array._mapped is not None:
@@ -91,7 +91,7 @@ class MappedArray:
         self._map(self._length + len(rows))
 
     def truncate(self, length: int) -> None:
-        """Keep the first ``length`` rows, as they are in memory; later ones are overwritten by the next append."""
+        """Keep the first ``length`` rows; the next append overwrites the later ones."""
         self._length = min(self._length, length)
         self._view = self._view[: self._length]
 
@@ -99,12 +99,12 @@ class MappedArray:
         return self._view
 
     def release(self) -> None:
-        """Let go of the pages that were read; what is read again comes from the system's cache, or from the disk."""
+        """Free the pages that were read; later reads come from the system's cache, or from the disk."""
         if self._mapped is not None:
             self._mapped.madvise(mmap.MADV_DONTNEED)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A copy has a temporary file of its own."""
+        """Give a copy its own temporary file."""
         return MappedArray, (self._view,)
 
     def _map(self, length: int) -> None:
@@ -135,15 +135,15 @@ class Entries:
 
     keys: Tensor  # (n, D) as stored
     values: Tensor  # (n,) int64
-    norms: Tensor  # (n,) squared L2 norms of the keys as stored; float64 for float64 keys, float32 otherwise
+    norms: Tensor  # (n,) squared L2 norms of the keys as stored; float64 for float64 keys, else float32
     log_normalizers: Tensor | None  # (n,) float32 in nats, or None unless every entry has one
-    largest: Tensor | None = None  # () of the norms, or of more than these; None if it has to be looked for
+    largest: Tensor | None = None  # () of these norms, or of more; None if not computed yet
 
     def __len__(self) -> int:
         return len(self.keys)
 
     def run(self, begin: int, end: int | None = None) -> Entries:
-        """View of those from one position to another, or to the end."""
+        """Return a view from one position to another, or to the end."""
         logs = self.log_normalizers
         some = slice(begin, end)
         return Entries(self.keys[some], self.values[some], self.norms[some], None if logs is None else logs[some])
@@ -152,8 +152,8 @@ class Entries:
 class EntryStore:
     """Growing arrays of keys, values and log-normalisers.
 
-    Entries on the CPU whose keys outgrow ``spill_bytes`` move to memory-mapped temporary files. No ``device`` is that
-    of the first keys added.
+    Entries on the CPU whose keys outgrow ``spill_bytes`` move to memory-mapped temporary files. Without ``device`` the
+    store takes that of the first keys added.
     """
 
     def __init__(
@@ -175,13 +175,13 @@ class EntryStore:
         self._values: RowArray = GrowingArray(torch.empty(0, dtype=torch.int64, device=where))
         self._norms: RowArray = GrowingArray(torch.empty(0, dtype=accumulation_dtype(dtype), device=where))
         self._logs: RowArray = GrowingArray(torch.empty(0, dtype=torch.float32, device=where))
-        self._largest: Tensor | None = None  # () norm of all entries there ever were
+        self._largest: Tensor | None = None  # () of the norms of all entries ever added
         self._lacking = 0  # entries without a log-normaliser, held as nan
         self._saved = False  # whether the files belong to a memory that others may read, too
 
     @classmethod
     def from_tensors(cls, keys: Tensor, values: Tensor, log_normalizers: Tensor | None) -> EntryStore:
-        """Store over ``keys`` (n, D), ``values`` (n,), ``log_normalizers`` (n,), without copying."""
+        """Return a store over ``keys`` (n, D), ``values`` (n,), ``log_normalizers`` (n,), without copying."""
         store = cls(keys.shape[1], dtype=keys.dtype, device=keys.device)
         logs = values.new_full((len(keys),), float("nan"), dtype=torch.float32)
         tensors = keys, values, squared_norms(keys), logs if log_normalizers is None else log_normalizers
@@ -190,7 +190,7 @@ class EntryStore:
 
     @classmethod
     def mapped(cls, keys: MappedArray, values: MappedArray, norms: MappedArray, logs: MappedArray) -> EntryStore:
-        """Store over the files of a saved memory; what is added to it goes to temporary files."""
+        """Return a store over the files of a saved memory; new entries go to temporary files."""
         store = cls(keys.view().shape[1], dtype=keys.view().dtype, device="cpu", spill_bytes=0)
         store._saved = True
         store._hold(keys, values, norms, logs)
@@ -206,7 +206,7 @@ class EntryStore:
 
     @property
     def device(self) -> torch.device:
-        """Where the entries live; the CPU while that is not settled."""
+        """Device of the entries; the CPU before the first keys come."""
         return self._device or torch.device("cpu")
 
     def append(self, keys: Tensor, values: Tensor, log_normalizers: Tensor | None = None) -> None:
@@ -247,7 +247,7 @@ class EntryStore:
             self._keys.release()
 
     def entries(self, latest: int | None = None) -> Entries:
-        """View of all entries, or of the ``latest`` ones; valid until the next change."""
+        """Return a view of all entries, or of the ``latest`` ones; valid until the next change."""
         start = 0 if latest is None else max(0, len(self) - latest)
         logs = self._logs.view()[start:]
         complete = not self._lacking or (start > 0 and not bool(logs.isnan().any()))
@@ -260,7 +260,7 @@ class EntryStore:
         )
 
     def copy(self, latest: int) -> EntryStore:
-        """Store with its own copy of the ``latest`` entries."""
+        """Return a store with its own copy of the ``latest`` entries."""
         start = max(0, len(self) - latest)
         keys, values, logs = (a.view()[start:].clone() for a in (self._keys, self._values, self._logs))
         return EntryStore.from_tensors(keys, values, logs)
@@ -281,7 +281,7 @@ class EntryStore:
             raise UserError(f"the labels {values.tolist()!s:.60} of a memory must be whole numbers of at least 0")
 
     def _move(self, device: torch.device) -> None:
-        """Settle on the device of the first keys; the arrays are still empty."""
+        """Choose the device of the first keys; the arrays are still empty."""
         self._device = device
         self._keys = GrowingArray(self._keys.view().to(device))
         self._values, self._norms, self._logs = (
@@ -306,12 +306,12 @@ def check_tensors(**arrays: object) -> None:
 
 
 def accumulation_dtype(dtype: torch.dtype) -> torch.dtype:
-    """Type that norms and distances of keys of ``dtype`` are computed in."""
+    """Return the type for norms and distances of keys of ``dtype``."""
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
 def squared_norms(keys: Tensor) -> Tensor:
-    """``||h_k||^2`` of keys (n, D) as (n,), in chunks: half-precision keys are not widened whole."""
+    """Return ``||h_k||^2`` (n,) of keys (n, D), in chunks, so that half-precision keys are not all widened at once."""
     dtype = accumulation_dtype(keys.dtype)
     norms = torch.empty(len(keys), dtype=dtype, device=keys.device)
     for rows, out in zip(torch.split(keys, 16384), torch.split(norms, 16384), strict=True):

@@ -64,7 +64,7 @@ MISTAKES = [
     (f"{PTB} --k 0", "k = 0 must be at least 1"),
     (f"{PTB} --k many", "many"),
     (f"{PTB} --unk-share 1", "unk_share = 1.0"),
-    (f"{PTB} --unk-share 0.3", "unk_share = 0.3 changes nothing of vocabulary union"),
+    (f"{PTB} --unk-share 0.3", "unk_share = 0.3 has no effect with vocabulary union"),
     (f"{PTB} --split train", "unknown split 'train'"),
     (f"{PTB} --vocabulary closed", "closed"),
     (f"{PTB} --frequency-edges 100 50", "[100, 50]"),

@@ -299,7 +299,7 @@ def test_a_reader_counts_on_from_those_of_a_memory(place: Path, capsys: pytest.C
     assert_same_counts(counts_of("grown"), expected_of(first, second), first, second)
 
     build("texts/a.txt", "longer", "--set", "ngram.order=4")
-    with pytest.raises(UserError, match=r"ngram.order = 3, and what was saved counts contexts of 4; leave it out"):
+    with pytest.raises(UserError, match=r"ngram.order = 3, but the saved counts have order 4; leave it out"):
         lm.reader("best", memory="longer", settings={"ngram.order": 3})
     lm.reader("best", memory="longer").save(place / "best")
     assert counts_of("best").order == 4

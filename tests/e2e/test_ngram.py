@@ -65,6 +65,6 @@ def test_what_was_counted_by_another_order_is_refused(world: World, tmp_path: Pa
     reader = lm.reader(method="ngram")
     reader.read(world.text.read_text()[:500])
     reader.save(tmp_path / "known")
-    with pytest.raises(UserError, match=r"ngram.order = 5, and what was saved counts contexts of 3; leave it out"):
+    with pytest.raises(UserError, match=r"ngram.order = 5, but the saved counts have order 3; leave it out"):
         lm.reader(memory=tmp_path / "known", settings={"ngram.order": 5})
     assert lm.reader(memory=tmp_path / "known").method == "ngram"

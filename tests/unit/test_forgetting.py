@@ -148,7 +148,7 @@ def test_a_reader_over_a_memory_forgets_what_it_read_itself_alone(
     assert saved(reader, Path("known")) == saved(other, Path("other"))
     reader.read(MINUTES, name="minutes")
     shutil.move("novels", "elsewhere")
-    with pytest.raises(UserError, match=r"novels, with which this reader began, is not there as it was.*; put it back"):
+    with pytest.raises(UserError, match=r"novels, with which this reader began, is gone or changed.*; put it back"):
         reader.forget("minutes")
     shutil.move("elsewhere", "novels")
     reader.forget("minutes")
@@ -174,9 +174,7 @@ def test_what_an_earlier_version_saved_is_a_memory_that_a_reader_begins_with(
     assert torch.equal(reader.read("the list").nll, other.read("the list").nll)
     reader.read(LETTER, name="letter")
     reader.save(tmp_path / "known")
-    with pytest.raises(
-        UserError, match=r"is not there as it was, and nothing .*, or read the other texts into a new f"
-    ):
+    with pytest.raises(UserError, match=r"is gone or changed, and nothing .*, or read the other texts into a new f"):
         words.reader(memory=tmp_path / "known").forget("letter")
 
 
@@ -233,8 +231,8 @@ def test_what_cannot_be_forgotten_is_refused(words: hebblm.LanguageModel, tmp_pa
         (lambda: reader.forget(word="ist"), "'ist' is in no text that was read"),
         (lambda: reader.read("the list", name=3), "name = 3 is not the name of a document"),
         (lambda: reader.read("the list", name="a\nb"), "is not the name of a document"),
-        (lambda: reader.read(["the list"], name="a"), "name = 'a' is of one document, not of several"),
-        (lambda: reader.read({"": "the list"}), "a document of several has no name"),
+        (lambda: reader.read(["the list"], name="a"), "name = 'a' names one document, not several"),
+        (lambda: reader.read({"": "the list"}), "one of several documents has no name"),
         (lambda: next(pieces), "another text was read before all pieces of this one; read one after the other"),
     ):
         with pytest.raises(UserError, match=re.escape(said)):
@@ -272,11 +270,11 @@ def test_the_command_forgets_and_lists_what_is_left(
             ["known", "--document", "minutes.txt"],
             "unknown document 'minutes.txt'; reader.documents() and hebblm-memory info list them",
         ),
-        (["known"], "name what is forgotten: --document NAME, or --word WORD"),
+        (["known"], "name what to forget: --document NAME, or --word WORD"),
         (["known/memory", "--word", "a"], "known/memory holds no reader; name a folder that hebblm-read --save wrote"),
     ):
         assert memory(["forget", *arguments, "--device", "cpu"]) == 2
         assert said in capsys.readouterr().err
     write_json(Path("known/reader.json"), {**read_json(Path("known/reader.json")), "model": None}, seal=True)
     assert memory(["forget", "known", "--word", "fails"]) == 2
-    assert "known does not say which model reads; name it by --model" in capsys.readouterr().err
+    assert "known does not name its model; name it with --model" in capsys.readouterr().err

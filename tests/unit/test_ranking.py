@@ -143,15 +143,15 @@ def test_prior_and_its_weight() -> None:
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({"alternatives": []}, r"\[\] is no list of alternatives; give a list of strings, at least one"),
-        ({"alternatives": "list"}, "'list' is no list of alternatives"),
+        ({"alternatives": []}, r"\[\] is not a list of alternatives; give a list of strings, at least one"),
+        ({"alternatives": "list"}, "'list' is not a list of alternatives"),
         ({"alternatives": ["list", 3]}, "alternative 2 is 3, not a text; write it as a string, or leave it out"),
         ({"alternatives": ["", "list"]}, "alternative 1 is '', not a text"),
         ({"alternatives": ["list"], "before": 7}, "before = 7 is not a text; give a string"),
         ({"alternatives": ["\ud800"]}, "half a surrogate pair; decode the text again"),
         ({"alternatives": ["list"], "prior": [1, 2]}, "prior has 2 numbers for 1 alternatives; give one for each"),
         ({"alternatives": ["list"], "prior": [math.nan]}, "prior of alternative 1 = nan must be a finite number"),
-        ({"alternatives": ["list"], "prior": 3}, "prior = 3 is no row of numbers; give one for each alternative"),
+        ({"alternatives": ["list"], "prior": 3}, "prior = 3 is not a row of numbers; give one for each alternative"),
         ({"alternatives": ["list"], "weight": "2"}, "weight = '2' must be a finite number"),
     ],
 )

@@ -34,7 +34,7 @@ def test_who_is_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
     monkeypatch.setenv("MASTER_PORT", "1234")
     assert (ranks.rank(), ranks.size(), ranks.leads()) == (3, 4, False)
-    with pytest.raises(UserError, match="cuda:1: each of 4 processes takes a GPU of its own"), ranks.opened("cuda:1"):
+    with pytest.raises(UserError, match="cuda:1: each of 4 processes takes its own GPU"), ranks.opened("cuda:1"):
         pass
 
 

@@ -332,7 +332,7 @@ def test_what_does_not_fit_is_refused(lm: hebblm.LanguageModel, tmp_path: Path) 
         (lambda: lm.reader().save(None), "None is not a folder"),
         (lambda: hebblm.load(MODEL, context="a"), "context = 'a' must be at least 1"),
         (lambda: hebblm.load(torch.nn.Linear(2, 2)), "or give (model, tokenizer)"),
-        (lambda: hebblm.load((1, 2), dtype="banana"), "dtype = 'banana' changes nothing of a model that is open"),
+        (lambda: hebblm.load((1, 2), dtype="banana"), "dtype = 'banana' has no effect on a model that is open"),
         (lambda: hebblm.load(MODEL, device="cpu:7"), "device = cpu:7 is not one of the 1"),
         (lambda: lm.reader(memory=tmp_path / "m", settings={"memory.capacity": 3}), "memory.capacity is set, but"),
         (lambda: lm.reader().suggest(n=0), "n = 0"),

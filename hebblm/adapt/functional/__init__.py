@@ -73,7 +73,7 @@ __all__ = [
     "with_rows",
 ]
 
-if not TYPE_CHECKING:  # a name that is none stays an error for the type checker
+if not TYPE_CHECKING:  # the type checker still reports a name that does not exist
     __getattr__ = lazily(
         __name__,
         *("gating", "grouping", "hebbian", "losses", "mbpa", "mixtures", "normalizers", "scales", "shares"),

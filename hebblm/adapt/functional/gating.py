@@ -1,4 +1,4 @@
-"""Mixtures whose shares depend on the query: softmax gates, their features, and how they are learned."""
+"""Mixtures whose shares depend on the query: softmax gates, their features, and their learning rule."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from torch import Tensor
 
 from hebblm.adapt.functional.grouping import label_sums
 
-TRUST = log(9.0)  # log-odds of a gate against its anchor before anything was scored: 9 to 1
-SURE = log(1999.0)  # their limits: less than 1/2000 of a share is never left, and costs less than 1/1999 nats a token
+TRUST = log(9.0)  # log-odds of a gate against its anchor before the first token: 9 to 1
+SURE = log(
+    1999.0
+)  # their limits: each side keeps a share of at least 1/2000, which costs less than 1/1999 nats a token
 
 
 def label_entropy(scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
@@ -29,10 +31,10 @@ def label_entropy(scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
 
 
 def gated_losses(losses: Tensor, log_shares: Tensor) -> Tensor:
-    """Return ``-log sum_c w_c exp(-l_c)`` (N,) nats, +inf where every part gives the label nothing.
+    """Return ``-log sum_c w_c exp(-l_c)`` (N,) nats, +inf if every part gives the label probability 0.
 
     Args:
-        losses: (N, C) of each part, nats.
+        losses: (N, C) losses of the parts, nats.
         log_shares: (N, C) log w.
     """
     return -(log_shares - losses).logsumexp(1)
@@ -55,21 +57,22 @@ class LearnedGate:
     """The weights G of a gate whose shares are ``w = softmax(G x)``, learned online by the loss of their mixture.
 
     A token y is part c's with probability ``r_c = w_c p_c(y) / sum_j w_j p_j(y)``, and the gradient of the loss in the
-    logits of the shares is ``w - r``. After each interval, every share of which was as before it, a step of AdaGrad
-    (Duchi, Hazan and Singer 2011) with a weight of its own for every entry::
+    logits of the shares is ``w - r``. G stays fixed within an interval. After it comes a step of AdaGrad (Duchi, Hazan
+    and Singer 2011) with its own weight for every entry::
 
         S <- S + sum_t (r_t - w_t)^2 (x_t^2)^T
         G <- G + rate sum_t (r_t - w_t) x_t^T / sqrt(1 + S)
 
-    The mixture stays close to one of its parts, the ``anchor``, or does better: gate and anchor are mixed by how likely
-    each made the tokens so far. The log-odds of the gate grow by the anchor's loss less the gate's, within ``SURE``.
+    The mixture is never much worse than one of its parts, the ``anchor``. Gate and anchor are mixed by the likelihood
+    that each gave the tokens so far: the log-odds of the gate grow by the anchor's loss minus the gate's, within
+    ``SURE``.
 
     Args:
         weights: (C, F) float64 G.
-        rate: of a step.
-        anchor: number of the part; None for none.
+        rate: rate of a step.
+        anchor: number of the part; None for no anchor.
         squares: (C, F) float64 S; None for zeros.
-        odds: log of the odds of the gate against the anchor, nats.
+        odds: log-odds of the gate against the anchor, nats.
     """
 
     weights: Tensor
@@ -79,14 +82,14 @@ class LearnedGate:
     odds: float = TRUST
 
     def log_shares(self, features: Tensor) -> Tensor:
-        """Log-shares (N, C) of queries with features (N, F); see :func:`anchored`."""
+        """Return log-shares (N, C) of queries with features (N, F); see :func:`anchored`."""
         shares = log_softmax_shares(features, self.weights.expand(len(features), -1, -1))
         return anchored(shares, self.weights.new_tensor([self.odds]), self.anchor)
 
     def after(self, evidence: Sequence[Sequence[float]]) -> LearnedGate:
-        """Gate once more tokens were scored, by the losses of each under the parts, nats, and its features, (n, C + F).
+        """Return the gate after more tokens, given their losses under the parts, nats, and their features, (n, C + F).
 
-        A token that says nothing is nan; one that every part gave nothing is left out as well.
+        It ignores a token that is nan, and a token to which every part gave probability 0.
         """
         rows = self.weights.new_tensor(evidence)
         losses, features = rows[:, : len(self.weights)], rows[:, len(self.weights) :]
@@ -107,17 +110,17 @@ class LearnedGate:
 
     @property
     def doubted(self) -> LearnedGate:
-        """The gate at the beginning of another text, where what it learned may mislead: as likely as its anchor."""
+        """Return the gate for the beginning of another text: as likely as its anchor, since its weights may mislead."""
         return self if self.squares is None else replace(self, odds=min(self.odds, 0.0))
 
     @property
     def as_floats(self) -> tuple[float, ...]:
-        """Weights, squares and odds in a row."""
+        """Weights, squares and odds as one list."""
         squares = torch.zeros_like(self.weights) if self.squares is None else self.squares
         return *self.weights.flatten().tolist(), *squares.flatten().tolist(), self.odds
 
     def from_floats(self, numbers: Sequence[float]) -> LearnedGate:
-        """Return the gate that was known when :attr:`as_floats` were kept."""
+        """Return the gate that :attr:`as_floats` came from."""
         size = self.weights.numel()
         weights, squares = (
             self.weights.new_tensor(numbers[begin : begin + size]).view_as(self.weights) for begin in (0, size)
@@ -126,10 +129,10 @@ class LearnedGate:
 
 
 def anchored(log_shares: Tensor, odds: Tensor, anchor: int | None) -> Tensor:
-    """Return the log-shares of parts once the anchor has its own share of the whole.
+    """Return the log-shares of the parts in the mixture of gate and anchor.
 
     Args:
-        log_shares: (N, C) of the gate.
+        log_shares: (N, C) log-shares of the gate.
         odds: (N,) or (1,) log-odds of the gate against the anchor, nats.
         anchor: number of the part; None changes nothing.
     """

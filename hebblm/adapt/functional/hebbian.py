@@ -29,7 +29,7 @@ class HebbianTerm(NamedTuple):
     Args:
         labels: (N, K) int64.
         values: (N, K) ``D_i . h`` of the chosen entries' label i, ``relative`` divided by ``|h|^2 + 1``; 0 at others.
-        chosen: (N, K) bool, one entry for each label that has any in N^new, so that D_i is not empty.
+        chosen: (N, K) bool, one entry for each label with entries in N^new.
     """
 
     labels: Tensor
@@ -49,11 +49,11 @@ def hebbian_term(
     groups: Tensor | None = None,
     scale: Scale = "absolute",
 ) -> HebbianTerm:
-    """Return what the Hebbian change of the head does to each query's logits (Eq. 4).
+    """Return the Hebbian change of each query's logits (Eq. 4).
 
     ``D_i = 1/|N_i| sum_{k in N_i} c_k h_k`` for the weights of class i and ``1/|N_i| sum c_k`` for its bias,
     over the entries of N^new with label i. Only its product with the query is formed. ``relative`` divides it by
-    ``|h|^2 + 1``, what it is for an entry that equals the query, and takes the relative closeness: with closeness of
+    ``|h|^2 + 1``, its value for an entry that equals the query, and takes the relative closeness: with closeness of
     maximum 1 such a label then gains eta nats.
 
     Args:
@@ -63,8 +63,8 @@ def hebbian_term(
         hebbian_classes: (V,) bool, the labels that make up N^new; None for all.
         closeness_normalization: ``raw`` c_k, or scaled to ``sum`` 1 or ``max`` 1.
         bias: whether the head has a bias to change.
-        products: (N, K) ``h_k . h`` where they are known.
-        groups: (N, K) int64 of the labels where they are known, see
+        products: (N, K) ``h_k . h``, if known.
+        groups: (N, K) int64 groups of the labels, if known, see
             :func:`hebblm.adapt.functional.grouping.group_ids`.
         scale: unit of eps, closeness and term; ``absolute`` as printed.
 
@@ -87,7 +87,7 @@ def hebbian_term(
         own = hidden.square().sum(1, keepdim=True) + float(bias)  # (N, 1)
         lifts = lifts / own.clamp_min(torch.finfo(own.dtype).tiny)
     groups = group_ids(neighbors.values) if groups is None else groups
-    # One after the other: together they are divided among threads, which costs more than it saves.
+    # One after the other: torch would divide them among threads, which costs more than it saves.
     sizes = group_sums(groups, member.to(lifts))
     sums = group_sums(groups, weights * lifts * member)
     return HebbianTerm(neighbors.values, sums / sizes.clamp_min(1), sizes > 0)  # |N_i| (N, K) at the chosen
@@ -119,7 +119,7 @@ def hebb_weights(counts: Tensor, beta: float) -> Tensor:
 
 
 def looked_up(table: Tensor, indices: Tensor) -> Tensor:
-    """``table[indices]`` of a table (M,), by an operation that takes less time than indexing."""
+    """Return ``table[indices]`` of a table (M,), by an operation that is faster than indexing."""
     return table.index_select(0, indices.flatten()).view(indices.shape)
 
 
@@ -136,12 +136,12 @@ def hebb_combine(
 
     Args:
         base_logits: (N, V).
-        delta: (N, V) change by MbPA, or None where it is discarded.
+        delta: (N, V) change by MbPA, or None to leave it out.
         term: the Hebbian term.
         weights: (V,) E_i.
         eta: scale of the Hebbian term alone.
-        gate: ``gated`` takes E_i as 0 for a class without an entry in N^new, whose MbPA change is then kept
-            whole; ``literal`` shrinks it by 1 - E_i all the same.
+        gate: ``gated`` takes E_i as 0 for a class without an entry in N^new, which keeps its whole MbPA change;
+            ``literal`` shrinks that change by 1 - E_i as well.
 
     Returns:
         (N, V) logits.

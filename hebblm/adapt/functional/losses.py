@@ -1,4 +1,4 @@
-"""The loss of one label a query, without forming the distribution that it is taken from.
+"""The loss of one label per query, without forming its distribution.
 
 Every method here changes the base's distribution at the labels of K entries and renormalises, so that the loss of a
 target costs O(K) a query once the base's normaliser is known. Each function equals gathering from its dense
@@ -14,14 +14,14 @@ from hebblm.adapt import checks
 from hebblm.adapt.functional.shares import mixed
 from hebblm.blocks import blocks
 
-# With more of the old normaliser gone, the new one would be a difference of nearly equal numbers.
+# If less than this is left of the old normaliser, the new one is a difference of nearly equal numbers.
 DOUBTFUL = -0.75
 
 
 def memory_losses(scores: Tensor, labels: Tensor, mask: Tensor, targets: Tensor) -> Tensor:
-    """``-log q(y)`` (N,) in nats with ``q(y) = sum_k 1[y_k = y] softmax(s)_k`` for each query's target.
+    """Return ``-log q(y)`` (N,) in nats with ``q(y) = sum_k 1[y_k = y] softmax(s)_k`` for each query's target.
 
-    It is +inf where no entry that the query sees carries the target, and where it sees none.
+    It is +inf if the query sees no entry with the target as its label.
     """
     seen = scores.masked_fill(~mask, -torch.inf)
     total = seen.logsumexp(1)  # (N,)
@@ -35,7 +35,7 @@ def mixture_losses(
     """Return the loss of ``(1 - w) p + w q``, as :func:`memory_mixture` forms it, for each query's target.
 
     Args:
-        base: (N,) loss of the target under p, nats.
+        base: (N,) losses of the targets under p, nats.
         scores: (N, K) unnormalised log-weights of the entries.
         labels: (N, K) int64, or (1, K).
         mask: (N, K) bool, the entries a query sees.
@@ -106,7 +106,7 @@ def changed_losses(
     """Return the loss under logits that equal ``dense`` except for some classes of each query, which change by c_i.
 
     The new normaliser is ``1 + sum_i (p_i e^c_i - p_i)`` times the old one, p the distribution under ``dense``. Where
-    little would be left, or a term overflows, that query's normaliser is summed anew over all classes.
+    little would be left, or a term overflows, that query's normaliser is summed again over all classes.
 
     Args:
         dense: (N, V) logits.
@@ -122,7 +122,7 @@ def changed_losses(
     held = dense.gather(1, labels) - normalizer[:, None]  # log p_i (N, K)
     moved = torch.where(chosen, (held + changes).exp() - held.exp(), 0).sum(1)  # (N,) new over old normaliser, less 1
     grown = moved.double().log1p()
-    # One query at a time: the bits of a sum may depend on how many are summed beside it.
+    # One query at a time: the bits of a sum may depend on the number of sums.
     for row in (~((moved > DOUBTFUL) & (moved < torch.inf))).nonzero().flatten().tolist():
         here = chosen[row]
         logits = dense[row].double().index_add(0, labels[row, here], changes[row, here].double())
@@ -133,13 +133,13 @@ def changed_losses(
 
 
 def growth(logits: Tensor, normalizer: Tensor, change: Tensor, weights: Tensor) -> Tensor:
-    """Return ``log sum_v p_v exp(w d_v)``: what a change of the logits, at some weights, adds to their logsumexp.
+    """Return ``log sum_v p_v exp(w d_v)``: the increase of the logits' logsumexp by a change at some weights.
 
-    A few queries at a time are exponentiated as they are, without a maximum, while they are in the caches. A sum that
-    leaves the range of the dtype is taken again with its maximum taken off.
+    A few queries at a time are exponentiated without subtracting a maximum, while they are in the caches. A sum that
+    leaves the range of the dtype is taken again with its maximum subtracted.
 
     Args:
-        logits: (N, V) f, of which p is the softmax.
+        logits: (N, V) f, with p their softmax.
         normalizer: (N,) their logsumexp, nats.
         change: (N, V) d, finite.
         weights: (N, W) w of each query.

@@ -34,8 +34,8 @@ class MbpaResult:
 
     Args:
         delta: (N, V) change of the logits; zero for a query without neighbours.
-        rose: (N,) bool, queries whose neighbours' loss rose at the rate asked for.
-        stabilized: (N,) bool, those of them that were run again at a stable rate.
+        rose: (N,) bool, queries whose neighbours' loss rose at the given rate.
+        stabilized: (N,) bool, queries among them that were run again at a stable rate.
     """
 
     delta: Tensor
@@ -66,10 +66,10 @@ def mbpa_delta(
 ) -> MbpaResult:
     """Return the change of the logits that :func:`mbpa_logits` adds to ``base_logits`` (N, V).
 
-    The arguments, the equation and what is raised are those of :func:`mbpa_logits`; the base logits, and where they are
-    known the ``products`` ``h_k . h`` (N, K) and the labels' ``groups`` (N, K), see
-    :func:`hebblm.adapt.functional.grouping.group_ids`, are given so that several adapters can share them. ``states``
-    turns keys (n, K, D) into states, a few queries at a time, where a memory stores something else.
+    Equation, arguments and errors are those of :func:`mbpa_logits`. Several adapters can share the base logits, the
+    ``products`` ``h_k . h`` (N, K) and the labels' ``groups`` (N, K), see
+    :func:`hebblm.adapt.functional.grouping.group_ids`. If a memory's keys are not states, ``states`` turns keys
+    (n, K, D) into states, a few queries at a time.
     """
     checks.precise(head.weight)
     checks.some_neighbors(neighbors)
@@ -119,24 +119,24 @@ def mbpa_logits(
     Starting from the base head, ``steps`` steps of the optimizer maximise ``1/|N| sum_k c_k log P(y_k | h_k)`` over
     (W, b) for one query; the change is thrown away afterwards. The rate of a step of ``sgd`` is ``lr``, or, relative to
     the curvature of the query's own problem, ``lr / lambda_max(A^1/2 (H H^T + 1) A^1/2)`` with
-    ``A = diag(c_k / |N|)``: then it has no unit of the model's, does not depend on the scale of c_k, and cannot climb
-    for lr <= 4.
+    ``A = diag(c_k / |N|)``. The relative rate does not depend on the units of the model or the scale of c_k, and the
+    loss cannot rise for lr <= 4.
 
     Args:
         hidden: (N, D) queries.
         neighbors: their neighbours; |N| is the number of real entries of a query.
-        head: weight (V, D) and bias (V,) or None. A head without a bias has none to adapt.
-        lr: learning rate, at least 0: lambda, or in units of ``1 / lambda_max`` where it is relative.
+        head: weight (V, D) and bias (V,) or None.
+        lr: learning rate, at least 0: lambda, or in units of ``1 / lambda_max`` if it is relative.
         steps: number of steps, at least 0.
         eps: the constant in c_k, above 0.
         lr_units: ``relative`` to curvature, ``absolute``, or ``guarded``: absolute, and a query whose neighbours' loss
             rises, or is not finite, is run again at a stable rate.
         solver: ``exact`` agrees with automatic differentiation up to rounding; ``fast`` follows a few hundred classes,
             and all of a small vocabulary.
-        optimizer: ``newton`` goes to the optimum with a pull and knows no rate, see :func:`solve_newton`; ``sgd`` is
+        optimizer: ``newton`` goes to the optimum with a pull and has no rate, see :func:`solve_newton`; ``sgd`` is
             plain descent; ``rmsprop`` has a fresh state for each query and is slow.
-        pull: pull back to the base head: of descent a step takes ``lr pull`` of the change back, in the unit of the
-            rate; of newton, above 0 and in units of ``(lambda_max (trace - lambda_max))^1/2``.
+        pull: pull back to the base head. A step of descent takes ``lr pull`` of the change back, in the unit of the
+            rate. For newton it is above 0, in units of ``(lambda_max (trace - lambda_max))^1/2``.
         closeness_normalization: ``raw`` c_k, or scaled to ``sum`` 1 or ``max`` 1.
         scale: of distances and eps in c_k, see :func:`closeness`.
 
@@ -175,7 +175,7 @@ def _parts(
     solver: Solver,
     optimizer: Optimizer,
 ) -> Iterator[Tensor]:
-    """Yield a few queries (n,) at a time, those of one size together, so that what they need stays in the caches."""
+    """Yield a few queries (n,) of one size at a time, so that their tensors stay in the caches."""
     (classes, width), k = head.weight.shape, weights.shape[1]
     followed = torch.full_like(neighbors.values[:, 0], classes)
     if solver == "fast":
@@ -200,7 +200,7 @@ def _problem(
     products: Tensor | None,
     rows: Tensor,
 ) -> Problem:
-    """Problem of some of the queries, (n,) int64."""
+    """Return the problem of some of the queries, (n,) int64."""
     logs = neighbors.log_normalizers
     return Problem(
         head,
@@ -217,7 +217,7 @@ def _problem(
 def _solver(
     *, lr: float, steps: int, lr_units: LrUnits, solver: Solver, optimizer: Optimizer, pull: float
 ) -> Callable[[Problem], Solution]:
-    """Solver of a few queries in the form asked for; UserError for a value that the equations do not accept."""
+    """Return the solver of a few queries for these options; UserError for a value outside the equations' range."""
     checks.at_least("lr", lr, 0)
     checks.at_least("steps", steps, 0)
     checks.one_of("lr_units", lr_units, get_args(LrUnits))

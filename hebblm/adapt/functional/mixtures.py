@@ -39,7 +39,7 @@ def memory_mixture(base_log_probs: Tensor, scores: Tensor, labels: Tensor, mask:
     if scores.shape[1] == 0:
         return base_log_probs
     empty = ~mask.any(1, keepdim=True)  # (N, 1)
-    hidden_entries = ~mask & ~empty  # a row of nothing but -inf would normalise to nan
+    hidden_entries = ~mask & ~empty  # a row with only -inf would normalise to nan
     log_weights = scores.masked_fill(empty, 0.0).masked_fill(hidden_entries, -torch.inf).log_softmax(1)
     log_q = group_logsumexp(log_weights, labels)  # (N, K) log q of each entry's label
     memory = torch.full_like(base_log_probs, -torch.inf).scatter_(1, labels.expand(scores.shape), log_q)  # (N, V)
@@ -56,7 +56,7 @@ def mixture_from(
     form: Form = "linear",
     scale: Scale = "absolute",
 ) -> Tensor:
-    """Return what :func:`mixture_log_probs` returns, from quantities that several adapters share.
+    """Compute :func:`mixture_log_probs` from quantities that several adapters share.
 
     Args:
         base: (N, V) base log-probabilities for ``linear``, base logits for ``logit-sum``.
@@ -106,7 +106,7 @@ def mixture_log_probs(
     ``linear`` (Grave et al. 2016): ``P(y) = (1 - gamma) softmax(f)_y + gamma q_y`` with
     ``q_y = sum_k 1[y_k = y] softmax_k(theta h_k . h)``. ``logit-sum``, as the paper prints it:
     ``P(y) ~ (1 - gamma) exp(f_y) + gamma sum_k 1[y_k = y] exp(theta h_k . h)``. Both stay in log space, so
-    that no theta overflows. ``relative``: h_k . h divided by its standard deviation over the neighbours.
+    that no theta overflows. ``relative`` divides h_k . h by its standard deviation over the neighbours.
 
     Args:
         hidden: (N, D) queries.

@@ -1,4 +1,4 @@
-"""Log-normalisers of remembered keys: what the fast form of MbPA needs to know of the classes it does not follow."""
+"""Log-normalisers of remembered keys, by which MbPA's fast form accounts for classes that it does not follow."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 from hebblm.types import OutputHead
 
 ROWS = 1024  # keys in one product
-LOGITS = 2**19  # of one product: few enough to stay in the caches until they are summed
+LOGITS = 2**19  # of one product, few enough to stay in the caches until they are summed
 LOG2_E = math.log2(math.e)
 
 
@@ -18,11 +18,11 @@ LOG2_E = math.log2(math.e)
 def log_normalizers(keys: Tensor, head: OutputHead) -> Tensor:
     """Return ``log sum_v exp(W_v h_k + b_v)`` of each key, in nats.
 
-    In the head's precision: products in bfloat16 were off by up to 4e-3 nats on a trained model, which is several per
-    cent of what a key holds outside the classes that are followed. Keys and classes are both cut, so that logits are
-    exponentiated and summed while they are in the caches, and as they are, in one pass instead of the three that a
-    maximum would take; only keys whose sum leaves the range of the dtype are summed again with their maximum taken
-    off. Powers of two take a third of the time of those of e: ``exp(x) = 2^(x log2 e)``.
+    It uses the head's precision: products in bfloat16 were off by up to 4e-3 nats on a trained model, several per cent
+    of a key's probability outside the classes that are followed. It cuts both keys and classes, so that logits are
+    exponentiated and summed while they are in the caches. It does so in one pass; subtracting a maximum would take
+    three. Only keys whose sum leaves the range of the dtype are summed again with their maximum subtracted. Powers of
+    two take a third of the time of those of e: ``exp(x) = 2^(x log2 e)``.
 
     Args:
         keys: (M, D), floating point.
@@ -59,14 +59,14 @@ def log_normalizers(keys: Tensor, head: OutputHead) -> Tensor:
 
 @torch.no_grad()
 def with_rows(normalizers: Tensor, keys: Tensor, rows: OutputHead) -> Tensor:
-    """Return the log-normalisers of a head that was given further rows.
+    """Return the log-normalisers of a head with additional rows.
 
-    Rows that are equal, as those of new words are at first, are computed once and counted.
+    Equal rows, such as those of new words at first, are computed once and counted.
 
     Args:
-        normalizers: (M,) without them, nats.
-        keys: (M, D); not read where the rows are zero.
-        rows: weight (R, D) and bias (R,) or None of the further rows.
+        normalizers: (M,) without these rows, nats.
+        keys: (M, D); not read if the rows are zero.
+        rows: weight (R, D) and bias (R,) or None of the additional rows.
 
     Returns:
         (M,) in the dtype of ``normalizers``.

@@ -1,4 +1,4 @@
-"""Scores, distances and closeness without the unit of a model's states: what a query sees is its own measure."""
+"""Scores, distances and closeness relative to those that a query sees, independent of the scale of a model's states."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def relative_distances(distances: Tensor, mask: Tensor) -> Tensor:
         mask: (N, K) bool, the entries a query sees.
 
     Returns:
-        (N, K); 0 where the mask leaves out, and where every distance is 0.
+        (N, K); 0 for entries outside the mask, and if every distance is 0.
     """
     seen = torch.where(mask, distances, 0)
     mean = seen.sum(1, keepdim=True) / _count(mask, seen)  # (N, 1)
@@ -40,13 +40,13 @@ def closeness(
 ) -> Tensor:
     """Weigh neighbours by ``c_k = 1 / (eps + d_k^2)``, d_k = ||h - h_k|| (the kernel of Sprechmann et al. 2018).
 
-    ``relative`` takes the mean of the query's ``d^2`` for the unit, ``c_k = 1 / (eps + d_k^2 / mean d^2)``, so that eps
-    and c have none. All c are equal where every neighbour is an exact duplicate.
+    ``relative`` takes the mean of the query's ``d^2`` as the unit, ``c_k = 1 / (eps + d_k^2 / mean d^2)``, so that eps
+    and c have no unit. All c are equal if every neighbour is an exact duplicate.
 
     Args:
         distances: (N, K) squared L2 distances.
         mask: (N, K) bool, True for a real entry.
-        eps: what keeps an exact duplicate finite; above 0.
+        eps: keeps the closeness of an exact duplicate finite; above 0.
         normalization: ``raw`` as they are, ``sum`` scaled to sum 1 for each query, ``max`` to maximum 1.
         scale: unit of eps and the distances; ``absolute`` as printed.
 
@@ -69,10 +69,10 @@ def closeness(
 
 
 def log_weights(scores: Tensor, mask: Tensor, *, sharpness: float, scale: Scale) -> Tensor:
-    """Return ``sharpness * s_k``, s ``absolute`` as it is or ``relative`` to its spread.
+    """Return ``sharpness * s_k``, with s ``absolute`` as it is or ``relative`` to its spread.
 
-    The spread is the standard deviation of s over the entries that the query sees. The mean is taken away with it,
-    which changes no softmax but keeps digits. Where nothing but rounding spreads, all weights are equal.
+    The spread is the standard deviation of s over the entries that the query sees. The mean is subtracted as well,
+    which changes no softmax but keeps digits. If all differences are rounding, all weights are equal.
 
     Args:
         scores: (N, K) s, e.g. ``h_k . h`` or ``-||h_k - h||^2``.
@@ -81,7 +81,7 @@ def log_weights(scores: Tensor, mask: Tensor, *, sharpness: float, scale: Scale)
         scale: unit of s.
 
     Returns:
-        (N, K) unnormalised log-weights; of no meaning where the mask leaves out.
+        (N, K) unnormalised log-weights; unspecified for entries outside the mask.
 
     Raises:
         UserError: an unknown scale.
@@ -98,5 +98,5 @@ def log_weights(scores: Tensor, mask: Tensor, *, sharpness: float, scale: Scale)
 
 
 def _count(mask: Tensor, like: Tensor) -> Tensor:
-    """How many entries each query sees (N, 1), at least 1."""
+    """Return how many entries each query sees (N, 1), at least 1."""
     return mask.sum(1, keepdim=True).clamp_min(1).to(like.dtype)

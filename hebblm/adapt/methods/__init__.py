@@ -1,4 +1,4 @@
-"""The methods, one file each: its settings, its rule, and the record that says how it is built and what it rests on.
+"""The methods, one file each: its settings, its rule, and the record that says how to build it and what it needs.
 
 Loading this package loads no torch; using a rule does.
 """
@@ -30,7 +30,7 @@ from hebblm.suggest import unknown
 
 EVERY = "all"
 WITH_NGRAM = ("lstm", "ngram", "best", "dynamic+best", "best-of-both")
-"""Those to which no ``+ngram`` is added: they have one, or become the n-gram itself."""
+"""Methods that take no ``+ngram``: they have one, or become the n-gram itself."""
 _RECORDS: tuple[Method, ...] = (
     *(LSTM, DYNAMIC_EVALUATION, CACHE, KNN, MIXTURE, MBPA, HEBB, MIXTURE_MBPA, MIXTURE_HEBB),
     *(MBPA_ABSOLUTE, NGRAM, BEST, DYNAMIC_BEST, *VARIANTS),
@@ -38,7 +38,7 @@ _RECORDS: tuple[Method, ...] = (
 
 
 class _ByName(dict[str, Method | Ensemble]):
-    """Methods by name; ``X+ngram`` is any method X with the n-gram beside it, made when it is asked for."""
+    """Methods by name; ``X+ngram`` is any method X mixed with the n-gram, made on first use."""
 
     def __missing__(self, name: str) -> Method:
         method = self.get(name.removesuffix(SUFFIX)) if name in self else None
@@ -56,34 +56,34 @@ class _ByName(dict[str, Method | Ensemble]):
 METHODS = cast(dict[str, Method], _ByName({method.name: method for method in _RECORDS}))
 """All methods by name, in the order of the tables."""
 ENSEMBLES = {BEST_OF_BOTH.name: BEST_OF_BOTH}
-"""Mixtures of methods over different bases, by name: what an evaluation knows besides."""
+"""Mixtures of methods over different bases, by name; only evaluations know them."""
 EVALUATED: dict[str, Method | Ensemble] = _ByName({**METHODS, **ENSEMBLES})
 ALIASES = {"base": "lstm", "base+ngram": "ngram", "lstm+ngram": "ngram"}
 """Other names: the unadapted base need not be an LSTM."""
 STATIC_METHODS = tuple(method.name for method in _RECORDS if not method.moving)
-"""Those that read the hidden states of the base as trained, or as it learns for all of them alike."""
+"""Methods that read the hidden states of the trained base, or of a base that learns for all of them alike."""
 DYNAMIC_METHODS = tuple(method.name for method in _RECORDS if method.moving)
 PAPER_METHODS = tuple(method.name for method in _RECORDS if method.origin == "paper")
 PUBLISHED = tuple(method.name for method in _RECORDS if method.origin in ("paper", "baseline"))
 """The paper's methods and the rivals that it leaves out."""
 DEFAULT_METHODS = (*PUBLISHED, BEST.name)
 TUNABLE = tuple(method.name for method in _RECORDS if method.origin != "variant" and method.tuned)
-"""Those with values of their own to tune."""
+"""Methods with values to tune."""
 OUR_METHODS = tuple(method.name for method in _RECORDS if method.origin == "ours")
 
 
 SECTIONS: dict[str, type[Section]] = {kind.section: kind for record in _RECORDS for kind in record.settings}
 """The sections of all methods' settings, by name."""
 SOURCES: dict[str, Path] = {}
-"""The files of methods that were registered from elsewhere."""
+"""The files of methods that users registered."""
 ENTRY_POINTS = "hebblm.methods"
 
 
 def register(method: Method) -> Method:
-    """Add a method of your own: commands, readers and evaluations then know it by its name.
+    """Register a method of your own: commands, readers and evaluations then know it by its name.
 
     Args:
-        method: its record.
+        method: record of the method.
 
     Returns:
         The record, unchanged.
@@ -98,27 +98,27 @@ def register(method: Method) -> Method:
             raise UserError(f"a section {kind.section!r} of settings is there already; give yours another name")
     SECTIONS.update({kind.section: kind for kind in method.settings})
     METHODS[method.name] = EVALUATED[method.name] = method
-    if (code := getattr(method.rule, "__code__", None)) is not None:  # a class or a partial has none
+    if (code := getattr(method.rule, "__code__", None)) is not None:  # a class or a partial has no code
         SOURCES[method.name] = Path(code.co_filename)
     return method
 
 
 def load_plugin(path: Path) -> None:
-    """Run a Python file of the user's own, which registers methods.
+    """Run the user's Python file, which registers methods.
 
     Raises:
-        UserError: it cannot be read, or fails.
+        UserError: the file cannot be read, or fails.
     """
     try:
         runpy.run_path(str(path), run_name="hebblm_plugin")
     except UserError:
         raise
-    except Exception as error:  # whatever the file does
+    except Exception as error:  # the file may raise anything
         raise UserError(f"--plugin {path} fails: {type(error).__name__}: {error}") from error
 
 
 def _load_installed() -> bool:
-    """Let installed packages register their methods, and say whether there are any."""
+    """Load the methods of installed packages, and return whether there are such packages."""
     points = entry_points(group=ENTRY_POINTS)
     for point in points:
         point.load()
@@ -126,7 +126,7 @@ def _load_installed() -> bool:
 
 
 def named(text: str, known: Collection[str] = METHODS) -> list[str]:
-    """Methods of a comma-separated list; ``all`` stands for the default ones and those beyond the paper."""
+    """Return the methods of a comma-separated list; ``all`` means the default ones and those beyond the paper."""
     names = [unaliased(name.strip()) for name in text.split(",")]
     names = [name for name in known if EVALUATED[name].origin != "variant"] if names == [EVERY] else names
     check_methods(names, known, f", or {EVERY} alone")
@@ -134,18 +134,18 @@ def named(text: str, known: Collection[str] = METHODS) -> list[str]:
 
 
 def with_ensembled(names: Iterable[str]) -> list[str]:
-    """Methods, and before each ensemble the methods that it mixes."""
+    """Return methods, and before each ensemble the methods that it mixes."""
     mixed = (part for name in names for part in (*(ENSEMBLES[name].parts if name in ENSEMBLES else ()), name))
     return list(dict.fromkeys(mixed))
 
 
 def unaliased(name: str) -> str:
-    """Name of a method as results have it: ``base`` is ``lstm``, whatever the base is."""
+    """Return the name of a method in results: ``base`` is ``lstm``, whatever the base is."""
     return ALIASES.get(name, name)
 
 
 def check_methods(names: list[str], known: Collection[str] = METHODS, among: str = "") -> None:
-    """Refuse a method that is unknown, gone or repeated; ``among`` says what can be named besides those known."""
+    """Refuse a method that is unknown, gone or repeated; ``among`` names choices besides the known methods."""
     for name in names:
         if name in GONE:
             raise UserError(f"{name} is gone; use {GONE[name]}")
@@ -158,7 +158,7 @@ def check_methods(names: list[str], known: Collection[str] = METHODS, among: str
 
 
 def with_parts(names: Iterable[str]) -> set[str]:
-    """Methods with all whose values they take over when they are tuned."""
+    """Return methods with all methods whose tuned values they use."""
     parts: set[str] = set()
     for name in names:
         if name not in TUNABLE:

@@ -1,4 +1,4 @@
-"""The base as it is, as trained or as dynamic evaluation moves it."""
+"""The base without adaptation, as trained or as dynamic evaluation changes it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DYNAMIC = "dynamic"
 
 @dataclass(frozen=True, slots=True)
 class Unadapted:
-    """The base language model as it is."""
+    """The base language model without adaptation."""
 
     name: ClassVar[str] = "base"
     needs: ClassVar[Needs] = Needs()

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 PAIR = (0.6, 2.0)  # sharpness of the caches; a weight was fitted for each
 COMPONENTS = ("base", "short", "medium", "long", "knn", "mbpa", "ngram")
-NEAREST = 1e-3  # added to the nearest squared distance, which is 0 where a state comes again
+NEAREST = 1e-3  # added to the nearest squared distance, which is 0 if a state comes again
 SHARP = 2.0  # theta of the weights exp(theta h_k . h), relative, of the labels
 FEATURES = (
     "one",
@@ -100,11 +100,11 @@ class BestConfig(Section):
     """The mixture of base, caches of three windows, kNN-LM, MbPA at weight 1 and at its own weight, and the n-gram.
 
     Args:
-        parts: comma-separated components; a gate without some has the weights of the others.
+        parts: comma-separated components; if some are missing, the gate uses the weights of the others.
         short: number of most recent tokens that the first cache remembers.
-        medium: of the second.
-        long: of the third.
-        lr: of the gate's steps; 0 keeps the weights that are shipped.
+        medium: the same number for the second cache.
+        long: the same number for the third cache.
+        lr: learning rate of the gate; 0 keeps the shipped weights.
     """
 
     section: ClassVar[str] = "best"
@@ -130,7 +130,7 @@ class BestConfig(Section):
 
 @dataclass(frozen=True, slots=True)
 class BestFeatures:
-    """Features of the gate: the :data:`FEATURES` and, where there is an n-gram, what it says of the match."""
+    """Features of the gate: the :data:`FEATURES` and, with an n-gram, the features of its match."""
 
     ngram: Ngram | None
 
@@ -143,7 +143,7 @@ class BestFeatures:
 
 
 def gate_features(batch: EvalBatch) -> Tensor:
-    """The features (N, F) of :data:`FEATURES`, float64, all about as large as 1; none depends on the labels."""
+    """Return the features (N, F) of :data:`FEATURES`, float64, all of the order of 1; none depends on the labels."""
     return batch.shared("gate features", lambda: _features(batch))
 
 
@@ -159,7 +159,7 @@ def _features(batch: EvalBatch) -> Tensor:
     any_entry = near.mask[:, 0]
     scores = F.log_weights(batch.products, near.mask, sharpness=SHARP, scale="relative")
     weights = scores.masked_fill(~near.mask, -torch.inf).softmax(1).nan_to_num(0.0)
-    mass, at = F.label_sums(near.values, weights).max(1)  # (N,), 0 for no entry
+    mass, at = F.label_sums(near.values, weights).max(1)  # (N,), 0 without entries
     label = near.values.gather(1, at[:, None]).squeeze(1)  # (N,) the top label
     size = batch.queries.square().sum(1).clamp_min(torch.finfo(batch.queries.dtype).tiny)
     nearest = (NEAREST + near.distances[:, 0] / size).log()
@@ -181,7 +181,7 @@ def _features(batch: EvalBatch) -> Tensor:
 
 
 def best_rule(settings: MethodSettings) -> Rule:
-    """The mixture of the components that are set."""
+    """Return the mixture of the chosen components."""
     config, base, ngram = settings[BestConfig], Unadapted(), Ngram(settings[NgramConfig])
     flat, sharp = PAIR
 

@@ -23,11 +23,11 @@ class CacheConfig(Section):
     """Continuous cache (Grave, Joulin and Usunier 2017).
 
     Args:
-        window: number of most recent tokens it remembers; 500 (PTB) and 3785 (WikiText-2) were published for AWD-LSTM.
-        theta: sharpness of the weights exp(theta h_k . h), a number or online: 4, 1.5 and 0.8, each with a share of
-            its own that is learned; absolute ones of 1.0 (PTB) and 0.662 (WikiText-2) were published.
-        gamma: share of the cache, learned online or a number; published 0.1 (PTB) and 0.1279 (WikiText-2).
-        scale: h_k . h relative to its standard deviation over what a query sees, or absolute as published.
+        window: number of most recent tokens it remembers; published for AWD-LSTM: 500 (PTB) and 3785 (WikiText-2).
+        theta: sharpness of the weights exp(theta h_k . h), a number or online: 4, 1.5 and 0.8, each with its own
+            learned share; published, absolute: 1.0 (PTB) and 0.662 (WikiText-2).
+        gamma: share of the cache, a number or learned online; published: 0.1 (PTB) and 0.1279 (WikiText-2).
+        scale: h_k . h relative to its standard deviation over the query's entries, or absolute as published.
     """
 
     section: ClassVar[str] = "cache"

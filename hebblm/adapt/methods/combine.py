@@ -15,10 +15,10 @@ from hebblm.adapt.settings import Section, Share
 
 @dataclass(frozen=True, slots=True)
 class BesideMixtureConfig(Section):
-    """Mixture beside another method.
+    """Mixture combined with another method.
 
     Args:
-        weight: share w of Mixture, learned online or a number; the rest is the other method's.
+        weight: share w of Mixture, a number or learned online; the other method gets the rest.
     """
 
     weight: Share = "online"

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class Gated:
     """``sum_c w_c P_c`` with ``w = softmax(G x)``: shares of the parts that depend on the query.
 
-    x (F) are features that do not depend on the answer. G goes on learning from the tokens already scored, see
+    The features x (F) do not depend on the answer. G goes on learning from the scored tokens, see
     :class:`hebblm.adapt.functional.LearnedGate`.
     """
 
@@ -28,10 +28,10 @@ class Gated:
     learned_as: str
     rules: tuple[Rule, ...]
     features: Callable[[EvalBatch], Tensor]  # (N, F) float64
-    weights: tuple[tuple[float, ...], ...]  # (C, F) G before anything was scored
-    lr: float  # of the steps of G; 0 keeps it as it is
-    anchor: int | None  # the part that the mixture is never far behind
-    needed: Needs  # by the features
+    weights: tuple[tuple[float, ...], ...]  # (C, F) G before the first token
+    lr: float  # learning rate of G; 0 keeps it fixed
+    anchor: int | None  # the part that the mixture is never much worse than
+    needed: Needs  # of the features
 
     def log_probs(self, batch: EvalBatch) -> Tensor:
         def compute() -> Tensor:
@@ -55,20 +55,20 @@ class Gated:
 
     @property
     def initial(self) -> F.LearnedGate:
-        """The gate as it is shipped."""
+        """Return the shipped gate."""
         import torch
 
         weights = torch.tensor(self.weights, dtype=torch.float64, device="cpu")
         return F.LearnedGate(weights, self.lr, self.anchor if self.lr else None)
 
     def evidence(self, batch: EvalBatch, targets: Tensor) -> Tensor:
-        """Losses of each token under the parts, nats, and its features, (N, C + F) float64."""
+        """Return losses of each token under the parts, nats, and its features, (N, C + F) float64."""
         import torch
 
         return torch.cat([self._losses(batch, targets), self.features(batch)], 1)
 
     def _losses(self, batch: EvalBatch, targets: Tensor) -> Tensor:
-        """Losses (N, C) of the parts, nats, float64."""
+        """Return losses (N, C) of the parts, nats, float64."""
         import torch
 
         def compute() -> Tensor:

@@ -20,19 +20,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class HebbConfig(Section):
-    """Memory-based Hebbian parameter adaptation (Mi, Lin and Faltings 2021); its MbPA term is that of ``mbpa``.
+    """Memory-based Hebbian parameter adaptation (Mi, Lin and Faltings 2021); its MbPA term uses the ``mbpa`` settings.
 
     Args:
         beta: decay of the Hebbian term's weight with the count of a class.
-        eta: strength of the Hebbian term; relative: nats that a label at closeness 1 gains.
+        eta: strength of the Hebbian term; if relative, the nats that a label at closeness 1 gains.
         gate: gated keeps the whole MbPA change of a class without a Hebbian term; literal shrinks it by 1 - E.
-        classes: which labels make up N^new; new (not in the training vocabulary), all, or auto: new where there are new
-            words, all otherwise.
+        classes: labels in N^new: new (not in the training vocabulary), all, or auto (new if there are new words, else
+            all).
         constant: the constant E of variant v3.
         counts: examples that n_i counts; observed (training and stream) or memory (entries only).
-        closeness: of the Hebbian term's entries: raw as printed, or scaled to sum 1 or max 1, which bounds the term.
-        scale: closeness relative to the mean squared distance of the neighbours and the term to its value at the query
-            itself, or both absolute as printed.
+        closeness: closeness of the Hebbian term's entries: raw as printed, or scaled to sum 1 or max 1, which bounds
+            the term.
+        scale: relative (closeness to the neighbours' mean squared distance, the term to its value at the query itself)
+            or absolute as printed.
     """
 
     section: ClassVar[str] = "hebb"
@@ -49,7 +50,7 @@ class HebbConfig(Section):
 
 @dataclass(frozen=True, slots=True)
 class HebbianLogits:
-    """Logits after adaptation: those of ``dense`` and what the Hebbian term changes in them."""
+    """Logits after adaptation: those of ``dense`` and their change by the Hebbian term."""
 
     dense: Tensor  # (N, V)
     normalizers: Tensor  # (N,) their logsumexp
@@ -60,7 +61,7 @@ class HebbianLogits:
 
 @dataclass(frozen=True, slots=True)
 class Hebb:
-    """Hebb: MbPA and the Hebbian term, weighted by how often a class was seen (Eq. 4 and 7).
+    """Hebb: MbPA and the Hebbian term, weighted by the count of a class (Eq. 4 and 7).
 
     Variant ``v1`` is the Hebbian term alone, ``v2`` takes it over all of N, ``v3`` weighs it by a constant; None is the
     method itself.
@@ -94,11 +95,11 @@ class Hebb:
         return Needs(retrieval=True) if self.variant == "v1" else adaptation(self.mbpa)
 
     def closeness(self, batch: EvalBatch) -> Tensor:
-        """How close each neighbour (N, K) is, of sum 1."""
+        """Return the closeness of each neighbour (N, K), with sum 1."""
         return shared_closeness(batch, self.mbpa)
 
     def _adapted(self, batch: EvalBatch) -> HebbianLogits:
-        """``f_i + (1 - E_i) MbPA_i + E_i eta D_i . h`` (Eq. 7) for the labels, and what the others have."""
+        """Return ``f_i + (1 - E_i) MbPA_i + E_i eta D_i . h`` (Eq. 7) for the labels, and the other logits."""
         return batch.shared(("adapted", self), lambda: self._compute(batch))
 
     def _compute(self, batch: EvalBatch) -> HebbianLogits:
@@ -126,7 +127,7 @@ class Hebb:
         return HebbianLogits(dense, normalizers, term.labels, term.chosen, changes)
 
     def _classes(self, new: Tensor | None) -> Tensor | None:
-        """Classes of N^new, None for all."""
+        """Return the classes of N^new, None for all."""
         wanted = "all" if self.variant == "v2" else self.config.classes
         if wanted == "all" or (wanted == "auto" and new is None):
             return None
@@ -134,7 +135,7 @@ class Hebb:
 
 
 def hebbian_term(batch: EvalBatch, mbpa: MbpaConfig, hebb: HebbConfig, classes: Tensor | None) -> F.HebbianTerm:
-    """The Hebbian term of a mini-batch over N^new (V,) bool, computed once for all rules that share its closeness.
+    """Return the Hebbian term of a mini-batch over N^new (V,) bool, computed once for rules with the same closeness.
 
     The closeness has MbPA's eps, in the unit of ``hebb.scale``.
     """
@@ -157,7 +158,7 @@ def hebbian_term(batch: EvalBatch, mbpa: MbpaConfig, hebb: HebbConfig, classes: 
 
 
 def hebb_rule(settings: MethodSettings, variant: str | None = None) -> Hebb:
-    """Hebb, or a variant of it."""
+    """Return Hebb, or a variant of it."""
     return Hebb(settings[HebbConfig], settings[MbpaConfig], variant)
 
 

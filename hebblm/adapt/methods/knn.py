@@ -22,9 +22,9 @@ class KnnConfig(Section):
     """kNN-LM (Khandelwal et al. 2020).
 
     Args:
-        temperature: T of the weights exp(-d^2 / T), a number or online: 1/4, 2/3 and 5/4, each with a share of its own
-            that is learned.
-        gamma: share of the neighbours: learned online from the tokens already scored, or a number.
+        temperature: T of the weights exp(-d^2 / T), a number or online: 1/4, 2/3 and 5/4, each with its own learned
+            share.
+        gamma: share of the neighbours, a number or learned online from the scored tokens.
         scale: d^2 relative to its standard deviation over the neighbours, or absolute as published.
     """
 

@@ -29,20 +29,20 @@ class MbpaConfig(Section):
     """Memory-based parameter adaptation (Sprechmann et al. 2018).
 
     Args:
-        optimizer: newton (to the optimum of the loss with a pull; knows no rate), sgd (plain descent: some 15 steps
-            and no pull serve it best) or rmsprop (fresh state a query; exact and slow).
+        optimizer: newton (to the optimum of the loss with a pull; has no rate), sgd (plain descent: best with some 15
+            steps and no pull) or rmsprop (fresh state for each query; exact and slow).
         lr: learning rate of sgd and rmsprop: relative, in units of 1 over the largest eigenvalue of the query's
             curvature, or lambda.
-        lr_units: relative to the curvature of each query's own problem (cannot climb for lr <= 4), absolute, or
-            guarded: absolute, and a query that diverges is run again at a stable rate, and counted.
-        steps: steps a query.
-        solver: fast (a few hundred classes followed) or exact.
+        lr_units: relative to the curvature of each query's own problem (the loss cannot rise for lr <= 4), absolute,
+            or guarded: absolute, but a query that diverges is run again at a stable rate, and counted.
+        steps: steps for each query.
+        solver: fast (follows a few hundred classes) or exact.
         eps: constant in the closeness 1 / (eps + squared distance).
-        scale: of distances and eps: relative to the mean squared distance of a query's neighbours, or absolute.
-        closeness: raw as printed, or scaled to sum 1 or max 1; a relative rate makes all three the same.
-        pull: pull back to the base head: of newton in units of the geometric mean of the largest eigenvalue and the
-            sum of all others, of sgd in units of the largest; a step of sgd takes lr * pull of the change back.
-        weight: s of the change d of the logits f, which become f + s d: a number, or learned online
+        scale: distances and eps relative to the mean squared distance of a query's neighbours, or absolute.
+        closeness: raw as printed, or scaled to sum 1 or max 1; with a relative rate all three are the same.
+        pull: pull back to the base head. For newton in units of the geometric mean of the largest eigenvalue and the
+            sum of all others; for sgd in units of the largest, and each step takes lr * pull of the change back.
+        weight: factor s of the change d of the logits f, which become f + s d: a number, or learned online
             within 0 and 3/2. 1 is MbPA itself.
     """
 
@@ -62,25 +62,25 @@ class MbpaConfig(Section):
     def __post_init__(self) -> None:
         if self.lr_units != "guarded" and self.optimizer != "newton" and self.lr * self.pull > 1:
             raise UserError(
-                f"mbpa.lr = {self.lr} and mbpa.pull = {self.pull} take back more than was changed; "
+                f"mbpa.lr = {self.lr} and mbpa.pull = {self.pull} take back more than the change; "
                 "choose them so that their product is at most 1"
             )
         if self.optimizer == "newton" and not self.pull > 0:
             raise UserError(f"mbpa.pull = {self.pull} must be a number above 0 for mbpa.optimizer = newton")
         if self.optimizer == "rmsprop" and (self.solver == "fast" or self.lr_units == "relative"):
             raise UserError(
-                "mbpa.optimizer = 'rmsprop' follows all classes at a rate of its own; set mbpa.solver=exact and "
+                "mbpa.optimizer = 'rmsprop' follows all classes at its own rate; set mbpa.solver=exact and "
                 "mbpa.lr_units=guarded or absolute as well"
             )
 
 
 @dataclass(frozen=True, slots=True)
 class MbpaAbsoluteConfig(Section):
-    """MbPA at the paper's absolute rate, whatever comes of it.
+    """MbPA at the paper's absolute rate, even if it diverges.
 
     Args:
         lr: learning rate lambda.
-        steps: gradient steps a query.
+        steps: gradient steps for each query.
         eps: constant in the closeness 1 / (eps + squared distance).
     """
 
@@ -91,7 +91,7 @@ class MbpaAbsoluteConfig(Section):
     eps: Positive = 1e-3
 
     def over(self, mbpa: MbpaConfig) -> MbpaConfig:
-        """Settings of MbPA at this rate; all that is not set here is that of ``mbpa``."""
+        """Return the settings of MbPA at this rate; all other values are those of ``mbpa``."""
         return replace(
             mbpa,
             optimizer="sgd",
@@ -135,7 +135,7 @@ class Mbpa:
 
 @dataclass(frozen=True, slots=True)
 class MbpaWeight:
-    """The weight of MbPA's change, learned from the tokens already scored."""
+    """The weight of MbPA's change, learned from the scored tokens."""
 
     learned_as: ClassVar[str] = "weight of mbpa/1"
 
@@ -148,7 +148,7 @@ class MbpaWeight:
         return LearnedWeight()
 
     def evidence(self, batch: EvalBatch, targets: Tensor) -> Tensor:
-        """Losses of each target at the weights 1/2, 1 and 3/2, (N, 3) float64, nats."""
+        """Return losses of each target at the weights 1/2, 1 and 3/2, (N, 3) float64, nats."""
 
         def compute() -> Tensor:
             change = mbpa_result(batch, self.config).delta
@@ -159,25 +159,25 @@ class MbpaWeight:
 
 
 def adaptation(config: MbpaConfig) -> Needs:
-    """Needs of a rule over MbPA."""
+    """Return the needs of a rule that uses MbPA."""
     learned = (MbpaWeight(_whole(config)),) if isinstance(config.weight, str) else ()
     return Needs(retrieval=True, descents=(_whole(config),), shares=learned)
 
 
-@cache  # every mini-batch asks, for every method
+@cache  # every mini-batch needs it for every method
 def _whole(config: MbpaConfig) -> MbpaConfig:
-    """The settings at weight 1: what is solved, whatever becomes of it."""
+    """Return the settings at weight 1, which the solver uses for any weight."""
     return replace(config, weight=1.0)
 
 
 def mbpa_result(batch: EvalBatch, config: MbpaConfig) -> F.MbpaResult:
-    """Change of the logits by MbPA at weight 1, computed once a mini-batch and configuration."""
+    """Return the change of the logits by MbPA at weight 1, computed once per mini-batch and configuration."""
     batch.check_keys("MbPA")
     return batch.shared(_whole(config), lambda: _mbpa(batch, config, slice(None)))
 
 
 def mbpa_change(batch: EvalBatch, config: MbpaConfig) -> Tensor:
-    """``s d`` (N, V), the weighted change of the logits by MbPA, computed once."""
+    """Return ``s d`` (N, V), the weighted change of the logits by MbPA, computed once."""
 
     def compute() -> Tensor:
         return _weights(batch, config) * mbpa_result(batch, config).delta
@@ -186,20 +186,20 @@ def mbpa_change(batch: EvalBatch, config: MbpaConfig) -> Tensor:
 
 
 def _weights(batch: EvalBatch, config: MbpaConfig) -> Tensor:
-    """s (N, 1), the weight of each query's change."""
+    """Return s (N, 1), the weight of each query's change."""
     if not isinstance(config.weight, str):
         return batch.hidden.new_full((len(batch.hidden), 1), config.weight)
     return batch.learned_share(MbpaWeight(_whole(config)))[:, None].to(batch.hidden.dtype)
 
 
 def _losses(batch: EvalBatch, targets: Tensor, change: Tensor, weights: Tensor) -> Tensor:
-    """Losses (N, W) of targets (N,) with a change (N, V) of the logits at weights (N, W), nats."""
+    """Return losses (N, W) of targets (N,) with a change (N, V) of the logits at weights (N, W), nats."""
     own = weights * change.gather(1, targets[:, None])
     return batch.base_losses(targets)[:, None] + F.growth(batch.logits, batch.log_normalizers, change, weights) - own
 
 
 def _mbpa(batch: EvalBatch, config: MbpaConfig, rows: slice | list[int]) -> F.MbpaResult:
-    """Change of the logits by MbPA for some queries of a mini-batch."""
+    """Return the change of the logits by MbPA for some queries of a mini-batch."""
     return F.mbpa_delta(
         batch.hidden[rows],
         batch.neighbors.rows(rows),
@@ -220,13 +220,13 @@ def _mbpa(batch: EvalBatch, config: MbpaConfig, rows: slice | list[int]) -> F.Mb
 
 
 def shared_closeness(batch: EvalBatch, config: MbpaConfig) -> Tensor:
-    """MbPA's closeness c_k of each neighbour (N, K), scaled to sum 1."""
+    """Return MbPA's closeness c_k of each neighbour (N, K), scaled to sum 1."""
     near = batch.neighbors
     return F.closeness(near.distances, near.mask, eps=config.eps, normalization="sum", scale=config.scale)
 
 
 def adapted_logits(batch: EvalBatch, config: MbpaConfig) -> tuple[Tensor, Tensor]:
-    """Logits after MbPA (N, V) and their logsumexp (N,), computed once a mini-batch and configuration."""
+    """Return logits after MbPA (N, V) and their logsumexp (N,), computed once per mini-batch and configuration."""
 
     def compute() -> tuple[Tensor, Tensor]:
         logits = batch.logits + mbpa_change(batch, config)
@@ -236,10 +236,10 @@ def adapted_logits(batch: EvalBatch, config: MbpaConfig) -> tuple[Tensor, Tensor
 
 
 def fast_errors(batch: EvalBatch, config: MbpaConfig) -> Tensor:
-    """Error (M,) of MbPA's fast form, measured by the exact one on one query in a thousand of the stream.
+    """Return the error (M,) of MbPA's fast form against the exact one, on one query in a thousand of the stream.
 
-    In nats a token, the mean of ``|log p - log p_exact|`` over the exact distribution, for the M queries measured in
-    this mini-batch. Which ones are measured depends on their position in the stream alone.
+    It is the mean of ``|log p - log p_exact|`` over the exact distribution, in nats a token, for the M queries measured
+    in this mini-batch. Only their position in the stream decides which queries are measured.
     """
 
     def compute() -> Tensor:
@@ -256,14 +256,14 @@ def fast_errors(batch: EvalBatch, config: MbpaConfig) -> Tensor:
 
 
 def _measured(position: int) -> bool:
-    """Whether the fast form's error is measured at a position of the stream: at a random one of every thousand."""
+    """Return whether to measure the fast form's error at a position of the stream: one random position per thousand."""
     block, offset = divmod(position, MEASURED)
     return offset == Random(block).randrange(MEASURED)
 
 
 @dataclass(frozen=True, slots=True)
 class Safeguards:
-    """What happened in the gradient steps that a rule rests on, query by query of a mini-batch."""
+    """Outcome of a rule's gradient steps, for each query of a mini-batch."""
 
     rose: Tensor  # (N,) bool, the neighbours' loss rose
     stabilized: Tensor  # (N,) bool, it was run again at a stable rate
@@ -271,7 +271,7 @@ class Safeguards:
 
     @classmethod
     def of(cls, rule: Rule, batch: EvalBatch) -> Safeguards:
-        """Outcome for a rule; nothing happened to one without gradient steps."""
+        """Return the outcome for a rule; without gradient steps it is all False."""
         import torch
 
         nothing = torch.zeros(len(batch.hidden), dtype=torch.bool, device=batch.hidden.device)
@@ -284,7 +284,7 @@ class Safeguards:
 
 
 def _search_space(settings: MethodSettings, grid: Grid) -> Axes:
-    """Values that are tried: of Newton's steps pull and weight, of others rate and number."""
+    """Return the values to try: pull and weight for Newton's steps, rate and number of steps for others."""
     if settings[MbpaConfig].optimizer == "newton":
         return {"pull": grid.mbpa_pull, "weight": grid.mbpa_weight}
     return {"lr": grid.mbpa_lr, "steps": grid.mbpa_steps}

@@ -1,4 +1,4 @@
-"""Labels of remembered entries, mixed with the base: what cache, kNN-LM and Mixture share."""
+"""Labels of remembered entries, mixed with the base: the common part of cache, kNN-LM and Mixture."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 SHARPNESS = (4.0, 1.5, 0.8)
 ONLINE_VALUES = {"theta": SHARPNESS, "temperature": tuple(1 / sharpness for sharpness in SHARPNESS)}
-"""By the name of a setting of the sharpness, what is mixed where it is online."""
+"""Values that online mixes, by the name of the sharpness setting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,9 @@ class RememberedLabels(ABC):
     """``q(y) = sum_k 1[y_k = y] w_k``: labels of remembered entries, weighted by a score."""
 
     name: ClassVar[str]
-    in_window: ClassVar[bool] = False  # whether its entries are the latest of the stream, not those the memory found
+    in_window: ClassVar[bool] = (
+        False  # True for the latest entries of the stream, False for those that the memory found
+    )
     sharpness: ClassVar[str] = "theta"
 
     config: Any  # settings with a sharpness that is a number
@@ -38,14 +40,14 @@ class RememberedLabels(ABC):
 
     @abstractmethod
     def entries(self, batch: EvalBatch) -> tuple[Tensor, Tensor, Tensor]:
-        """Log-weights (N, K), labels (N, K) or (1, K), and which entries each query sees (N, K)."""
+        """Return log-weights (N, K), labels (N, K) or (1, K), and which entries each query sees (N, K)."""
 
     def log_probs(self, batch: EvalBatch) -> Tensor:
-        """Log-probabilities (N, V), nats, the base's for a query that sees no entry."""
+        """Return log-probabilities (N, V), nats, the base's for a query that sees no entry."""
         return batch.shared(self, lambda: F.memory_mixture(batch.log_probs, *self.entries(batch), weight=1.0))
 
     def score(self, batch: EvalBatch, targets: Tensor) -> Tensor:
-        """Loss (N,), nats; +inf for a label that no entry carries."""
+        """Return the loss (N,), nats; +inf for a label that no entry has."""
 
         def compute() -> Tensor:
             return F.mixture_losses(batch.base_losses(targets), *self.entries(batch), 1.0, targets)
@@ -55,10 +57,10 @@ class RememberedLabels(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Mixed:
-    """``sum_c w_c P_c`` of some rules, with shares that are learned from the tokens already scored."""
+    """``sum_c w_c P_c`` of some rules, with shares learned from the scored tokens."""
 
-    rules: tuple[Rule, ...]  # the last one has the rest
-    share: Share  # of all but the last together, a number or online; of two rules it is the share of the first
+    rules: tuple[Rule, ...]  # the last one gets the rest
+    share: Share  # sum of all shares but the last, a number or online; with two rules, the first one's share
 
     def log_probs(self, batch: EvalBatch) -> Tensor:
         def compute() -> Tensor:
@@ -81,7 +83,7 @@ class Mixed:
 
     @property
     def name(self) -> str:
-        """Names of what is mixed, each once; the base is not named."""
+        """Names of the mixed rules, each once, without the base."""
         return "+".join(dict.fromkeys(rule.name for rule in self.rules if rule.name != "base"))
 
     @property
@@ -94,7 +96,7 @@ class Mixed:
         return F.LearnedShares((0.0,) * (len(self.rules) - 1), total=total)
 
     def evidence(self, batch: EvalBatch, targets: Tensor) -> Tensor:
-        """Losses of each target under the rules, (N, C) float64, nats."""
+        """Return losses of each target under the rules, (N, C) float64, nats."""
         import torch
 
         return torch.stack(self._losses(batch, targets), 1).double()
@@ -104,7 +106,7 @@ class Mixed:
         return isinstance(self.share, str) or len(self.rules) > 2
 
     def _losses(self, batch: EvalBatch, targets: Tensor) -> list[Tensor]:
-        """Losses (N,) under each rule, computed once; nats."""
+        """Return losses (N,) under each rule, computed once; nats."""
         return batch.scored(("parts", self), targets, lambda: [rule.score(batch, targets) for rule in self.rules])
 
     def log_shares(self, batch: EvalBatch) -> Tensor:
@@ -119,7 +121,7 @@ class Mixed:
 
 
 def memory_mixture(kind: type[RememberedLabels], config: Any) -> Mixed:
-    """A memory mixed with the base, whose share is the rest of ``config.gamma``; one memory a value if it is online."""
+    """Mix a memory, with share ``config.gamma``, and the base; an online sharpness needs one memory per value."""
     sharpness = getattr(config, kind.sharpness)
     values = ONLINE_VALUES[kind.sharpness] if isinstance(sharpness, str) else (sharpness,)
     memories = (kind(replace(config, **{kind.sharpness: value, "gamma": 1.0})) for value in values)

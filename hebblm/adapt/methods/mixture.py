@@ -24,10 +24,10 @@ class MixtureConfig(Section):
     """Mixture over the retrieved neighbours.
 
     Args:
-        theta: sharpness of the weights exp(theta h_k . h), a number or online: 4, 1.5 and 0.8, each with a share of
-            its own that is learned.
-        gamma: share of the neighbours: learned online from the tokens already scored, or a number.
-        form: linear (both sides normalised) or logit-sum (as the paper prints it; absolute, gamma a number).
+        theta: sharpness of the weights exp(theta h_k . h), a number or online: 4, 1.5 and 0.8, each with its own
+            learned share.
+        gamma: share of the neighbours, a number or learned online from the scored tokens.
+        form: linear (both sides normalised) or logit-sum (as the paper prints it; absolute scale, gamma a number).
         scale: h_k . h relative to its standard deviation over the neighbours, or absolute as printed.
     """
 
@@ -94,7 +94,7 @@ class LogitSum:
 
 
 def mixture_rule(settings: MethodSettings) -> Rule:
-    """Mixture in the form that is set."""
+    """Return Mixture in the form of its setting."""
     config = settings[MixtureConfig]
     if config.form == "logit-sum":
         return LogitSum(config)

@@ -1,4 +1,4 @@
-"""n-gram: probabilities by the exact words before, over everything that was read."""
+"""n-gram: probabilities by the exact words before, over all text read so far."""
 
 from __future__ import annotations
 
@@ -22,20 +22,21 @@ if TYPE_CHECKING:
 
 SUFFIX = "+ngram"
 FEATURES = ("no match", "one token matches", "two tokens match", "three or more match", "top share", "count")
-"""Of the longest context seen: its length, the share of its first follower, and ``log(1 + n) / 5`` of its count n."""
-# What a gate starts from: the longer the match, the less the base is trusted.
+"""Of the longest context seen: its length, the share of its top follower, and ``log(1 + n) / 5`` of its count n."""
+# Weights at the start: the longer the match, the less the gate trusts the base.
 BASE_WEIGHTS, NGRAM_WEIGHTS = (4.0, 3.0, 2.0, 1.0, 0.0, 0.0), (0.0,) * 6
 
 
 @dataclass(frozen=True, slots=True)
 class NgramConfig(Section):
-    """n-gram of the words before (Chen and Goodman 1999), mixed by a gate that is learned.
+    """n-gram of the words before (Chen and Goodman 1999), mixed by a learned gate.
 
     Args:
-        order: words before that it looks at.
-        fresh: what it has seen: every token before, or those before the last update as the other memories.
-        capacity: tokens after which it counts no more.
-        lr: of the gate's steps; 0 keeps the weights that are shipped.
+        order: number of words before that it uses.
+        fresh: token (it counts every token before) or interval (like other memories, only those before the last
+            update).
+        capacity: the most tokens to count.
+        lr: learning rate of the gate; 0 keeps the shipped weights.
     """
 
     section: ClassVar[str] = "ngram"
@@ -79,7 +80,7 @@ class Ngram:
         return batch.scored(self, targets, compute)
 
     def seen(self, batch: EvalBatch, targets: Tensor) -> Seen:
-        """Probabilities of targets (N,), and how long the context was that gave them."""
+        """Return probabilities of targets (N,), and the length of the context that gave them."""
 
         def compute() -> Seen:
             ngrams = batch.context.ngrams
@@ -90,7 +91,7 @@ class Ngram:
         return batch.scored(("seen", self), targets, compute)
 
     def features(self, batch: EvalBatch) -> Tensor:
-        """Features (N, F) of :data:`FEATURES`, float64; none depends on the labels."""
+        """Return features (N, F) of :data:`FEATURES`, float64; none depends on the labels."""
         import torch
 
         def compute() -> Tensor:
@@ -102,7 +103,7 @@ class Ngram:
         return batch.shared(("features", self), compute)
 
     def rows(self, batch: EvalBatch) -> NGramRows:
-        """Rows of a mini-batch, which see the rows before them as far as they were counted."""
+        """Return the rows of a mini-batch; each sees the rows before it that are counted."""
         rows, block = batch.ngram_rows(), batch.block
         if self.config.fresh == "token" or block is None:
             return rows
@@ -110,7 +111,7 @@ class Ngram:
 
 
 def with_ngram(rule: Rule, settings: MethodSettings) -> Rule:
-    """A rule and the n-gram under a gate that knows how much of the text before was seen."""
+    """Mix a rule with the n-gram, by a gate that depends on the length of the match before."""
     config = settings[NgramConfig]
     ngram = Ngram(config)
     name = SUFFIX[1:] if isinstance(rule, Unadapted) else rule.name + SUFFIX
@@ -133,7 +134,7 @@ NGRAM = Method(
 
 
 def beside_ngram(method: Method) -> Method:
-    """The record of any method with the n-gram beside it."""
+    """Return the record of any method mixed with the n-gram."""
     return Method(
         method.name + SUFFIX,
         f"{method.label}+n-gram",

@@ -1,4 +1,4 @@
-"""Interfaces of a method: its rule, and the record that says how it is built, tuned and drawn."""
+"""Interfaces of a method: its rule, and the record that says how to build, tune and draw it."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class Rule(Needing, Protocol):
 
     @property
     def name(self) -> str:
-        """Name of what it predicts with, the same in every version and for all settings; shares are saved under it."""
+        """Name of the rule, the same in every version and for all settings; shares are saved under it."""
 
     def log_probs(self, batch: EvalBatch) -> Tensor:
-        """Log-probabilities (N, V) in nats."""
+        """Return log-probabilities (N, V) in nats."""
 
     def score(self, batch: EvalBatch, targets: Tensor) -> Tensor:
-        """Loss (N,) in nats of ``targets`` (N,): what gathering from :meth:`log_probs` gives, for less."""
+        """Return the loss (N,) in nats of ``targets`` (N,): the same as :meth:`log_probs`, at less cost."""
 
 
 @runtime_checkable
@@ -40,7 +40,7 @@ class Mixing(Rule, Protocol):
 
     @property
     def rules(self) -> Sequence[Rule]:
-        """The others, C."""
+        """The C mixed rules."""
 
     def log_shares(self, batch: EvalBatch) -> Tensor:
         """log w, (N, C) or (1, C) float64."""
@@ -51,16 +51,16 @@ class Method:
     """Record of a method.
 
     Args:
-        name: on the command line and in results.
-        label: in tables and plots.
-        origin: one of the paper's, a baseline it leaves out, ours, or a variant of the paper's for an ablation.
+        name: name on the command line and in results.
+        label: name in tables and plots.
+        origin: paper, baseline (one that the paper leaves out), ours, or variant (of the paper's, for an ablation).
         rule: returns its rule.
         settings: sections of the settings that it depends on.
-        parts: methods whose values it takes over when it is tuned.
-        moving: it reads the moving states of dynamic evaluation, a base of its own.
-        tuned: it has values of its own that are found on validation text.
-        search_space: returns those that are tried point by point; a share ``gamma`` among them is mixed in from losses.
-        plot_style: its colour in plots, and its line where that is not whole; empty for a spare one.
+        parts: methods whose tuned values it uses.
+        moving: whether it reads the changing states of dynamic evaluation, which has its own base.
+        tuned: whether it has its own values to tune on validation text.
+        search_space: returns the values to try point by point; a share ``gamma`` among them is mixed in from losses.
+        plot_style: its colour in plots, and its line style if not solid; empty for a spare one.
     """
 
     name: str
@@ -75,7 +75,7 @@ class Method:
     plot_style: tuple[str, ...] = ()
 
     def rates(self, settings: MethodSettings) -> str:
-        """Learning rates by which it diverges where they are too large, by dotted name."""
+        """Learning rates, by dotted name, that make it diverge if they are too large."""
         names = ["dynamic.lr"] if self.moving else []
         for values in map(settings.__getitem__, self.settings):
             own_rate = hasattr(values, "lr") and values.section not in ("best", "ngram")  # gates do not diverge
@@ -84,12 +84,14 @@ class Method:
         return ", ".join(names) or "base.lr"
 
     def check_keys(self, settings: MethodSettings) -> None:
-        """Refuse a method that adapts the head where memories keep the states of another layer."""
+        """Refuse a method that adapts the head if memories keep the states of another layer."""
         if self.rule(settings).needs.descents or self.origin == "variant":
-            raise UserError(f"{self.name} adapts the head with what enters it; use --key last, or knn or mixture")
+            raise UserError(
+                f"{self.name} adapts the output layer and needs its input as keys; use --key last, knn or mixture"
+            )
 
     def hyperparameters(self, settings: MethodSettings) -> dict[str, Any]:
-        """Settings that it depends on, as JSON."""
+        """Return the settings that it depends on, as JSON."""
         values = {kind.section: asdict(settings[kind]) for kind in self.settings}
         return next(iter(values.values())) if len(values) == 1 else values
 
@@ -98,7 +100,7 @@ class Method:
 class Ensemble:
     """Record of a mixture of methods that read different bases, so that no mini-batch has them all.
 
-    Its fields are as of a :class:`Method`; ``parts`` names the methods.
+    Its fields are those of a :class:`Method`; ``parts`` names the methods.
     """
 
     name: str
@@ -109,5 +111,5 @@ class Ensemble:
 
 
 def dotted(method: str) -> str:
-    """A method as the name of a setting writes it: ``mixture+hebb`` is ``mixture_hebb``."""
+    """Return a method's name within the name of a setting: ``mixture+hebb`` is ``mixture_hebb``."""
     return method.replace("+", "_").replace("-", "_")

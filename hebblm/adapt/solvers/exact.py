@@ -11,7 +11,7 @@ from hebblm.adapt.solvers.problem import Descent, Problem, Solution, rose
 def solve_exact(problem: Problem, descent: Descent) -> Solution:
     """Follow S steps of descent exactly; no (V, D) change is ever formed.
 
-    Every step changes the head by ``dW = R^T diag(a) H``, so that it is enough to follow the residuals
+    Every step changes the head by ``dW = R^T diag(a) H``, so it is enough to follow the residuals
     ``R = Y - softmax(Z)`` of the K keys (Eq. 5 and 6)::
 
         Z_{s+1} = Z_s + (H H^T + 1) diag(a) R_s        delta = sum_s R_s^T (a * (H h + 1))
@@ -28,9 +28,9 @@ def solve_exact(problem: Problem, descent: Descent) -> Solution:
         logits += head.bias
     logits = head.capped(logits)
     pulled = bool((descent.keep != 1).any())
-    base = logits.clone() if pulled else logits  # Z_0; without a pull nobody reads it again
+    base = logits.clone() if pulled else logits  # Z_0; not read again without a pull
     mixing = (keys @ keys.transpose(1, 2) + problem.one) * sizes.unsqueeze(1)  # of a residual to the keys (n, K, K)
-    residual = torch.empty_like(logits)  # R (n, K, V), written in place: it is the largest tensor beside Z
+    residual = torch.empty_like(logits)  # R (n, K, V), written in place: it is the largest tensor besides Z
     ones = logits.new_ones(labels.shape)
     delta = logits.new_zeros(logits.shape[0], 1, logits.shape[2])  # (n, 1, V)
     first = last = logits.new_zeros(len(sizes))

@@ -21,23 +21,23 @@ FAR = 1e12  # a sum of exponentials may grow or shrink so far before the largest
 
 
 def active_sizes(groups: Tensor, present: Tensor) -> Tensor:
-    """Number |A| of classes that each query follows (n,) int64: its different labels and some others.
+    """Return the number |A| of classes that each query follows (n,) int64: its different labels and some others.
 
-    With the tail's place they are a multiple of 32. A query's number depends on its own neighbours alone: the
-    ``groups`` (n, K) int64 of their labels, of which those ``present`` (n, K) bool are real.
+    With the tail's place they are a multiple of 32. A query's number depends only on its own neighbours: the ``groups``
+    (n, K) int64 of their labels, for entries ``present`` (n, K) bool.
     """
     return (distinct(groups, present) + SPARE).floor_divide(STEP).add(1).mul(STEP).sub(1)
 
 
 def narrow(problem: Problem) -> bool:
-    """Whether a vocabulary is so small that it is followed whole: fewer than two of the largest active sets."""
+    """Return whether a vocabulary is small enough to follow whole: less than two of the largest active sets."""
     return problem.head.weight.shape[0] < 2 * (problem.labels.shape[1] + SPARE + STEP)
 
 
 def choose(base_logits: Tensor, labels: Tensor, present: Tensor, size: int) -> Tensor:
-    """Classes to follow (n, size) int64 in ascending order: all labels present, then the base's top classes.
+    """Return the classes to follow (n, size) int64 in ascending order: all labels present, then the base's top classes.
 
-    The choice knows nothing of the target, so that a score cannot depend on its answer.
+    The choice does not use the target, so a score cannot depend on its answer.
     """
     # (n, K) infinite logits lift the labels above all; an entry that is not real must not pull its label in.
     wanted = torch.where(present, torch.inf, -torch.inf).to(base_logits.dtype)
@@ -47,7 +47,7 @@ def choose(base_logits: Tensor, labels: Tensor, present: Tensor, size: int) -> T
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """The classes of some queries that are followed, and their probabilities at the keys."""
+    """The followed classes of some queries, and their probabilities at the keys."""
 
     labels: Tensor  # (n, K) int64 places of the neighbours' labels among the classes
     logits: Tensor  # (n, K, C) log-probabilities at the keys in nats; the last of the C places is the tail, if any
@@ -59,17 +59,17 @@ class Followed:
     overlap: Tensor
 
     def spread(self, change: Tensor) -> Tensor:
-        """Change of all logits (n, V) for that of the places followed (n, C); overwrites the shape."""
+        """Return the change of all logits (n, V), given that of the followed places (n, C); overwrites the shape."""
         if self.classes is None:
             return change
         return self.shape.mul_(change[:, -1:]).scatter_(1, self.classes, change[:, :-1])
 
 
 def follow(problem: Problem, present: Tensor, *, whole: bool = False) -> Followed:
-    """What is followed: an active set A and a tail or, ``whole``, all classes; ``present`` (n, K) weigh anything.
+    """Return what to follow: an active set A and a tail or, with ``whole``, all classes; ``present`` (n, K) are real.
 
-    A key's probability on A is ``exp(Z_k - lse_k)`` with its stored log-normaliser, which is estimated where it is not
-    known; the tail holds what is left of 1.
+    A key's probability on A is ``exp(Z_k - lse_k)`` with its stored log-normaliser, or an estimate of it; the tail
+    holds the rest of 1.
     """
     if whole:
         logits = problem.head.logits(problem.keys).log_softmax(2)
@@ -93,10 +93,10 @@ def follow(problem: Problem, present: Tensor, *, whole: bool = False) -> Followe
 def solve_fast(problem: Problem, descent: Descent) -> Solution:
     """Follow S steps of descent on an active set A of classes; an approximation of ``solve_exact``.
 
-    The tail moves as its classes do in the mean: by ``sum_v q_v^2`` of what its residual would do to a single class, q
-    the shape of the query's own tail. For v outside A the change is ``-(sum_k s_k) q_v``, with s_k the tail mass of
-    neighbour k times alpha_k, summed over the steps. ``H H^T + 1`` is taken as ``U U^T + diag(e)``: a few directions
-    that the keys share, and what these leave of each key's own length.
+    The tail moves like the mean of its classes: by ``sum_v q_v^2`` times the change of a single class with its
+    residual, where q is the shape of the query's own tail. For v outside A the change is ``-(sum_k s_k) q_v``, with s_k
+    the tail mass of neighbour k times alpha_k, summed over the steps. ``H H^T + 1`` is approximated by
+    ``U U^T + diag(e)``: a few directions that the keys share, and the rest of each key's own length.
     """
     followed = follow(problem, descent.sizes > 0)
     change, rises = _descend(problem, descent, followed)
@@ -104,7 +104,7 @@ def solve_fast(problem: Problem, descent: Descent) -> Solution:
 
 
 def _descend(problem: Problem, descent: Descent, followed: Followed) -> tuple[Tensor, Tensor]:
-    """Change on A and, minus the mass moved, of the tail (n, A + 1), and whether the loss rose (n,)."""
+    """Return the change on A and, as minus the mass moved, of the tail (n, A + 1), and whether the loss rose (n,)."""
     sizes, steps, last_step = descent.sizes, descent.steps, descent.steps + descent.finish
     labels, logits, shares = followed.labels, followed.logits, followed.shares
     alpha = sizes * (problem.products + problem.one)  # what a key's residual does to the query (n, K)
@@ -146,13 +146,13 @@ def _descend(problem: Problem, descent: Descent, followed: Followed) -> tuple[Te
 
 
 def observations(rows: Tensor, followed: Followed) -> Tensor:
-    """Products (n, m, C) of some rows (n, m, K) with the labels Y of the neighbours, of which no one-hot is formed."""
+    """Return products (n, m, C) of some rows (n, m, K) with the neighbours' labels Y, without one-hot vectors."""
     sums = rows.new_zeros(*rows.shape[:2], followed.logits.shape[2])
     return sums.scatter_add_(2, followed.labels.unsqueeze(1).expand_as(rows), rows)
 
 
 def normalised(logits: Tensor, shares: Tensor, *, fresh: bool) -> Tensor:
-    """One over the keys' normalisers (n, K); ``fresh`` overwrites the shares (n, K, C) with 2 to the logits (bits)."""
+    """Return 1 over the keys' normalisers (n, K); ``fresh`` overwrites shares (n, K, C) with 2 to the logits (bits)."""
     if fresh:
         torch.exp2(logits, out=shares)
     scale = shares.sum(2).reciprocal_()
@@ -185,11 +185,11 @@ def _logits_on(problem: Problem, classes: Tensor) -> Tensor:
 
 
 def _estimated_normalizers(problem: Problem, logits: Tensor, shape: Tensor) -> Tensor:
-    """The keys' log-normalisers (n, K), exact on A (logits n, K, A) and by importance sampling on the tail (n, V).
+    """Estimate the keys' log-normalisers (n, K): exact on A (logits n, K, A), by importance sampling on the tail.
 
     With classes v_1 .. v_M drawn from the query's own tail q, ``sum_{v not in A} exp Z_kv`` is near the mean over them
-    of ``exp(Z_kv) / q_v``, which varies little as keys are near the query. They lie at the M midpoints of q's
-    cumulative distribution: a systematic sample, the same whenever the query is.
+    of ``exp(Z_kv) / q_v``, which varies little because keys are near the query. They lie at the M midpoints of q's
+    cumulative distribution: a systematic sample, always the same for the same query.
     """
     cumulative = shape.cumsum(1)  # (n, V)
     total = cumulative[:, -1:]  # 1, or less for a query with next to no tail
@@ -202,7 +202,7 @@ def _estimated_normalizers(problem: Problem, logits: Tensor, shape: Tensor) -> T
 
 
 def factored(problem: Problem) -> tuple[Tensor, Tensor, Tensor]:
-    """U (n, K, r), u (n, r) and e (n, K): ``U U^T + diag(e)`` is near ``H H^T + 1``, and equal on the diagonal.
+    """Return U (n, K, r), u (n, r) and e (n, K): ``U U^T + diag(e)`` is near ``H H^T + 1``, and equal on the diagonal.
 
     U and u hold the keys and the query on the span of some keys after one round of subspace iteration (Halko et al.
     2011), and the bias's share: ``U = H X^T L^-T`` with ``X X^T = L L^T``.

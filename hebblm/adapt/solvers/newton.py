@@ -1,7 +1,7 @@
 """MbPA to the optimum of its loss with a pull toward the base head, by Newton steps.
 
-Shapes: n queries, each with K keys of D numbers; r directions that the keys span; C places, which are the classes that
-are followed and last a tail for all others. V is the vocabulary.
+Shapes: n queries, each with K keys of D numbers; r directions that the keys span; C places, which are the followed
+classes and, last, a tail for all others. V is the vocabulary.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def solve_newton(problem: Problem, *, steps: int, pull: float, exact: bool) -> S
 
     with ``mu = pull (lambda_2 + lambda_3 + ...)^1/2``, the smaller the more alike a query's neighbours are. The minimum
     lies in the span of the keys. In the directions i of :class:`Directions` a class v has the coordinate theta_iv and
-    the gradient ``sum_k a_k u_ki (p_kv - y_kv) + mu theta_iv``. Each coordinate has a step of its own::
+    the gradient ``sum_k a_k u_ki (p_kv - y_kv) + mu theta_iv``. Each coordinate has its own step::
 
         theta_iv <- theta_iv - gradient_iv / (lambda_i c_iv + mu)
 
@@ -60,7 +60,7 @@ def solve_newton(problem: Problem, *, steps: int, pull: float, exact: bool) -> S
 
     Three of the ``steps`` >= 1 come near the optimum on states of a language model; ``pull`` > 0 is in units of the
     geometric mean of the largest curvature and the sum of all others. ``exact`` follows all classes in all directions
-    of the keys; otherwise it is a few hundred classes in 16 directions and each key's own.
+    of the keys; without it, a few hundred classes in 16 directions and each key's own direction.
     """
     sizes = relative_weights(problem)  # a (n, K): the largest curvature is 1, so that pull has no unit of the model's
     # Which classes move. Nothing here knows the target, so that a score cannot depend on its answer.
@@ -73,14 +73,14 @@ def solve_newton(problem: Problem, *, steps: int, pull: float, exact: bool) -> S
 
 
 def _other_curvatures(problem: Problem, sizes: Tensor) -> Tensor:
-    """Sum of a query's curvatures but the largest, in units of that (n,): what the keys differ by."""
+    """Return the sum of a query's curvatures without the largest, in units of that (n,): how much the keys differ."""
     lengths = torch.linalg.vector_norm(problem.keys, dim=2).square_() + problem.one  # |h_k|^2 + 1 (n, K)
     trace: Tensor = (sizes * lengths).sum(1)  # lambda_1 + lambda_2 + ..., and lambda_1 = 1
     return (trace - 1).clamp_min(DUPLICATES)  # duplicates leave rounding alone, which may be below 0
 
 
 def _descend(along: Directions, sizes: Tensor, followed: Followed, steps: int, pulls: Tensor) -> tuple[Tensor, Tensor]:
-    """Change of the query's logits on the places followed (n, C) in nats, and whether the loss rose (n,)."""
+    """Return the change of the query's logits on the followed places (n, C) in nats, and whether the loss rose (n,)."""
     pull = pulls.view(-1, 1, 1)  # mu (n, 1, 1)
     labels, overlap = followed.labels.unsqueeze(2), followed.overlap
     curvatures = along.curvatures.unsqueeze(2)  # lambda (n, r, 1)
@@ -96,8 +96,8 @@ def _descend(along: Directions, sizes: Tensor, followed: Followed, steps: int, p
     theta, moved = torch.zeros_like(wanted), torch.zeros_like(wanted)  # coordinates and their last steps (n, r, C)
     own = None if along.own is None else along.own.unsqueeze(2)  # (n, K, 1)
     if own is not None:
-        # What 16 directions leave of a key moves that key alone: one more coordinate alpha_kv for each. Its step
-        # solves a curvature of 1/4, the most there is, together with the pull.
+        # The part of a key outside the 16 directions moves that key alone: one more coordinate alpha_kv for each. Its
+        # step solves a curvature of 1/4, the largest possible, together with the pull.
         alpha = torch.zeros_like(base)  # (n, K, C)
         step_size = sizes.unsqueeze(2) / (OWN * sizes.unsqueeze(2) * own + pull)  # (n, K, 1)
 
@@ -108,7 +108,7 @@ def _descend(along: Directions, sizes: Tensor, followed: Followed, steps: int, p
         gradients, missing = products.chunk(2, 1)  # minus the gradient of the loss; share wanted less share now
         share = _mean(wanted[at] - missing, wanted[at])
         step = gradients.addcmul_(theta[at], pull, value=-1).div_(share.mul_(curvatures).add_(pull))
-        # A coordinate that turns back went too far, and goes back half of the way.
+        # A coordinate that turns back went too far, and goes half of the way back.
         step = torch.where(step * moved[at] < 0, DAMPED * step, step)
         moved[at] = step
         theta[at] += step
@@ -124,23 +124,23 @@ def _descend(along: Directions, sizes: Tensor, followed: Followed, steps: int, p
         if own is not None:  # alpha <- alpha + (a (y - p) - mu alpha) / (a e / 4 + mu)
             alpha.mul_(OWN * step_size * own).addcmul_(step_size * scale.unsqueeze(2), shares, value=-1)
             alpha.scatter_add_(2, labels, step_size)
-        if number + 1 < steps:  # the keys' logits under the new head; after the last step nobody asks for them
+        if number + 1 < steps:  # the keys' logits under the new head; not needed after the last step
             logits = torch.baddbmm(base, keys, theta)  # U theta (n, K, C)
-            # The tail moves as its classes do in the mean: by overlap = sum_v q_v^2 of what one class would.
+            # The tail moves like the mean of its classes: by overlap = sum_v q_v^2 times the move of one class.
             logits[:, :, -1] = base[:, :, -1] + (keys @ (overlap * theta[:, :, -1]).unsqueeze(2)).squeeze(2)
             if own is not None:
                 logits.addcmul_(LOG2_E * own, alpha)
                 logits[:, :, -1] -= (1 - overlap) * LOG2_E * own.squeeze(2) * alpha[:, :, -1]
-    change = torch.bmm(along.queries.unsqueeze(1), theta)  # u theta: what the new head does to the query (n, 1, C)
+    change = torch.bmm(along.queries.unsqueeze(1), theta)  # u theta: the query's change under the new head (n, 1, C)
     if own is not None:
         change.baddbmm_(along.rest.unsqueeze(1), alpha)
     return change.squeeze(1), rose(losses[0], losses[-1])
 
 
 def _mean(now: Tensor, wanted: Tensor) -> Tensor:
-    """Logarithmic mean of two shares where the first is on its way up, else the arithmetic one.
+    """Return the logarithmic mean of two shares if the first is the smaller one, else the arithmetic mean.
 
-    With the logarithmic one a single step from f to g is ``log(g / f)``, which is what the logit has to rise by.
+    With the logarithmic mean a single step from f to g is ``log(g / f)``, the needed rise of the logit.
     """
     # A share that falls counts as level: no logarithm of zero, which takes many times as long.
     ratio = (wanted / now.clamp_min(torch.finfo(now.dtype).tiny)).clamp_min_(LEVEL)
@@ -162,9 +162,9 @@ def _all_directions(problem: Problem, sizes: Tensor) -> Directions:
 
 
 def _few_directions(problem: Problem, sizes: Tensor) -> Directions:
-    """The directions in which a few keys lie after one round of subspace iteration, and what they leave of each key."""
+    """Return the directions of a few keys after one round of subspace iteration, and the rest of each key."""
     keys, query, own = factored(problem)  # (n, K, r), (n, r), (n, K): H H^T + 1 is near U U^T + diag(e)
-    # Turned so that the curvature is diagonal: every coordinate can then have a step of its own.
+    # Turned so that the curvature is diagonal: every coordinate can then have its own step.
     values, vectors = torch.linalg.eigh((keys * sizes.unsqueeze(2)).transpose(1, 2) @ keys)  # r by r
     values = torch.where(values > SMALL, values, 0)
     rest = problem.products + problem.one - torch.bmm(keys, query.unsqueeze(2)).squeeze(2)

@@ -1,4 +1,4 @@
-"""Softmax problems of some queries and their neighbours, and the rates that MbPA descends at."""
+"""Softmax problems of some queries and their neighbours, and the rates of MbPA's descent."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Problem:
         return 0.0 if self.head.bias is None else 1.0
 
     def rows(self, index: Tensor) -> Problem:
-        """The same for some of the queries, (m,) int64 or (n,) bool."""
+        """Return the problem of some of the queries, (m,) int64 or (n,) bool."""
         known = None if self.log_normalizers is None else self.log_normalizers[index]
         return Problem(
             self.head,
@@ -58,9 +58,9 @@ class Descent:
 
     @classmethod
     def at(cls, problem: Problem, lr: float, steps: int, pull: float, lr_units: LrUnits) -> Descent:
-        """Descent at a rate ``lr``, or at ``lr / lambda_max`` of each query for a ``relative`` one.
+        """Return descent at rate ``lr``, or at each query's ``lr / lambda_max`` if ``relative``.
 
-        A relative pull is in the unit of the rate, so that ``lr * pull`` is what a step takes back in either case.
+        A relative pull is in the unit of the rate, so that a step takes back ``lr * pull`` in either case.
         """
         weights = problem.weights
         keep = torch.full_like(weights[:, 0], 1 - lr * pull)
@@ -70,7 +70,7 @@ class Descent:
 
     @classmethod
     def stable(cls, problem: Problem, lr: float, steps: int, pull: float) -> Descent:
-        """Descent at the largest rate of at most ``lr`` that cannot climb."""
+        """Return descent at the largest rate, at most ``lr``, at which the loss cannot rise."""
         largest = curvature(problem.keys, problem.weights, problem.one) + 2 * pull
         rates = (MARGIN * STABLE / largest).clamp_max(lr)  # (n,)
         return cls(rates.unsqueeze(1) * problem.weights, 1 - rates * pull, steps)
@@ -78,7 +78,7 @@ class Descent:
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """Change of the logits that a descent ends in."""
+    """Final change of the logits after a descent."""
 
     delta: Tensor  # (n, V) in nats, apart from the logits because single precision would swallow small steps
     # (n,) bool, whether the neighbours' loss was above its first value where it was taken last: before the last step,
@@ -96,12 +96,12 @@ def curvature(keys: Tensor, weights: Tensor, one: float) -> Tensor:
     """Largest eigenvalue (n,) of ``A^1/2 (H H^T + 1) A^1/2``, A = diag(w), by the power method.
 
     The loss of Eq. 5 is ``sum_k w_k l(Z_k)`` in the keys' logits ``Z_k = W h_k + b``, and softmax cross-entropy l has
-    a Hessian of at most 1/2 in them. So the Hessian in (W, b) is at most half this number, and descent of rate
-    ``rho / lambda_max`` cannot climb for rho <= 4.
+    a Hessian of at most 1/2 in them. So the Hessian in (W, b) is at most half this number, and the loss cannot rise
+    at rate ``rho / lambda_max`` for rho <= 4.
 
-    The start ``A^1/2 1`` is near the leading vector, as neighbours point the same way: after one iteration the
+    The start ``A^1/2 1`` is near the leading vector, because neighbours point the same way: after one iteration the
     Rayleigh quotient is within 1e-3 of the value on the states of trained language models.
-    It is above the true value by rounding at most, and 0 for a query without entries.
+    It exceeds the true value by rounding at most, and is 0 for a query without entries.
     """
     image = key_products(torch.bmm(weights.unsqueeze(1), keys).squeeze(1), keys)  # H H^T w (n, K)
     image = weights * (image + one * weights.sum(1, keepdim=True))  # A^1/2 v, with v = A^1/2 (H H^T + 1) A^1/2 A^1/2 1
@@ -113,7 +113,7 @@ def curvature(keys: Tensor, weights: Tensor, one: float) -> Tensor:
 
 
 def relative_weights(problem: Problem) -> Tensor:
-    """``w_k / lambda_max`` (n, K), of a largest curvature of 1; 0 for a query without entries."""
+    """Return ``w_k / lambda_max`` (n, K), whose largest curvature is 1; 0 for a query without entries."""
     # Scaled to 1 first, so that neither a tiny nor a huge closeness leaves the range of the dtype.
     weights = problem.weights
     weights = weights / weights.amax(1, keepdim=True).clamp_min(torch.finfo(weights.dtype).tiny)
@@ -122,6 +122,6 @@ def relative_weights(problem: Problem) -> Tensor:
 
 
 def rose(before: Tensor, after: Tensor) -> Tensor:
-    """Where a loss (n,) grew beyond rounding or ceased to be finite."""
+    """Return where a loss (n,) grew by more than rounding or is no longer finite."""
     slack = 16 * torch.finfo(before.dtype).eps * before.abs()
     return ~(torch.isfinite(after) & (after <= before + slack))

@@ -20,8 +20,8 @@ def solve_rmsprop(problem: Problem, *, lr: float, steps: int, pull: float, guard
         v <- 0.99 v + 0.01 g^2        dW <- (1 - lr p) dW - lr g / (sqrt(v) + 1e-8)
 
     The pull p toward the base head stays outside the running mean of squares. RMSprop has no bound on a stable rate:
-    ``guarded`` quarters a query's rate until the neighbours' loss does not rise, and leaves the head where no rate was
-    small enough; queries whose loss rose at first are said to have risen.
+    ``guarded`` quarters a query's rate until the neighbours' loss does not rise, and keeps the base head if no rate is
+    small enough; queries whose loss rose at first are marked in ``rose``.
     """
     rates = torch.full_like(problem.hidden[:, 0], lr)  # (n,)
     solution = _follow(problem, rates, steps, pull)
@@ -40,7 +40,7 @@ def solve_rmsprop(problem: Problem, *, lr: float, steps: int, pull: float, guard
 
 
 def _follow(problem: Problem, rates: Tensor, steps: int, pull: float) -> Solution:
-    """Change of the logits (n, V) in nats at rates (n,), and whether the neighbours' loss rose from first to last."""
+    """Return the change of the logits (n, V) in nats at rates (n,), and whether the neighbours' loss rose overall."""
     head, labels = problem.head, problem.labels.unsqueeze(2)
     keys, hidden, weight = problem.keys, problem.hidden, head.weight
     if head.bias is not None:  # the bias is the weight of a constant input

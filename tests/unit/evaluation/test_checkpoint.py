@@ -314,7 +314,10 @@ def test_what_was_changed_is_refused(tmp_path: Path, within: list[int]) -> None:
     for path in sorted((tmp_path / "cache" / "positions").glob("*/*/*.safetensors")):
         whole = path.read_bytes()
         path.write_bytes(whole[:-3] + b"\0\0\7")
-        with pytest.raises(UserError, match="and the run begins anew"), resumable(scenario, settings, {}, {}) as run:
+        with (
+            pytest.raises(UserError, match="delete .* to start the run again"),
+            resumable(scenario, settings, {}, {}) as run,
+        ):
             _read(scenario, settings, run)
         path.write_bytes(whole)
 

@@ -116,7 +116,7 @@ def test_a_bad_name_or_value_is_refused_by_its_name(name: str, value: object, me
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"mbpa.optimizer": "sgd", "mbpa.pull": 0.5}, "take back more than was changed"),
+        ({"mbpa.optimizer": "sgd", "mbpa.pull": 0.5}, "take back more than the change"),
         ({"mbpa.optimizer": "rmsprop"}, "set mbpa.solver=exact"),
     ],
 )
@@ -127,7 +127,7 @@ def test_values_of_mbpa_that_do_not_go_together_are_refused(changes: dict[str, o
 
 @pytest.mark.parametrize("name", ["mbpa.lr", "mbpa.lr_units"])
 def test_a_value_that_was_asked_for_and_that_newton_s_steps_do_not_go_by_is_refused(name: str) -> None:
-    with pytest.raises(UserError, match=f"{name} is of gradient descent.*mbpa.optimizer=sgd"):
+    with pytest.raises(UserError, match=f"{name} is for gradient descent.*mbpa.optimizer=sgd"):
         Hyperparameters().check_set([name])
     Hyperparameters().changed({"mbpa.optimizer": "sgd"}).check_set([name])
     Hyperparameters().check_set(["mbpa.pull", "mbpa.steps"])
@@ -139,7 +139,7 @@ def test_former_names_are_taken_with_a_line_that_says_so(capsys: pytest.CaptureF
     settings = Hyperparameters().changed(former).changed(former)
     assert {name: settings.of(now) for name, now in RENAMED.items()} == {**former, "best.rate": 0.0}
     assert capsys.readouterr().err.count("mbpa.method is now mbpa.solver; the old name goes with the next release") == 1
-    with pytest.raises(UserError, match=r"mbpa.lr_units is of gradient descent"):
+    with pytest.raises(UserError, match=r"mbpa.lr_units is for gradient descent"):
         Hyperparameters().check_set(["mbpa.rate"])
 
 

@@ -129,7 +129,7 @@ def test_another_model_and_a_wrong_weight_are_refused() -> None:
     with AdaptedLogitsProcessor(reader) as processor, pytest.raises(UserError, match="another model"):
         generated(random_model("GPT2"), processor, **WAYS["greedy"])
     lm = hebblm.load((random_model("Llama"), tokenizer()))
-    with pytest.raises(UserError, match="the weights of 'dynamic' move"):
+    with pytest.raises(UserError, match="'dynamic' changes the weights"):
         AdaptedLogitsProcessor(lm.reader("dynamic", settings={"dynamic.rule": "sgd", "dynamic.lr": 0.01}))
     for key in ("ffn-input", 0):
         lm = hebblm.load((random_model("Llama"), tokenizer()), key=key)

@@ -244,8 +244,8 @@ def test_large_lists_that_name_no_entry_are_refused(tmp_path: Path, monkeypatch:
     [
         (MemoryConfig(store="disk", index="exact"), "memory.index=exact does not go with memory.store=disk"),
         (MemoryConfig(store="disk", capacity=5), "memory.capacity=5 does not go with memory.store=disk"),
-        (MemoryConfig(store="disk", index="PQ4x4"), "memory.index=PQ4x4 cannot stand on disk"),
-        (MemoryConfig(store="disk", index="IVF4,PQ4x4fs"), "memory.index=IVF4,PQ4x4fs cannot stand on disk"),
+        (MemoryConfig(store="disk", index="PQ4x4"), "memory.index=PQ4x4 cannot be kept on disk"),
+        (MemoryConfig(store="disk", index="IVF4,PQ4x4fs"), "memory.index=IVF4,PQ4x4fs cannot be kept on disk"),
     ],
 )
 def test_what_cannot_stand_on_disk_is_refused(config: MemoryConfig, match: str) -> None:
