@@ -34,11 +34,17 @@ slow: $(VENV)/.test  ## run the tests that take many seconds each, which `make t
 faults: $(VENV)/.test  ## damage thousands of files, kill commands: the figures of recipes/reliability.md, in some hours
 	$(BIN)/python -m tests.faults.run
 
-check: $(VENV)/.dev  ## format, lint, types, import order, documentation and its words
+check: $(VENV)/.dev  ## format, lint, types, import order, documentation and its words, two at a time
+	@$(MAKE) --no-print-directory --jobs 2 --keep-going check-types check-code check-docs
+
+.PHONY: check-types check-code check-docs
+check-types:
+	$(BIN)/mypy
+check-code:
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports
+check-docs:
 	$(BIN)/python -m recipes.plain
 	$(BIN)/mkdocs build --strict --quiet
 

@@ -187,17 +187,22 @@ class Journal:
     def began(self) -> None:
         """Record a move to the beginning of a text, and drop the texts before it that were read without learning."""
         self._close()
-        passed: list[Read] = []
-        while self._items and (texts := texts_in(self._items[-1])) and not any(text.learned for text in texts):
+        passed: list[Read | SplitBy] = []
+        while self._items and _unlearned(last := self._items[-1]):
             self._items.pop()
-            passed = [*texts, *passed]
+            passed = [*([last] if isinstance(last, SplitBy) else texts_in(last)), *passed]
         for text in passed:
-            self.split(text.name, _fits(self._vocabulary, text.texts) if text.spelled is None else text.spelled.fits)
+            if isinstance(text, SplitBy):
+                self.split(text.name, text.splitting)
+            else:
+                fits = _fits(self._vocabulary, text.texts) if text.spelled is None else text.spelled.fits
+                self.split(text.name, fits)
         if isinstance(self._last(), Read | None):
             self._add(Began())
 
     def split(self, name: str, splitting: Chosen | None) -> None:
         """Keep how a text splits the others if it is the first, once per name."""
+        self._close()
         if splitting is None:
             return
         if self._vocabulary.splitting is None:
@@ -282,6 +287,10 @@ def texts_of(record: ReadingRecord) -> list[ReadText]:
 
 def texts_in(item: Item) -> list[Read]:
     return item.texts if isinstance(item, SideBySide) else [item] if isinstance(item, Read) else []
+
+
+def _unlearned(item: Item) -> bool:
+    return isinstance(item, SplitBy) or (bool(texts := texts_in(item)) and not any(text.learned for text in texts))
 
 
 def _fits(vocabulary: Vocabulary, texts: Sequence[str]) -> Chosen | None:

@@ -53,7 +53,7 @@ def model(kind: str) -> hebblm.LanguageModel:
 
 def text(draw: random.Random, *, mixed: bool = False) -> str:
     """Some words; ``mixed`` may be split at punctuation as well, and then all texts behind the first one are."""
-    words = [draw.choice(WORDS if draw.random() < 0.8 else NEW) for _ in range(draw.randint(3, 24))]
+    words = [draw.choice(WORDS if draw.random() < 0.8 else NEW) for _ in range(draw.randint(3, 12))]
     glue = draw.choice([" ", ", "]) if mixed else " "
     return glue.join(words) + draw.choice(["", "\n"])
 
