@@ -40,7 +40,7 @@ _MODULES = ("document", "config", "checkpoint", "estimate", "model", "streams", 
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name when it is first asked for (PEP 562): most of them load torch, which takes seconds."""
+    """Import a name on first use (PEP 562): most of them load torch, which takes seconds."""
     if name in __all__:
         for module in _MODULES:
             found = vars(import_module(f"awd_lstm.{module}"))

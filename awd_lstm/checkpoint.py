@@ -70,7 +70,7 @@ def save_file(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str]) 
 
 
 def read_file(path: Path, remedy: str) -> tuple[dict[str, str], dict[str, Tensor]]:
-    """Metadata and tensors of a safetensors file; where the metadata has a ``sha256``, it was found right."""
+    """Return metadata and tensors of a safetensors file, after checking the metadata's ``sha256`` if there is one."""
     try:
         if not path.is_file():
             raise CheckpointError(f"{path} is not a file; {remedy}")
@@ -148,7 +148,7 @@ def save_checkpoint(
             "training": training,
         }
         config.write_text(json.dumps(sealed(document), indent=2) + "\n", encoding="utf-8")
-        # Weights without config.json load, weights beside another's do not: so a kill in between is harmless.
+        # Weights without config.json load, weights with another's config.json do not, so a kill in between is harmless.
         (folder / CONFIG).unlink(missing_ok=True)
 
 
@@ -185,7 +185,7 @@ def load_checkpoint(folder: Path, *, dictionary_sha256: str | None = None) -> AW
 
 
 def _fitting(text: str, tensors: dict[str, Tensor], path: Path) -> AWDLSTMConfig:
-    """Shape of a model, whose tensors are exactly those at hand; nothing is allocated to find out."""
+    """Return the shape of a model with exactly these tensors, without allocating it."""
     try:
         config = msgspec.json.decode(text, type=AWDLSTMConfig)
     except (msgspec.ValidationError, msgspec.DecodeError) as error:

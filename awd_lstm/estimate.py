@@ -33,10 +33,10 @@ def training_seconds(
 
     Args:
         model_config: shape of the model.
-        config: how it would be trained.
-        train: (T,) token ids, of which the beginning is read.
-        device: where to compute.
-        ranks: the processes that would train together, all of which measure at once.
+        config: options of the training.
+        train: (T,) token ids; only the beginning is read.
+        device: device of the training.
+        ranks: the processes that would train together; they all measure at once.
 
     Returns:
         Seconds, the same in every process.

@@ -33,9 +33,9 @@ class Output(NamedTuple):
 
 
 class LSTMLayer(nn.Module):
-    """LSTM layer whose hidden-to-hidden matrix is dropped out anew in every training pass.
+    """LSTM layer with new dropout of its hidden-to-hidden matrix in every training pass.
 
-    ``products`` is the type that a training pass computes in; weights, and all that is not trained, stay as they are.
+    ``products`` is the type that a training pass computes in; weights and evaluation keep their own type.
     """
 
     products: torch.dtype | None = None
@@ -106,7 +106,7 @@ class AWDLSTM(nn.Module):
         self.layers = nn.ModuleList(LSTMLayer(i, o, config.wdrop) for i, o in config.layer_sizes())
 
     def train_in(self, products: torch.dtype) -> None:
-        """Let training passes run the LSTM layers in another type, with the weights kept in their own."""
+        """Run the LSTM layers in another type in training passes, while the weights keep their own."""
         for layer in self.layers:
             cast(LSTMLayer, layer).products = products
 

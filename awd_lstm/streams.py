@@ -41,8 +41,7 @@ class Share:
 
 
 class ParallelStreams:
-    """``batch_size`` contiguous parts of a token stream (T,), read side by side; only the rows of ``share`` are read
-    here.
+    """``batch_size`` contiguous parts of a token stream (T,), read side by side; this process reads the rows ``share``.
 
     The tail that does not fill a row is left out, as usual in training; evaluation that scores every token reads one
     stream. Only the segment asked for is copied, so the ids may be a memory map of any size.
@@ -85,7 +84,7 @@ class TrainingRanks:
 
     @classmethod
     def here(cls) -> TrainingRanks:
-        """Place in the default process group; by itself where there is none."""
+        """Return the place in the default process group, or a process by itself."""
         if not (dist.is_available() and dist.is_initialized()):
             return cls()
         return cls(dist.get_rank(), dist.get_world_size())
@@ -95,7 +94,7 @@ class TrainingRanks:
         return Share(total * self.rank // self.count, total * (self.rank + 1) // self.count, total)
 
     def parallel(self, model: nn.Module) -> nn.Module:
-        """What a training pass calls: gradients are averaged over the processes as they are formed."""
+        """Wrap a module for training passes: gradients are averaged over the processes as they are formed."""
         if self.count == 1:
             return model
         return DistributedDataParallel(model, gradient_as_bucket_view=True)

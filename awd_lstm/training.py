@@ -88,21 +88,21 @@ class Trainer:
     checkpoint of the best validation loss. The loss curve of a killed and resumed run equals that of an
     undisturbed one on the same machine and number of threads.
 
-    ``stopped``, set from outside, ends :meth:`run` behind the segment under way, with the state saved.
+    ``stopped``, set from outside, ends :meth:`run` after the present segment, with the state saved.
 
     Args:
         model_config: shape of the model.
-        config: how to train.
+        config: options of the training.
         train: (T,) token ids; may be a memory map.
         valid: (T,) token ids.
-        folder: where state and checkpoint go.
+        folder: folder of state and checkpoint.
         dictionary_sha256: hash of the dictionary that made the ids.
-        text_sha256: hashes of the ids by split, where the caller has them; a run goes on with no others.
-        device: where to compute.
+        text_sha256: hashes of the ids by split, if the caller has them; a run goes on only with the same ids.
+        device: device of the training.
         provenance: JSON object written into the checkpoint, e.g. command and versions.
         initial: folder of a checkpoint whose weights the run begins with instead of random ones; SGD then averages from
             its first step, as AWD-LSTM's fine-tuning does.
-        ranks: the processes that train together, all of which see the folder; the first of them writes there.
+        ranks: the processes that train together; all of them see the folder, and the first one writes there.
 
     Raises:
         CheckpointError: the folder holds a run with other settings, another dictionary, text or beginning, or
@@ -193,7 +193,7 @@ class Trainer:
             now = time.monotonic()
             if report is not None:
                 report(Event(self.record.epoch, self.progress, loss, valid, tokens / (now - began)))
-            stopped = self.stopped  # asked once, so that all processes are told the same
+            stopped = self.stopped  # read once, so that all processes get the same answer
             if self.ranks.any(stopped or valid is not None or now - self._counted >= save_every, self.device):
                 self.record.seconds += now - self._counted
                 self._save()
@@ -217,7 +217,7 @@ class Trainer:
         penalty = penalty + temporal_activation_penalty(time_major[1], config.beta)
         self.optimizer.zero_grad(set_to_none=False)
         weight = self.streams.share.weight  # of this process's means in those of the batch
-        # Gradients are averaged over the processes, each of which has a part of the sum.
+        # Gradients are averaged over the processes; each has a part of the sum.
         torch.autograd.backward((loss + penalty) * (weight * self.ranks.count))
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), config.clip)
         self.optimizer.step()

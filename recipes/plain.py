@@ -1,19 +1,23 @@
-"""Whether README and docs stay short and plain: words in all, the length of sentences, odd words.
+"""Check that README and docs stay short, and that they, docstrings and messages stay plain.
 
 python -m recipes.plain
 
-prints what is above its limit, and exits with status 1 if anything is.
+prints every number above its limit and every odd word, and exits with status 1 if there is any.
 """
 
 from __future__ import annotations
 
+import ast
 import re
 import statistics
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+PACKAGES = ("hebblm", "awd_lstm")
+SAYING = ("UserError", "CheckpointError", "say")  # calls whose text a user reads
+OPENING = re.compile(r"(?:Return what|Say|Tell|Let) ")  # a docstring names the thing, or what a call does
 MOST_WORDS = 18_000  # in README and docs, tables and code included
 MEDIAN_WORDS, LONGEST_WORDS = 18, 40  # of a sentence
 ODD = {
@@ -38,6 +42,11 @@ END = re.compile(r"(?<=[.!?:])[\"')*]*\s+(?=[\"'(*]*[A-Z0-9X`])")
 def pages() -> list[Path]:
     """Return README and the pages of docs."""
     return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def programs() -> list[Path]:
+    """Return the Python files of the packages."""
+    return sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 
 
 def paragraphs(text: str) -> Iterator[str]:
@@ -65,6 +74,35 @@ def odd_words(text: str) -> list[str]:
     return [f"{match[0]!r}: write {plain}" for odd, plain in ODD.items() for match in re.finditer(odd, text, re.I)]
 
 
+def spoken(program: str) -> Iterator[tuple[int, bool, str]]:
+    """Yield line and text of the docstrings and messages of a program, and whether it is a docstring."""
+
+    def texts(node: ast.expr) -> list[str]:
+        parts = [part.value for part in ast.walk(node) if isinstance(part, ast.Constant)]
+        return [part for part in parts if isinstance(part, str)]
+
+    for node in ast.walk(ast.parse(program)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            yield node.lineno, True, "".join(texts(node.value))
+        elif isinstance(node, ast.Call):
+            said = node.args if getattr(node.func, "id", "") in SAYING else []
+            helped = [keyword.value for keyword in node.keywords if keyword.arg == "help"]
+            for argument in [*said, *helped]:
+                yield node.lineno, False, " X ".join(texts(argument))
+
+
+def program_faults(programs: dict[str, str]) -> list[str]:
+    """Return in one line each the odd words in docstrings and messages of some programs, by name."""
+    found = []
+    for name, program in programs.items():
+        for line, documents, text in spoken(program):
+            odd = odd_words(re.sub(r"``.*?``|\bNone\b", "X", text))
+            if documents and (opening := OPENING.match(text)):
+                odd.append(f"{opening[0].strip()!r}: write a verb that names what the call does")
+            found += [f"{name}:{line}: {each}" for each in odd]
+    return found
+
+
 def faults(texts: dict[str, str]) -> list[str]:
     """Return in one line each what is above its limit in some pages, by name."""
     words = sum(len(text.split()) for text in texts.values())
@@ -81,7 +119,10 @@ def faults(texts: dict[str, str]) -> list[str]:
 
 
 def main() -> int:
-    found = faults({path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in pages()})
+    def read(paths: Iterable[Path]) -> dict[str, str]:
+        return {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in paths}
+
+    found = faults(read(pages())) + program_faults(read(programs()))
     print(*found, sep="\n", end="\n" if found else "")
     return int(bool(found))
 

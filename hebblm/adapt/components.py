@@ -56,7 +56,7 @@ def components(rule: Rule, batch: EvalBatch) -> list[tuple[Rule, Tensor]]:
 
 
 def shares(rule: Rule, batch: EvalBatch) -> dict[str, Tensor]:
-    """Return what each component of a rule adds to the probability of every word (V,) after a single query, by name.
+    """Split the probability of every word (V,) after a single query by a rule's components, by name.
 
     Components with the same name count as one. A component that agrees with the base, such as a memory without entries,
     counts as the base.

@@ -50,7 +50,7 @@ Losses = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """A result and the data behind it.
+    """A result and its data.
 
     Args:
         scenario: the evaluated scenario.

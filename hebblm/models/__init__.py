@@ -1,1 +1,1 @@
-"""Base models: whatever gives hidden states and has a softmax head."""
+"""Base models: models that give hidden states and have a softmax head."""

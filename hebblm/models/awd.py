@@ -30,12 +30,12 @@ STREAMS = 40  # parts of a training stream that are read side by side, at most
 SEGMENT = 256  # tokens of each that are read at once
 WARM_UP = 256  # tokens before each, whose states are thrown away
 GRADIENT_STREAMS = 20
-DRAFT = 64  # tokens read at once of which some may be forgotten
+DRAFT = 64  # the most tokens read at once if some may be forgotten
 SMALL = 1 << 18  # weights of the largest matrix: a megabyte, which lies in a core's own cache
 
 
 class AwdBase(GradientBase):
-    """An AWD-LSTM that reads one stream, fixed or moving, or several side by side.
+    """An AWD-LSTM that reads one stream, fixed or learning, or several side by side.
 
     The model is copied, never changed; the other arguments are those of :meth:`hebblm.models.base.TrainedModel.base`.
     """
@@ -85,14 +85,14 @@ class AwdBase(GradientBase):
 
     @torch.no_grad()
     def back(self, count: int) -> None:
-        """Go back to the state before the tokens read last, and read those anew that stay."""
+        """Go back to the state before the tokens read last, and read again those that stay."""
         self._state, ids = self._before
         if ids.shape[1] > count:
             self._states(ids[:, : ids.shape[1] - count])
 
     @torch.no_grad()
     def branches(self, rows: Sequence[Tensor]) -> list[Tensor]:
-        """Hidden states of all continuations at once, the shorter ones filled up behind their end."""
+        """Return the hidden states of all continuations at once, the shorter ones padded at their end."""
         ids = pad_sequence([*rows], batch_first=True)
         state = tuple((h.repeat(len(rows), 1), c.repeat(len(rows), 1)) for h, c in self._state)
         hidden = self.model(ids, state).hidden
@@ -117,7 +117,7 @@ class AwdBase(GradientBase):
         return self.tracked or len(self.model.bias) > len(self._trained.bias) + self._rows
 
     def state_dict(self) -> State:
-        """With what new rows are drawn from."""
+        """Return the state with the random generator of new rows."""
         return {**super().state_dict(), "generator": self._generator.get_state()}
 
     def load_state_dict(self, state: State) -> None:
@@ -132,7 +132,7 @@ class AwdBase(GradientBase):
 
 @dataclass(frozen=True, slots=True)
 class AwdModel:
-    """A trained AWD-LSTM and where it came from."""
+    """A trained AWD-LSTM and its origin."""
 
     model: AWDLSTM  # in evaluation mode
     folder: Path  # its checkpoint
@@ -185,8 +185,8 @@ class AwdModel:
     ) -> Iterator[Segment]:
         """Read a training stream in up to 40 parts side by side; a segment is the next 256 tokens of each.
 
-        Each part but the first starts with the 256 tokens before it, whose states are thrown away, so that no state is
-        that of a cold start. Several processes divide the parts in their order.
+        Each part except the first starts with the 256 tokens before it, whose states are thrown away, so that no part
+        starts cold. Several processes divide the parts in their order.
         """
         device = self.model.bias.device
         total = len(ids) - 1
@@ -248,10 +248,10 @@ class AwdModel:
 
 @contextmanager
 def one_thread_if_small(layers: nn.Module, streams: int) -> Iterator[None]:
-    """Run on one thread inside where one stream is read and no matrix of the layers is large.
+    """Run the block on one thread if it reads one stream and no matrix of the layers is large.
 
     Reading one stream multiplies each matrix by one vector after the other. A second thread gains next to nothing on
-    these, but must be met after every product, which beside a busy process may mean to wait until it has its turn.
+    these, but the first must wait for it after every product. Next to a busy process that can take long.
     """
     before = torch.get_num_threads()
     if streams > 1 or before == 1 or max(weights.numel() for weights in layers.parameters()) > SMALL:
@@ -279,13 +279,13 @@ def _layers(state: State) -> awd_lstm.State:
 
 
 def _parts(total: int) -> tuple[int, int]:
-    """Number of parts that are read side by side, and how many of ``total`` labels each holds at most."""
+    """Return the number of parts to read side by side, and the most labels of ``total`` that each holds."""
     streams = max(1, min(STREAMS, total // (4 * WARM_UP)))
     return streams, -(-total // streams)
 
 
 def _cold(state: Tensor, start: int, begins: list[int]) -> Tensor:
-    """State (B, H), empty for the part without a past while the others warm up."""
+    """Return the state (B, H), empty for the part without a past while the others warm up."""
     if start >= 0:
         return state
     past = torch.tensor([begin > 0 for begin in begins], device=state.device)

@@ -1,4 +1,4 @@
-"""Trained language models and the bases that they open, which read streams: what all have in common."""
+"""Interfaces of trained language models, and of the bases that they open to read streams."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hebblm.types import OutputHead
 Ids = npt.NDArray[Any]
 NewRows = Literal["zero", "uniform", "mean"]
 State = dict[str, Tensor]
-"""Where a base stands in its stream: tensors by name, as they go into a file."""
+"""Place of a base in its stream: tensors by name, ready for a file."""
 
 
 class Base(Protocol):
@@ -28,70 +28,70 @@ class Base(Protocol):
 
     @property
     def head(self) -> OutputHead:
-        """The softmax layer as it is now."""
+        """The present softmax layer."""
 
     def read(self, inputs: Tensor) -> Tensor:
-        """Hidden states (N, D) after each of the tokens (N,), going on from the last call.
+        """Return hidden states (N, D) after each of the tokens (N,), going on from the last call.
 
-        Where memories keep another layer's states, these stand behind: (N, D + D_key). A base of B streams takes
-        (B, N) and returns (B, N, D); what a stream that has ended is given to fill up does no harm.
+        If memories keep another layer's states, these follow: (N, D + D_key). A base of B streams takes (B, N) and
+        returns (B, N, D); padding after the end of a stream does no harm.
         """
 
     def learn(self, targets: Tensor) -> None:
         """Learn from the labels (N,) of the tokens read last; called after they were scored."""
 
     def grow(self, rows: int) -> None:
-        """Append rows for words that were observed for the first time."""
+        """Append rows for new words."""
 
     def reset(self) -> None:
         """Return to the state after construction."""
 
 
 class StreamBase(Base, Protocol):
-    """A base that can say where it stands, and go back there."""
+    """A base that can save its place in the stream, and go back there."""
 
     @property
     def moving(self) -> bool:
         """Whether the base learns while it reads."""
 
     def stream_state(self) -> State:
-        """Where it stands in the stream, weights apart."""
+        """Return the place in the stream, without weights."""
 
     def load_stream_state(self, state: State) -> None:
-        """Go on from where :meth:`stream_state` was asked for; the weights stay as they are."""
+        """Go on from the place of :meth:`stream_state`; the weights stay as they are."""
 
     def state_dict(self) -> State:
-        """Where it stands and what it learned, as :meth:`load_state_dict` takes it over."""
+        """Return place and learned weights, for :meth:`load_state_dict`."""
 
     def load_state_dict(self, state: State) -> None:
-        """Go on, to the bit, where :meth:`state_dict` was asked for; called on a base as it is after construction."""
+        """Go on, to the bit, from :meth:`state_dict`; call this only just after construction."""
 
     def aside(self) -> AbstractContextManager[None]:
-        """Read something inside that is forgotten afterwards: the stream goes on from where it stood."""
+        """Forget the tokens read in the block: the stream goes on from where it stood."""
 
     def branches(self, rows: Sequence[Tensor]) -> list[Tensor]:
-        """Hidden states (N_b, D) after each of several continuations (N_b,), all of which begin here.
+        """Return hidden states (N_b, D) after each token of several continuations (N_b,), which all begin here.
 
         The stream stays where it stands.
         """
 
     @property
     def room(self) -> int:
-        """How many tokens can be read so that :meth:`back` forgets some of them at no price."""
+        """Number of tokens that :meth:`back` could still undo at no cost."""
 
     def back(self, count: int) -> None:
-        """Forget the last ``count`` of the tokens read last, which were no more than :attr:`room`."""
+        """Forget the last ``count`` of the tokens read last, which must not exceed :attr:`room`."""
 
     def frozen(self) -> StreamBase:
-        """A base with the weights as they are now, which learns nothing, at the beginning of a stream."""
+        """Return a base with the present weights, which learns nothing, at the beginning of a stream."""
 
 
 class GradientBase(StreamBase):
-    """A base whose weights take a gradient step after each segment, or none; others can be made of its gradients.
+    """A base whose weights can take a gradient step after each segment; other bases can use its gradients.
 
     Args:
-        update: how it learns while it reads; None for not at all.
-        streams: B, how many are read; several must not move.
+        update: settings of learning while it reads; None for a fixed base.
+        streams: B, number of streams; a base of several must be fixed.
     """
 
     def __init__(self, update: BaseUpdate | None, streams: int) -> None:
@@ -114,11 +114,11 @@ class GradientBase(StreamBase):
 
     @abstractmethod
     def _states(self, ids: Tensor) -> Tensor:
-        """Hidden states (B, N, D) after tokens (B, N), going on from the last call."""
+        """Return hidden states (B, N, D) after tokens (B, N), going on from the last call."""
 
     @abstractmethod
     def _loss(self, hidden: Tensor, targets: Tensor) -> Tensor:
-        """Mean loss () of labels (N,) behind hidden states (N, D), nats."""
+        """Return the mean loss () of labels (N,) after hidden states (N, D), nats."""
 
     @property
     def moving(self) -> bool:
@@ -126,7 +126,7 @@ class GradientBase(StreamBase):
 
     @property
     def changed(self) -> bool:
-        """Whether its weights may be others than after construction."""
+        """Whether its weights may have changed since construction."""
         return self.tracked
 
     def reset(self) -> None:
@@ -141,7 +141,7 @@ class GradientBase(StreamBase):
         return hidden.detach()
 
     def loss(self, targets: Tensor) -> Tensor:
-        """Mean loss () of the labels (N,) of the tokens read last, nats, with its graph; once a segment."""
+        """Return the mean loss () of labels (N,) of the tokens read last, nats, with its graph; once per segment."""
         assert self._hidden is not None, "a loss follows a reading that keeps its graph"
         hidden, self._hidden = self._hidden, None
         return self._loss(hidden, targets)
@@ -172,7 +172,7 @@ class GradientBase(StreamBase):
 
     @torch.no_grad()
     def branches(self, rows: Sequence[Tensor]) -> list[Tensor]:
-        """Hidden states of continuations that are read one after the other."""
+        """Return the hidden states of continuations, read one after the other."""
         states = []
         for row in rows:
             with self.aside():
@@ -208,11 +208,11 @@ class Segment(NamedTuple):
 
     keys: Tensor  # (M, D) hidden states
     labels: Tensor  # (M,) that follow them
-    state: State  # the network's behind them
+    state: State  # the network's state after them
 
 
 class TrainedModel(Protocol):
-    """A trained language model, which opens bases; it never changes itself."""
+    """A trained language model, which opens bases and never changes."""
 
     @property
     def sha256(self) -> str:
@@ -224,11 +224,11 @@ class TrainedModel(Protocol):
 
     @property
     def keyed(self) -> bool:
-        """Whether memories keep another layer's states, which bases give behind those of the softmax layer."""
+        """Whether memories keep another layer's states, which bases return after those of the softmax layer."""
 
     @property
     def key_width(self) -> int:
-        """Width of what memories keep of a state."""
+        """Width of a memory's keys."""
 
     def base(
         self,
@@ -239,49 +239,49 @@ class TrainedModel(Protocol):
         seed: int = 0,
         streams: int = 1,
     ) -> GradientBase:
-        """A base at the beginning of a stream.
+        """Open a base at the beginning of a stream.
 
         Args:
             rows: words appended to its vocabulary from the start (the union policy).
             init: initial value of new rows.
-            update: how it learns while it reads; None for not at all.
-            seed: of ``uniform`` rows.
-            streams: how many it reads side by side; it must not learn where there are several.
+            update: settings of learning while it reads; None for a fixed base.
+            seed: seed of ``uniform`` rows.
+            streams: number of streams read side by side; several need a fixed base.
         """
 
     def mean_squares(self, train: Ids, segment: int, announce: Callable[[float], None] | None = None) -> list[Tensor]:
-        """Mean square of the gradient of a segment's mean loss, one tensor a parameter of :meth:`base`.
+        """Return the mean square of the gradient of a segment's mean loss, one tensor per parameter of :meth:`base`.
 
         Args:
             train: (T,) training ids.
-            segment: tokens a step.
-            announce: told after the first step how many seconds all of them are going to take.
+            segment: tokens of each step.
+            announce: called after the first step with the seconds that all steps will take.
         """
 
     def segments(
         self, ids: Ids, done: int = 0, state: State | None = None, rank: int = 0, ranks: int = 1
     ) -> Iterator[Segment]:
-        """Read a training stream; its segments hold every label but the first, once.
+        """Read a training stream; its segments hold every label except the first, once.
 
         Args:
             ids: (T,) the stream.
-            done: segments that were read before.
-            state: the network's behind them.
-            rank: of several processes: a segment is what they give, that of the first one first.
-            ranks: how many they are.
+            done: number of segments that were read before.
+            state: the network's state after these.
+            rank: rank of this process; a segment joins the parts of all ranks, the first one first.
+            ranks: number of processes.
         """
 
     def segment_count(self, total: int) -> int:
-        """Number of segments in which :meth:`segments` gives ``total`` labels."""
+        """Return the number of segments in which :meth:`segments` yields ``total`` labels."""
 
     def label_places(self, total: int) -> npt.NDArray[np.int64]:
-        """Place (total,) in the stream of each label, in the order in which :meth:`segments` gives them."""
+        """Return the place (total,) in the stream of each label, in the order of :meth:`segments`."""
 
     def reading(self) -> dict[str, int]:
-        """What hidden states depend on beside the weights and the tokens, by name."""
+        """Return the numbers, by name, that hidden states depend on besides weights and tokens."""
 
     def describe(self) -> dict[str, Any]:
-        """What a result records about the model."""
+        """Describe the model for a result."""
 
 
 def device_of(model: TrainedModel) -> torch.device:
@@ -289,7 +289,7 @@ def device_of(model: TrainedModel) -> torch.device:
 
 
 def hash_of_ids(ids: Ids) -> str:
-    """Hash (sha256) of token ids (T,), whatever integers they are kept as."""
+    """Return the hash (sha256) of token ids (T,), for any type of integers."""
     digest, block = hashlib.sha256(), 1 << 22  # so that copies are small
     for start in range(0, len(ids), block):
         digest.update(np.ascontiguousarray(ids[start : start + block], dtype=np.int64).tobytes())
@@ -297,7 +297,7 @@ def hash_of_ids(ids: Ids) -> str:
 
 
 def mean_squares_of(losses: Iterable[Tensor], parameters: Sequence[Tensor]) -> list[Tensor]:
-    """Mean over losses of the square of their gradient, one tensor a parameter."""
+    """Return the mean over losses of the square of their gradient, one tensor per parameter."""
     sums, count = [torch.zeros_like(parameter) for parameter in parameters], 0
     for loss in losses:
         for total, gradient in zip(sums, torch.autograd.grad(loss, parameters), strict=True):

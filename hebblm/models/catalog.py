@@ -1,4 +1,4 @@
-"""The models that ship, and what a checkpoint says of itself, without loading one."""
+"""The models that ship, and the records of checkpoints, without loading a model."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CHECKOUT = {
     "small-wt2-lower": "hebblm-train --corpus wt2 --preset small --normalization lower",
     "small-wt2-raw": "hebblm-train --corpus wt2 --preset small --normalization raw",
 }
-"""Models that a checkout of the repository has and a wheel does not, with the command that trains each, if one does."""
+"""Models that a checkout of the repository has and a wheel does not, with the command that trains each, if any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def shipped_models() -> list[ShippedModel]:
 
 
 def missing_models() -> list[str]:
-    """Names of the models that only a checkout of the repository has, where this is none."""
+    """Return the names of the models that only a checkout of the repository has, outside a checkout."""
     return sorted(CHECKOUT.keys() - {folder.name for folder in _shipped_folders()})
 
 
@@ -77,10 +77,10 @@ def _shipped_folders() -> list[Path]:
 
 
 def model_folder(name: Path) -> Path | None:
-    """Folder of a model: itself, or that of the shipped model of this name; None for a hub id or one of ``PRETRAINED``.
+    """Return the folder of a model, given by itself or by a shipped model's name; None for a hub id or ``PRETRAINED``.
 
-    A GGUF file stands for itself.
-    A name without its last part is enough where it fits one model alone: ``small-ptb`` is ``small-ptb-raw``.
+    The path of a GGUF file is returned as it is.
+    A name without its last part is enough if it fits only one model: ``small-ptb`` is ``small-ptb-raw``.
     """
     if name.is_dir() or is_gguf(name):
         return name
@@ -112,25 +112,25 @@ def _installed(name: str) -> Path:
 
 
 def check_configured(folder: Path) -> None:
-    """Refuse a folder that no model was saved to."""
+    """Refuse a folder without a saved model."""
     if not is_gguf(folder) and not (folder / CONFIG).is_file() and not (folder / ADAPTER_CONFIG).is_file():
         if files := sorted(folder.glob(f"*{GGUF}")):
-            raise UserError(f"{folder} has no {CONFIG}; name a file of it, as {files[0]}")
-        raise UserError(f"{folder} has no {CONFIG}, so it holds no model; name the folder of one")
+            raise UserError(f"{folder} has no {CONFIG}; name one of its files, such as {files[0]}")
+        raise UserError(f"{folder} has no {CONFIG}, so it holds no model; name the folder of a model")
 
 
 def is_gguf(path: Path) -> bool:
-    """Whether a model is in a file of llama.cpp, by its name."""
+    """Return whether a name is that of a llama.cpp file."""
     return path.suffix == GGUF and path.is_file()
 
 
 def is_causal(folder: Path) -> bool:
-    """Whether a folder holds a model of ``transformers``, or an adapter for one, by its configuration; a GGUF does."""
+    """Return whether a folder's configuration is of a ``transformers`` model or adapter; a GGUF file counts as one."""
     return is_gguf(folder) or (folder / ADAPTER_CONFIG).is_file() or "model_type" in read_config(folder)
 
 
 def trained_on(folder: Path) -> dict[str, Any]:
-    """What a checkpoint records of its corpus: ``name``, ``normalization`` and more; empty if nothing."""
+    """Return a checkpoint's record of its corpus: ``name``, ``normalization`` and more; empty without a record."""
     if is_causal(folder):
         name = _record(folder).get("corpus")
         return {"name": name, "normalization": "raw"} if isinstance(name, str) else {}
@@ -139,7 +139,7 @@ def trained_on(folder: Path) -> dict[str, Any]:
 
 
 def checkpoint_words(folder: Path) -> tuple[Dictionary, Tokenizer]:
-    """Dictionary and tokeniser of a checkpoint, or of the corpus it was trained on where it has none itself."""
+    """Return dictionary and tokeniser of a checkpoint, or those of its training corpus if it has none."""
     corpus = trained_on(folder)
     if (folder / DICTIONARY_FILE).is_file():
         return checkpoint_dictionary(folder), load_tokenizer(corpus.get("tokenizer", {"name": "whitespace"}), folder)
@@ -150,7 +150,7 @@ def checkpoint_words(folder: Path) -> tuple[Dictionary, Tokenizer]:
 
 
 def training_corpus(folder: Path | None, dictionary_hash: str) -> PreparedCorpus:
-    """Text that a model of words was trained on, as its checkpoint says; refused where it has other words by now."""
+    """Return the text that a model of words was trained on, from its checkpoint; refuse it if its words changed."""
     corpus = {} if folder is None else trained_on(folder)
     if "name" not in corpus:
         raise UserError("its checkpoint names none")
@@ -161,7 +161,7 @@ def training_corpus(folder: Path | None, dictionary_hash: str) -> PreparedCorpus
 
 
 def checkpoint_dictionary(folder: Path) -> Dictionary:
-    """Dictionary in a model's folder; refused where it was changed since the model was trained on these counts."""
+    """Return the dictionary in a model's folder; refuse it if its counts have changed since the training."""
     corpus, path = trained_on(folder), folder / DICTIONARY_FILE
     dictionary = Dictionary.load(path, corpus.get("dictionary_file_sha256"))
     counted, tokens = sum(dictionary.counts), corpus.get("train_tokens")
@@ -171,7 +171,7 @@ def checkpoint_dictionary(folder: Path) -> Dictionary:
 
 
 def cached_folder(prepared: PreparedCorpus, preset: Preset) -> Path:
-    """Cache folder of the model that a preset gives on a corpus: one a recipe, dictionary and text."""
+    """Return the cache folder of the model of a preset and corpus: one for each recipe, dictionary and text."""
     texts = [prepared.split(split).sha256 for split in ("train", "valid")]  # the latter decides which epoch is kept
     digest = hash_of([preset.model.to_dict(), preset.training.to_dict(), prepared.meta.dictionary_hash, *texts])
     return cache_dir() / "models" / f"{slug(prepared.meta.name)}-{prepared.meta.normalization}-{digest}"
@@ -189,7 +189,7 @@ def _record(folder: Path) -> dict[str, Any]:
 
 
 def _parameters(config: dict[str, Any]) -> int:
-    """Number of weights of an AWD-LSTM of this shape, without loading torch."""
+    """Return the number of weights of an AWD-LSTM of this shape, without loading torch."""
     size, width, hidden = (config[name] for name in ("vocabulary_size", "embedding_dim", "hidden_dim"))
     widths = [width, *[hidden] * (config["layers"] - 1), width]
     layers = sum(4 * out * (into + out + 2) for into, out in pairwise(widths))

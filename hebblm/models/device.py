@@ -1,4 +1,4 @@
-"""The device to compute on, and memory that is kept for the next step."""
+"""The device to compute on, and memory that stays allocated for the next step."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ NEVER = (1 << 31) - 1  # bytes
 def check_device(name: str) -> None:
     kind, colon, number = name.partition(":")
     if kind not in DEVICES or (colon and (kind == "auto" or not number.isdecimal())):
-        raise unknown("device", name, DEVICES, "choose auto, cpu, cuda, or one of several as cuda:1")
+        raise unknown("device", name, DEVICES, "choose auto, cpu, cuda, or one of several, such as cuda:1")
 
 
 def pick_device(name: str) -> torch.device:
-    """Device called ``auto``, ``cpu`` or ``cuda``, the latter two also with a number, as ``cuda:1``."""
+    """Return the device named ``auto``, ``cpu`` or ``cuda``, the latter two also with a number, such as ``cuda:1``."""
     import torch  # takes seconds, which a mistyped name need not wait for
 
     check_device(name)
@@ -41,10 +41,10 @@ def pick_device(name: str) -> torch.device:
 
 
 def keep_freed_memory() -> bool:
-    """Make glibc keep what is freed; whether there was a glibc to ask.
+    """Make glibc keep freed memory; return whether there is a glibc.
 
-    A step of training or of evaluation frees tens of megabytes, and the next one asks for as many; pages that were
-    given back have to be mapped and cleared anew. The process grows to its largest step and stays there.
+    A step of training or of evaluation frees tens of megabytes, and the next one needs as many; pages that were
+    given back have to be mapped and cleared again. The process grows to its largest step and stays there.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt

@@ -1,4 +1,4 @@
-"""Dynamic evaluation (Krause, Kahembwe, Murray and Renals 2018): the weights learn from each segment that was read."""
+"""Dynamic evaluation (Krause, Kahembwe, Murray and Renals 2018): the weights learn from each segment after reading."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from hebblm.tensors import prefixed, under
 from hebblm.types import OutputHead
 
 TRAINED = "trained "
-"""Prefix of the names of the trained base's place where another one moves."""
+"""Prefix of the names of the trained base's place, if another base learns."""
 RATE = "rate "
-"""Prefix of the names of what is known of a rate that is found on the stream."""
+"""Prefix of the names of the state of a rate that is found on the stream."""
 
 
 class DynamicBase:
@@ -32,15 +32,15 @@ class DynamicBase:
     ``theta <- theta - eta g / (RMS + epsilon) + lambda R (theta_0 - theta)`` (rms), where RMS is the root mean square
     of the gradients over training segments, R is RMS over its mean, and lambda R is at most 1. After fewer tokens than
     ``config.segment``, eta and lambda R are lower in proportion. The steps of the third rule (stream) are those of
-    :class:`~hebblm.models.stream_rate.StreamRate`; beside it the trained base reads the same text, and where the moved
-    one falls behind, it goes back to the trained weights.
+    :class:`~hebblm.models.stream_rate.StreamRate`. With this rule the trained base reads the same text; if the learned
+    weights do worse, they go back to the trained ones.
 
     Args:
-        base: at the beginning of its stream, with no learning of its own.
+        base: at the beginning of its stream, without its own learning.
         config: rule and rates.
-        mean_squares: where ``config`` needs them, one tensor a parameter of ``base``; see
-            :meth:`hebblm.models.base.TrainedModel.mean_squares`. A row appended to the trained ones has no gradient
-            statistics of its own: it takes the mean of theirs. The rule "auto" is rms with them, stream without.
+        mean_squares: if ``config`` needs them, one tensor per parameter of ``base``; see
+            :meth:`hebblm.models.base.TrainedModel.mean_squares`. An appended row has no gradient statistics and takes
+            the mean of the trained rows'. The rule "auto" is rms with them, stream without.
     """
 
     def __init__(self, base: GradientBase, config: DynamicConfig, mean_squares: list[Tensor] | None) -> None:
@@ -80,7 +80,7 @@ class DynamicBase:
         self._start()
 
     def grow(self, rows: int) -> None:
-        """Append rows; what these decay to is their initial value."""
+        """Append rows; they decay to their initial value."""
         self._base.grow(rows)
         if self.trained is not None:
             self.trained.grow(rows)
@@ -97,14 +97,14 @@ class DynamicBase:
         return {**self._base.stream_state(), **prefixed(TRAINED, beside)}
 
     def load_stream_state(self, state: State) -> None:
-        """Go on from a state; one of a base that does not move is that of both."""
+        """Go on from a state; the state of a fixed base serves both bases."""
         own = {name: value for name, value in state.items() if not name.startswith(TRAINED)}
         self._base.load_stream_state(own)
         if self.trained is not None:
             self.trained.load_stream_state(under(TRAINED, state) or own)
 
     def state_dict(self) -> State:
-        """With the origins of the rows that were appended since."""
+        """Return the state with the initial values of appended rows."""
         grown = {
             f"origin {index}": origin[rows:]
             for index, (origin, rows) in enumerate(zip(self._origin, self._rows, strict=True))
@@ -124,11 +124,11 @@ class DynamicBase:
         self.load_rate_state(state)
 
     def rate_state(self) -> State:
-        """What is known of a rate that is found on the stream; nothing by another rule."""
+        """Return the state of a rate that is found on the stream; empty for other rules."""
         return {} if self._rate is None else prefixed(RATE, self._rate.state_dict())
 
     def load_rate_state(self, state: State) -> None:
-        """Go on from what :meth:`rate_state` gave, where there is any."""
+        """Go on from the state of :meth:`rate_state`, if there is any."""
         if self._rate is not None and (known := under(RATE, state)):
             self._rate.load_state_dict(known)
 
@@ -174,7 +174,7 @@ class DynamicBase:
                 p.lerp_(origin, pull).addcdiv_(g, scales.size, value=-lr)
 
     def _learn_at(self, rate: StreamRate, targets: Tensor, share: float) -> None:
-        """Take a step at a rate that is found on the stream, or go back to the trained weights."""
+        """Take a step at the rate found on the stream, or go back to the trained weights."""
         assert self.trained is not None
         head, parameters = self.trained.head, list(self.parameters().values())
         with torch.no_grad():
@@ -192,7 +192,7 @@ class DynamicBase:
             self._base.load_stream_state(self.trained.stream_state())
 
     def _start(self) -> None:
-        """Take the weights as they are for the trained ones."""
+        """Make the present weights the trained ones."""
         self._origin = [p.detach().clone() for p in self.parameters().values()]
         self._rows = [len(origin) for origin in self._origin]
         self._rate = None
@@ -201,7 +201,7 @@ class DynamicBase:
         self._rescale()
 
     def _rescale(self) -> None:
-        """Prepare the rms rule's scales, which change with the vocabulary alone."""
+        """Prepare the rms rule's scales, which change only with the vocabulary."""
         self._scales = []
         if self._mean_squares is None:
             return
@@ -212,7 +212,7 @@ class DynamicBase:
 
 
 def with_rate(config: DynamicConfig, mean_squares: Sequence[Tensor] | None) -> DynamicConfig:
-    """Dynamic evaluation with a rule and, unless it finds its rate on the stream, a number for its rate.
+    """Return the settings with a rule and, unless it finds its rate on the stream, a number for its rate.
 
     To first order a step of rate eta lowers the loss of the segment whose gradient is g by eta g . s, with s the step
     at rate 1: g itself, or g / (RMS + epsilon). On training text that is eta times the sum of RMS^2, or of
@@ -220,7 +220,7 @@ def with_rate(config: DynamicConfig, mean_squares: Sequence[Tensor] | None) -> D
 
     Args:
         config: rule and rates.
-        mean_squares: of the gradients of training segments, one tensor a parameter; None where they are not known.
+        mean_squares: of the gradients of training segments, one tensor per parameter, or None if not known.
     """
     if config.rule == "auto":
         config = replace(config, rule=STREAM if mean_squares is None else "rms")
@@ -242,7 +242,7 @@ class _Scales(NamedTuple):
 
 
 def _fit(mean_squares: Tensor, rows: int) -> Tensor:
-    """Statistics (V, ...) of ``rows`` rows, of which the new ones have the mean of the others."""
+    """Return statistics (V, ...) of ``rows`` rows; new rows have the mean of the others."""
     missing = rows - mean_squares.shape[0]
     if missing == 0:
         return mean_squares

@@ -13,12 +13,12 @@ if TYPE_CHECKING:  # its schedule loads torch
     from awd_lstm import AWDLSTMConfig, TrainingConfig
 
 WIDE_VOCABULARY = 16_384
-"""Above this, a short run draws its softmax: the full one would take most of the time."""
+"""Above this size, a short run samples its softmax: the full one would take most of the time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """An architecture of a given vocabulary and how it is trained."""
+    """An architecture for a vocabulary, and its training."""
 
     model: AWDLSTMConfig
     training: TrainingConfig
@@ -72,10 +72,10 @@ def small(corpus: str, vocabulary_size: int, seed: int) -> Preset:
 def medium(corpus: str, vocabulary_size: int, seed: int) -> Preset:
     """The published architecture in one cycle of AdamW: two to three hours of two CPU cores for PTB, resumable.
 
-    A wide batch takes the time off: fewer passes over the matrices. With less dropout, which learns faster at first,
+    A wide batch saves time: fewer passes over the matrices. With less dropout, which learns faster at first,
     the training loss of PTB falls below that of validation within seven epochs. The decay of the weights is large,
-    since 40 epochs are few steps: at a tenth of it the validation perplexity of PTB is 73.1 after 34 epochs, here 73.0,
-    and 72.3 after all 40. The model that ships went on for 14 epochs from a rate of 0.002, to 71.9
+    because 40 epochs are few steps: with a tenth of it the validation perplexity of PTB is 73.1 after 34 epochs, here
+    73.0, and 72.3 after all 40. The model that ships went on for 14 epochs from a rate of 0.002, to 71.9
     (recipes/train_models.sh).
     """
     return _preset(
@@ -94,7 +94,7 @@ def medium(corpus: str, vocabulary_size: int, seed: int) -> Preset:
 
 
 def paper(corpus: str, vocabulary_size: int, seed: int) -> Preset:
-    """The published AWD-LSTM recipe: 500 epochs for PTB, 750 for WikiText-2 and any other text; wants a GPU."""
+    """The published AWD-LSTM recipe: 500 epochs for PTB, 750 for WikiText-2 and any other text; needs a GPU."""
     if corpus == "ptb":
         return _preset("awd_lstm_ptb", vocabulary_size, batch_size=20, epochs=500, seed=seed)
     return _preset("awd_lstm_wt2", vocabulary_size, batch_size=80, epochs=750, seed=seed)
@@ -117,6 +117,6 @@ def check_preset(name: str) -> None:
 
 
 def get_preset(name: str, corpus: str, vocabulary_size: int, seed: int) -> Preset:
-    """Preset for a corpus, since the published recipes of PTB and WikiText-2 differ."""
+    """Return the preset for a corpus; the published recipes of PTB and WikiText-2 differ."""
     check_preset(name)
     return PRESETS[name](corpus, vocabulary_size, seed)

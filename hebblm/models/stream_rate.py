@@ -1,4 +1,4 @@
-"""Steps of dynamic evaluation whose rate is found on the stream itself, and a bound on what they may lose."""
+"""Steps of dynamic evaluation whose rate is found on the stream itself, and a bound on their loss."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ START = 5e-4  # share of a weight's size that the first step changes it by
 SMALLEST = 1e-3  # size of weights that are smaller, as biases of 0
 KEPT = 0.9  # of the evidence for a larger rate, from step to step
 SPEED = 0.15  # of the log of the rate, by the evidence, which is at most 1 / sqrt(1 - KEPT)
-ALLOWED = 0.003  # nats a token that the moved weights may be behind the trained ones
+ALLOWED = 0.003  # nats a token by which the learned weights may be worse than the trained ones
 GRACE = 500  # tokens for which that is allowed from the start
 
 
 class StreamRate:
-    """Steps from trained weights theta_0, and how large they are.
+    """Steps from trained weights theta_0, and their size.
 
     With g the gradient of the mean loss of a segment of n tokens, v the mean of its square over the segments so far,
     for each weight, and V the mean of v over a tensor::
 
-        x   = n g . (theta_0 - theta)            what the way from theta_0 gains on the segment, to first order
+        x   = n g . (theta_0 - theta)            gain of the way from theta_0 on the segment, to first order
         s   <- 0.9 s + x,  r <- 0.9 r + x^2
         f   = exp(0.15 s / sqrt(r)),  eta <- f eta
         theta <- theta_0 + f (theta - theta_0) - eta RMS(theta_0) g / mean(sqrt(v), sqrt(V))
 
-    The segment was scored before, so x tests all earlier steps on text that they have not seen. It is positive where a
-    longer way would have been better, and negative where the rate is too large. The step's size by that of the weights
+    The segment was scored before, so x tests all earlier steps on text that they have not seen. It is positive if a
+    longer way would have been better, and negative if the rate is too large. The step size relative to the weights
     is Adafactor's (Shazeer and Stern 2018); a rate from the product of a gradient and earlier steps is hypergradient
-    descent (Baydin and others 2018). V keeps apart from the others those weights that have hardly a gradient, as rows
-    of the output layer of words that do not occur.
+    descent (Baydin and others 2018). V limits the steps of weights that have hardly any gradient, such as output rows
+    of words that do not occur.
 
     Args:
-        origin: theta_0, one tensor a parameter; of later rows only these first ones count for RMS(theta_0).
+        origin: theta_0, one tensor per parameter; only these first rows count for RMS(theta_0), not later ones.
         eta: rate of the first step.
     """
 
@@ -51,19 +51,19 @@ class StreamRate:
         self._moved = False
 
     def holds(self, loss: float, trained: float, tokens: int) -> bool:
-        """Whether the moved weights are within what they may lose, once a segment of ``tokens`` was scored.
+        """Return whether the learned weights stay within their bound, after a segment of ``tokens`` was scored.
 
         Args:
-            loss: mean loss under the moved weights, nats.
+            loss: mean loss under the learned weights, nats.
             trained: mean loss under the trained weights, nats.
-            tokens: of the segment.
+            tokens: tokens of the segment.
         """
         self._behind += tokens * (loss - trained)
         self._tokens += tokens
         return self._behind <= ALLOWED * (self._tokens + GRACE)
 
     def returns(self) -> bool:
-        """Halve the rate, for a way that begins anew; False where there was none since the last return."""
+        """Halve the rate and start again from the trained weights; False without steps since the last return."""
         moved, self._moved = self._moved, False
         if moved:
             self.eta, self._evidence, self._spread = self.eta / 2, 0.0, 0.0
@@ -77,7 +77,7 @@ class StreamRate:
         tokens: int,
         share: float,
     ) -> None:
-        """Change parameters by a step, ``share`` of a whole one; gradients that overflow change nothing."""
+        """Change parameters by ``share`` of a whole step; gradients that overflow change nothing."""
         ways = [((q - p) * g).sum().double() for p, g, q in zip(parameters, gradients, origin, strict=True)]
         gain = tokens * sum(map(float, ways))
         if not isfinite(gain) or not all(bool(g.isfinite().all()) for g in gradients):
@@ -95,14 +95,14 @@ class StreamRate:
                 p.addcdiv_(g, mean.sqrt().add_(average), value=-2 * share * self.eta * size)
 
     def grow(self, origin: Sequence[Tensor]) -> None:
-        """Take in rows appended to the trained weights; they had no gradients so far."""
+        """Add rows appended to the trained weights; they had no gradients so far."""
         for index, q in enumerate(origin):
             known = self._means[index]
             if len(q) > len(known):
                 self._means[index] = torch.cat([known, torch.zeros_like(q[len(known) :])])
 
     def state_dict(self) -> State:
-        """What it learned so far, as :meth:`load_state_dict` takes it over."""
+        """Return the state for :meth:`load_state_dict`."""
         numbers = [self.eta, self._evidence, self._spread, self._steps, self._behind, self._tokens, self._moved]
         found = torch.tensor([float(number) for number in numbers], dtype=torch.float64, device="cpu")
         return {"found": found, **prefixed("mean ", {f"{i:05d}": mean for i, mean in enumerate(self._means)})}

@@ -1,4 +1,4 @@
-"""Training of a base model on a prepared corpus, and getting one: shipped, trained before, or trained now."""
+"""Training of a base model on a prepared corpus, and finding one: shipped, trained before, or trained now."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from hebblm.text.prepared import DICTIONARY_FILE
 
 
 def open_model(folder: Path, dictionary_sha256: str, device: torch.device, origin: str = "checkpoint") -> AwdModel:
-    """Checkpoint, which must have been trained with the given dictionary."""
+    """Open a checkpoint, which must have been trained with the given dictionary."""
     model = load_checkpoint(folder, dictionary_sha256=dictionary_sha256).to(device)
     if (folder / STATE).is_file():
         say(
-            f"warning: the training of {folder} has not ended; these are its best weights so far, and hebblm-train, "
-            "asked as before, goes on"
+            f"warning: the training of {folder} has not ended; these are its best weights so far; run the same "
+            "hebblm-train command to continue"
         )
     return AwdModel(model, folder, origin, sha256(folder / WEIGHTS))
 
@@ -41,7 +41,7 @@ def open_model(folder: Path, dictionary_sha256: str, device: torch.device, origi
 def obtain_model(
     prepared: PreparedCorpus, preset: str, *, seed: int, device: torch.device, provenance: dict[str, Any]
 ) -> AwdModel:
-    """The shipped model of a preset and corpus, else the one in the cache, else one that is trained there.
+    """Return the shipped model of a preset and corpus, else the cached one, else train one there.
 
     Seed and provenance are those of a training run; a shipped model has its own.
     """
@@ -80,7 +80,7 @@ def train_model(
         prepared: the corpus; its ``train`` and ``valid`` splits are read.
         preset: shape and schedule.
         folder: receives the checkpoint and, while training, the state of the run.
-        device: where to compute.
+        device: device of the training.
         provenance: JSON object written into the checkpoint.
         initial: folder of a model whose weights the run begins with instead of random ones.
         ranks: the processes that divide the streams of a batch; all of them call this.
@@ -98,7 +98,7 @@ def train_model(
 
 
 def _is_done(prepared: PreparedCorpus, preset: Preset, folder: Path, initial: Path | None) -> bool:
-    """Whether a folder holds the model of a training that came to its end; that of another one is refused."""
+    """Return whether a folder holds the model of a finished training; refuse another training's model."""
     document = read_config(folder)
     if not document or (folder / STATE).exists():
         return False
@@ -167,7 +167,7 @@ def _train(
 
 
 def _describe(prepared: PreparedCorpus, dictionary: str) -> dict[str, Any]:
-    """What a checkpoint records about its text: enough to read another text the same way."""
+    """Return a checkpoint's record of its text: enough to read another text the same way."""
     meta = prepared.meta
     return {
         "name": meta.name,
@@ -181,12 +181,12 @@ def _describe(prepared: PreparedCorpus, dictionary: str) -> dict[str, Any]:
 
 
 def _text_sha256(prepared: PreparedCorpus) -> dict[str, str]:
-    """Hashes of the ids that a training reads; that of the dictionary says nothing of their order."""
+    """Return hashes of the ids that a training reads; the dictionary's hash does not cover their order."""
     return {split: prepared.split(split).sha256 for split in ("train", "valid")}
 
 
 def _announce(prepared: PreparedCorpus, preset: Preset, device: torch.device, together: awd_lstm.TrainingRanks) -> None:
-    """Say how long the run will take, measured on a few segments, before it starts."""
+    """Print how long the run will take, measured on a few segments, before it starts."""
     ids, config = prepared.tokens("train"), preset.training
     seconds = training_seconds(preset.model, config, ids, device=device, ranks=together)
     say(

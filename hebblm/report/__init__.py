@@ -25,5 +25,5 @@ __all__ = [
     "write_report",
 ]
 
-if not TYPE_CHECKING:  # a name that is none stays an error for the type checker
+if not TYPE_CHECKING:  # the type checker still reports a name that does not exist
     __getattr__ = lazily(__name__, "buckets", "result", "tokens", "document")

@@ -1,4 +1,4 @@
-"""Numbers that people understand: how often the next word is among those suggested, and the keystrokes it saves."""
+"""Numbers for people: how often the next word is among the suggestions, and the keystrokes that they save."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ MEASURES = {
     "reciprocal_rank": "1/rank",
     "saved": "Keys saved, %",
 }
-"""Names of the measures, and how they are headed."""
+"""Names of the measures, and their headings."""
 
 
 class Guesses(NamedTuple):
-    """What a method would have suggested."""
+    """Ranks and keystrokes of a method's suggestions."""
 
     rank: NDArray[np.int64]  # (U,) of each word, from 1; below where it could not be suggested
     keys: NDArray[np.int64]  # (U,) keystrokes of each word with a list of three
@@ -49,18 +49,18 @@ def accuracy_report(
     parts: Mapping[str, NDArray[np.bool_]],
     config: Bootstrap,
 ) -> dict[str, tuple[Accuracy, ...]]:
-    """How well every method suggests words, part by part.
+    """Measure how well every method suggests words, part by part.
 
     Args:
-        guesses: by method, of words (U,).
-        letters: (U,) of each word; 0 for what is not typed.
+        guesses: by method, for words (U,).
+        letters: (U,) letters of each word; 0 for symbols that nobody types.
         there: (U,) words that count: not those that the text itself has as ``<unk>``.
         parts: (U,) bool, by name.
-        config: of the intervals.
+        config: options of the intervals.
 
     Returns:
-        By method, the parts in their order. A word takes its letters and a blank without the list. With it, letters are
-        typed until the list of the words that begin so has it, and one keystroke takes it from there.
+        By method, the parts in their order. Without the list a word takes its letters and a blank. With it, you type
+        letters until the list of the words that begin with them has the word, and one more key takes it.
     """
     one = there.astype(np.float64)
     values = {name: measures(found, letters) for name, found in guesses.items()}
@@ -89,7 +89,7 @@ def accuracy_report(
 
 
 def measures(found: Guesses, letters: NDArray[np.int64]) -> dict[str, NDArray[np.float64]]:
-    """What each word (U,) adds to the sum of every measure."""
+    """Return the part of each word (U,) in the sum of every measure."""
     listed = found.rank > 0
     return {
         "top1": (found.rank == 1).astype(np.float64),

@@ -1,4 +1,4 @@
-"""Tables of how well methods suggest words: over all of a text, and part by part."""
+"""Tables of suggestions: how good they are, on a whole text and part by part."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DECIMALS = {"reciprocal_rank": 3}  # others are percent, with 1
 
 
 def accuracy_table(result: StoredResult) -> Table | None:
-    """How well every method suggests the words of a text; None where that was not asked for."""
+    """Return a table of every method's suggestions on a text; None if they were not requested."""
     rows = [(name, part) for name, parts in _items(result).items() for part in parts if part.part == ALL]
     if not rows:
         return None
@@ -38,7 +38,7 @@ def accuracy_table(result: StoredResult) -> Table | None:
 
 
 def accuracy_by_part(result: StoredResult, measure: str) -> Table | None:
-    """One measure by training count and by occurrence of new words; None where suggestions were not asked for."""
+    """Return one measure by training count and by occurrence of new words; None without suggestions."""
     items = _items(result)
     if not items:
         return None
@@ -54,7 +54,7 @@ def accuracy_by_part(result: StoredResult, measure: str) -> Table | None:
 
 
 def accuracy_rows(result: StoredResult) -> Table | None:
-    """Every measure of every part with what it gains over the base, one a row, as a program reads it."""
+    """Return every measure of every part with its gain over the base, one per row, for programs."""
     columns = (
         *(Column(header) for header in ("Method", "Part")),
         Column("Words", "count"),
@@ -87,5 +87,5 @@ def _scaled(part: Accuracy, measure: str) -> float | None:
 
 
 def _percent(measure: str, value: float | None) -> float | None:
-    """A share in percent; a mean of 1/rank as it is."""
+    """Return a share in percent; a mean of 1/rank stays as it is."""
     return value if value is None or measure == "reciprocal_rank" else 100 * value

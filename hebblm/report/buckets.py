@@ -107,7 +107,7 @@ def recombine(buckets: Sequence[FrequencyBucket]) -> float | None:
 
 
 def gap_notes(totals: Iterable[tuple[Sequence[FrequencyBucket], float | None]]) -> list[str]:
-    """How far buckets miss the loss over all their tokens at most; nothing where they give it back."""
+    """Return a note on the largest error of the buckets' total loss; empty if they add up."""
     known = [(recombine(buckets), loss) for buckets, loss in totals]
     pairs = [(total, loss) for total, loss in known if total is not None and loss is not None]
     gaps = [abs(total - loss) for total, loss in pairs if not math.isclose(total, loss, rel_tol=_ROUNDING)]
@@ -115,7 +115,7 @@ def gap_notes(totals: Iterable[tuple[Sequence[FrequencyBucket], float | None]]) 
 
 
 def occurrences_so_far(tokens: NDArray[Any]) -> NDArray[np.int64]:
-    """How often each token (T,) of a stream occurred before its own place, (T,): 0 for a first occurrence."""
+    """Return how often each token (T,) of a stream occurred before its own place, (T,): 0 for a first occurrence."""
     order = np.argsort(tokens, kind="stable")  # (T,) equal tokens side by side, each in the order of the stream
     together = tokens[order]
     starts = np.flatnonzero(np.append(True, together[1:] != together[:-1]))
@@ -126,9 +126,9 @@ def occurrences_so_far(tokens: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def occurrence_masks(seen: NDArray[np.integer], oov: NDArray[np.bool_]) -> list[NDArray[np.bool_]]:
-    """Which tokens are that occurrence of an OOV word, (T,) bool for each of :data:`OCCURRENCES`.
+    """Return which tokens are that occurrence of an OOV word, (T,) bool for each of :data:`OCCURRENCES`.
 
-    From how often each occurred so far and whether it is outside the source vocabulary, (T,) each.
+    Arguments are each token's occurrences so far, and whether it is outside the source vocabulary, (T,) each.
     """
     index = bucket_indices(seen, _EDGES)  # (T,)
     return [oov & (index == at) for at in range(len(OCCURRENCES))]
@@ -137,9 +137,9 @@ def occurrence_masks(seen: NDArray[np.integer], oov: NDArray[np.bool_]) -> list[
 def occurrence_report(
     nll: NDArray[np.floating], seen: NDArray[np.integer], oov: NDArray[np.bool_]
 ) -> list[FrequencyBucket]:
-    """Mean loss of out-of-vocabulary tokens by which occurrence of their word they are, all (T,).
+    """Return the mean loss of out-of-vocabulary tokens by the number of the occurrence, all (T,).
 
-    The buckets recombine to the loss over all such tokens; none without any.
+    The buckets recombine to the loss over all such tokens; without such tokens there are no buckets.
     """
     if not oov.any():
         return []
@@ -152,10 +152,10 @@ def stream_parts(
     oov: NDArray[np.bool_],
     edges: Sequence[int],
 ) -> dict[str, NDArray[np.bool_]]:
-    """Parts of a stream by name, (T,) bool each; those of new words only where there are any.
+    """Return the parts of a stream by name, (T,) bool each; those of new words only if there are any.
 
-    From how often each token's word occurred in training (None where that is not known) and in the stream so far, and
-    whether it is outside the source vocabulary, (T,) each.
+    Arguments are the counts of each token's word in training (None if not known) and in the stream so far, and whether
+    it is outside the source vocabulary, (T,) each.
     """
     parts = {ALL: np.ones(oov.size, dtype=np.bool_)}
     if oov.any():

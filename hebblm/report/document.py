@@ -112,7 +112,7 @@ def write_comparison(
 ) -> list[Path]:
     """Write several results side by side as ``scenarios.md``, ``.html`` and ``.csv``.
 
-    Where several have new words, their losses by occurrence follow (``occurrences-by-run.csv``).
+    If several have new words, their losses by occurrence follow (``occurrences-by-run.csv``).
     """
     chosen = check_formats(formats)
     table = side_by_side(results)
@@ -144,11 +144,11 @@ def print_comparison(results: Mapping[str, Result], console: Console) -> None:
 
 
 def _write_pages(stem: Path, formats: Sequence[str], **content: Any) -> list[Path]:
-    """Write the Markdown and the HTML page among the formats; ``content`` is what the templates show.
+    """Write the Markdown and the HTML page among the formats; ``content`` is the text of the templates.
 
-    ``lines`` stand above the tables, the first one the verdict; ``opening`` are the pictures behind the verdict, and
-    ``pictures`` those behind the tables, each as the file that Markdown links to, caption, and what HTML embeds;
-    ``facts`` are the tables behind the pictures.
+    ``lines`` come before the tables, the first one is the verdict. ``opening`` are the pictures after the verdict, and
+    ``pictures`` those after the tables, each as the file that Markdown links to, its caption, and its form in HTML.
+    ``facts`` are the tables after the pictures.
     """
     return [
         write_text(stem.with_suffix(f".{suffix}"), pages.get_template(f"report.{suffix}.j2").render(**content))

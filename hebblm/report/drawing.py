@@ -1,4 +1,4 @@
-"""How plots are drawn: their style, bars by method, and labels that stand apart."""
+"""Drawing of plots: their style, bars by method, and labels that do not overlap."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _LINE = 12.5  # height of a label, points
 
 
 def by_bucket(figure: Figure, buckets: Sequence[tuple[str, int]], label: str) -> None:
-    """Let the horizontal axis stand for buckets, each with its tokens, and name the methods beside it."""
+    """Label the horizontal axis with buckets and their tokens, and put the methods' names next to it."""
     figure.axes[-1].set_xticks(range(len(buckets)), [f"{name}\n{tokens:,} tokens" for name, tokens in buckets])
     figure.axes[-1].set_xlabel(label)
     for axis in figure.axes:
@@ -76,7 +76,7 @@ def grouped_bars(axis: Axes, values: Mapping[str, list[float | None]], styles: M
 
 
 def short(value: float, _position: int | None = None) -> str:
-    """A tick label: plain below one thousand, in thousands or millions above."""
+    """Return a tick label: plain below one thousand, in thousands or millions above."""
     if value >= 1e9:
         return f"{value:.0e}"
     if value >= 1e6:
@@ -85,7 +85,7 @@ def short(value: float, _position: int | None = None) -> str:
 
 
 class End(NamedTuple):
-    """The end of a line and what is written beside it."""
+    """The end of a line and its label."""
 
     text: str
     value: float  # where the line ends, in the units of the vertical axis
@@ -93,7 +93,7 @@ class End(NamedTuple):
 
 
 def label_ends(axis: Axes, ends: Sequence[End]) -> None:
-    """Write labels beside the ends of lines at the right border, moved apart where they collide.
+    """Write labels next to the ends of lines at the right border, moved apart if they collide.
 
     A short line leads from each end to the left edge of its label.
     """

@@ -28,7 +28,7 @@ class Bootstrap:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Bootstrap:
-        """One that a result describes; what is absent takes its default."""
+        """Return the options that a result describes; missing ones take their defaults."""
         return cls(**{field.name: values[field.name] for field in fields(cls) if field.name in values})
 
 
@@ -60,7 +60,7 @@ def bootstrap_gains(
     config: Bootstrap,
     weights: NDArray[np.floating] | None = None,
 ) -> dict[str, tuple[Gain, ...]]:
-    """What every method gains over the unadapted one, part by part, with percentile intervals.
+    """Compute what every method gains over the unadapted one, part by part, with percentile intervals.
 
     Losses (T,) are in nats, parts (T,) bool; without the unadapted method or without tokens there is nothing.
 
@@ -106,9 +106,9 @@ def bootstrap_gains(
 def paired_gains(
     nll: Mapping[str, Losses], parts: Mapping[str, NDArray[np.bool_]], config: Bootstrap
 ) -> dict[str, dict[str, dict[str, list[float | None]]]]:
-    """What methods gain over each other, as JSON: by the method, the one behind it in ``nll``, and part.
+    """Compute what methods gain over each other, as JSON: by the method, one after it in ``nll``, and part.
 
-    Of each the tokens, the mean loss of the first minus that of the second, nats per token, and both ends of its
+    Each has its tokens, the mean loss of the first minus that of the second, nats per token, and both ends of its
     interval.
     """
     names = [name for name in nll if name != BASE]
@@ -123,9 +123,9 @@ def paired_gains(
 
 
 def lead(nll: Mapping[str, Losses], config: Bootstrap) -> dict[str, Any] | None:
-    """By how much the method of the least loss is ahead of the next, the unadapted one apart, as JSON.
+    """Return how far the method with the lowest loss is ahead of the next, without the unadapted one, as JSON.
 
-    None where fewer than two have a finite loss (T,).
+    None if fewer than two have a finite loss (T,).
     """
     means = {name: float(losses.mean(dtype=np.float64)) for name, losses in nll.items() if name != BASE}
     finite = sorted((mean, name) for name, mean in means.items() if np.isfinite(mean))

@@ -74,11 +74,11 @@ class Inspection:
         )
 
     def methods(self) -> list[str]:
-        """Methods that can be held against the base."""
+        """Methods that can be compared with the base."""
         others = [method for method in ordered(self.result.methods) if method != BASE]
         if BASE not in self.result.methods or not others:
             evaluated = ",".join(self.result.methods)
-            raise UserError(f"the run has {evaluated}; evaluate {BASE} and a method to hold against it")
+            raise UserError(f"the run has {evaluated}; evaluate {BASE} and a method to compare with it")
         return others
 
     def choose(self, method: str | None) -> str:
@@ -135,10 +135,10 @@ BLOCK = 200  # tokens a paragraph; those out of sight are not laid out
 
 
 def inspect_page(run: Inspection, *, method: str | None = None, count: int = 20_000) -> str:
-    """The page of a run, which needs nothing beside it and loads nothing.
+    """Return the page of a run, which needs no other file and loads nothing.
 
-    Shading, training counts and out-of-vocabulary marks of the chosen method stand in the HTML itself; what the script
-    adds is the choice of another method and the details of a token.
+    Shading, training counts and out-of-vocabulary marks of the chosen method are in the HTML itself; the script adds
+    the choice of another method and the details of a token.
     """
     chosen = run.choose(method)
     if count < 1:
@@ -174,7 +174,7 @@ def shades(gain: NDArray[np.float64]) -> list[str]:
 
 
 def _hash(content: str) -> str:
-    """Source expression by which a content security policy knows an inline element."""
+    """Return the source expression for an inline element in a content security policy."""
     return f"sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}"
 
 
@@ -191,13 +191,13 @@ def _lines(run: Inspection, count: int) -> list[str]:
 
 
 def _options(run: Inspection) -> list[tuple[str, str]]:
-    """Methods to choose from, each with how it is called and what it gains."""
+    """Return the methods to choose from, each with its name and gain."""
     base, methods = run.result.methods[BASE].nll, run.result.methods
     return [(name, f"{name_of(name)} ({display(base - methods[name].nll, 'signed', 3)})") for name in run.methods()]
 
 
 def _paragraphs(run: Inspection, method: str, count: int) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Tokens with the classes of each, some hundred a paragraph, behind the place of the first of them."""
+    """Return tokens with their classes, some hundred per paragraph, after the place of the first one."""
     words, oov = run.losses.words[:count].tolist(), run.losses.oov[:count].tolist()
     classes = [
         f"{shade} o".strip() if new else shade for shade, new in zip(shades(run.gain(method)[:count]), oov, strict=True)
@@ -207,7 +207,7 @@ def _paragraphs(run: Inspection, method: str, count: int) -> list[tuple[str, lis
 
 
 def _data(run: Inspection, method: str, count: int) -> dict[str, Any]:
-    """What the script needs beside the words, as plain JSON; losses in thousandths of a nat."""
+    """Return the script's data besides the words, as plain JSON; losses in thousandths of a nat."""
     texts: dict[str, int] = {}
     counts = run.losses.train_counts
     return {

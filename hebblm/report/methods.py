@@ -11,7 +11,7 @@ from hebblm.errors import UserError
 
 BASE = "lstm"
 DYNAMIC = "dynamic"
-PLOTTED = 6  # methods that a plot shows unless more are asked for; the tables have all
+PLOTTED = 6  # methods in a plot by default; the tables have all
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ def check_plotted(most: int) -> None:
 
 
 def ordered(methods: Iterable[str]) -> list[str]:
-    """Methods in the order of their records; those without a look of their own follow by name."""
+    """Return methods in the order of their records; those without their own look follow by name."""
     rank = {name: index for index, name in enumerate(EVALUATED) if EVALUATED[name].plot_style}
     return sorted(set(methods), key=lambda method: (rank.get(method, len(EVALUATED)), method))
 
@@ -68,13 +68,13 @@ def looks(methods: Iterable[str]) -> dict[str, Look]:
 
 
 def name_of(method: str) -> str:
-    """How a method is written, part by part: ``cache+hebb-250`` is ``Cache+Hebb-250``."""
+    """Return a method's printed name, part by part: ``cache+hebb-250`` is ``Cache+Hebb-250``."""
     if method in EVALUATED:
         return EVALUATED[method].label
     return "+".join(_part_name(part) for part in method.split("+"))
 
 
 def _part_name(part: str) -> str:
-    """How one part of a combination is written; what is unknown stays as it is."""
+    """Return the printed name of one part of a combination; an unknown part stays as it is."""
     stem, dash, suffix = part.partition("-")
     return f"{EVALUATED[stem].label}{dash}{suffix}" if stem in EVALUATED else part

@@ -1,4 +1,4 @@
-"""Numbers as they are written: perplexity from a loss, readable digits."""
+"""Printed numbers: perplexity from a loss, readable digits."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def difference(loss: float | None, other: float | None) -> float | None:
 
 
 def display(value: str | float | None, kind: Kind, decimals: int = 4) -> str:
-    """A cell as a reader wants it.
+    """Format a cell for people.
 
     Losses and differences have ``decimals`` decimals; perplexities lose decimals as they grow and turn to
     scientific notation from one million on; an absent value is ``-`` and an infinite one ``inf``.

@@ -15,7 +15,7 @@ SOURCE: str = _PRINTED["source"]
 
 
 def image(*keys: str | None) -> Any:
-    """What the paper prints under nested keys, such as ``online``, ``ResnetV1``, ``new``, ``hebb``."""
+    """Return the paper's number under nested keys, such as ``online``, ``ResnetV1``, ``new``, ``hebb``."""
     value: Any = _PRINTED["images"]
     for key in keys:
         if key not in value:

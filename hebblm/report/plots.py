@@ -32,7 +32,7 @@ KINDS: tuple[Kind, ...] = ("png", "svg")
 
 
 def figures(result: Result, most: int = 0) -> dict[str, Figure]:
-    """Plots that a result has data for, by name, that of new words first."""
+    """Return the plots that a result has data for, by name, that of new words first."""
     makers: dict[str, Callable[[Result], Figure | None]] = {
         "occurrences": occurrence_figure,
         "comparison": comparison_figure,
@@ -55,7 +55,7 @@ def _drawn(result: Result, most: int, *, new_words: bool) -> Result:
 
 
 def _note(figure: Figure, text: str) -> None:
-    """Write a note where a figure is empty: in the lower right corner, in the upper one beside a title of all axes."""
+    """Write a note in an empty corner: the lower right one, or the upper one next to a title of all axes."""
     height, side = (0.985, "top") if figure.get_suptitle() else (0.012, "bottom")
     with rc_context(STYLE):
         figure.text(0.995, height, text, ha="right", va=side, fontsize=7.5, color="#666666")
@@ -99,7 +99,7 @@ def frequency_figure(result: Result) -> Figure | None:
 
 
 def occurrence_figure(result: Result) -> Figure | None:
-    """Nats on new words against their occurrence, one line a method; None where there are no new words.
+    """Draw nats on new words against their occurrence, one line per method; None without new words.
 
     A loss that is infinite, or that of a diverged method, has no point.
     """
@@ -137,7 +137,7 @@ def occurrence_figure(result: Result) -> Figure | None:
 
 
 def running_figure(result: Result) -> Figure | None:
-    """Perplexity over all tokens so far against the position in the stream, one line a method."""
+    """Draw the perplexity of all tokens so far against the position in the stream, one line per method."""
     curves = {
         method: [
             (position, perplexity(nll))
@@ -185,7 +185,7 @@ def running_figure(result: Result) -> Figure | None:
 
 
 def comparison_figure(result: Result) -> Figure | None:
-    """What every method gains over the base in nats: all tokens, new words, known words."""
+    """Draw what every method gains over the base in nats: all tokens, new words, known words."""
     base = result.methods.get(BASE)
     others = [method for method in looks(result.methods) if method != BASE]
     if base is None or not others:
@@ -218,9 +218,9 @@ def comparison_figure(result: Result) -> Figure | None:
 
 
 def accuracy_figure(result: Result) -> Figure | None:
-    """How often the word is among five that are suggested (above), and the keystrokes that saves (below), part by part.
+    """Draw how often a word is among five suggestions (above), and the keystrokes saved (below), part by part.
 
-    None where no method was asked for its suggestions.
+    None without suggestions.
     """
     items = {name: item.accuracy for name, item in result.methods.items() if item.accuracy}
     if not items:
@@ -248,9 +248,9 @@ def accuracy_figure(result: Result) -> Figure | None:
 
 
 def render(figure: Figure, kind: Kind) -> bytes:
-    """A figure as the bytes of an image file, the same bytes for the same figure.
+    """Return a figure as the bytes of an image file, the same bytes for the same figure.
 
-    PNG has a palette of 256 colours, which no eye tells from millions in a plot and which takes a third of the bytes.
+    PNG has a palette of 256 colours, which look like millions in a plot and take a third of the bytes.
     """
     stream = io.BytesIO()
     FigureCanvasAgg(figure)

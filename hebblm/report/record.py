@@ -22,11 +22,11 @@ _WORDS = {
     "array": "a list",
 }
 
-_EXTRA = "extra"  # the field, where a record has it, that keeps the keys that are none of its own
+_EXTRA = "extra"  # the optional field of a record that keeps unknown keys
 
 
 def read(kind: type[T], value: Any, where: str) -> T:
-    """A record from decoded JSON; keys that the record does not know go to its ``extra``, if it has one."""
+    """Return a record from decoded JSON; unknown keys go to its ``extra``, if it has one."""
     names = {field.name for field in fields(kind)}  # type: ignore[arg-type]
     given = value
     if isinstance(value, dict) and _EXTRA in names:
@@ -50,7 +50,7 @@ def read(kind: type[T], value: Any, where: str) -> T:
 
 
 def plain(record: Any) -> dict[str, Any]:
-    """A record as plain data: what is at its default is left out, what ``extra`` holds comes last."""
+    """Return a record as plain data, without values at their defaults; those of ``extra`` come last."""
     values = {
         field.name: value
         for field in fields(record)
@@ -73,7 +73,7 @@ def decode(value: Any, where: str) -> Any:
 
 
 def _walk(value: Any, where: str, former: Any, latter: Any) -> Any:
-    """Nested data with one value in another's place, and refuse numbers that are no result."""
+    """Return nested data with one value replaced by another; refuse nan."""
     if isinstance(value, Mapping):
         return {str(key): _walk(item, f"{where}.{key}", former, latter) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

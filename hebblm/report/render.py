@@ -1,6 +1,6 @@
 """Tables on a console, as aligned text, Markdown, CSV and HTML, and the templates of pages.
 
-Whatever a template writes is escaped for its language.
+A template escapes all values for its language.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ _MARKDOWN_SPECIALS = str.maketrans({**{sign: f"\\{sign}" for sign in "\\`*_|<>[]
 
 
 def markdown_escape(text: str) -> str:
-    """``text`` so that Markdown neither ends a cell nor reads markup in it."""
+    """Escape ``text`` so that it cannot end a Markdown cell or contain markup."""
     return text.translate(_MARKDOWN_SPECIALS)
 
 
 def source(name: str) -> str:
-    """A file that stands beside the templates, such as a style sheet."""
+    """Return a file from the folder of the templates, such as a style sheet."""
     return files("hebblm.report").joinpath("templates", name).read_text("utf-8")
 
 
 def environment(escape: Callable[[str], str], loader: BaseLoader | None = None, **delimiters: Any) -> Environment:
-    """Templates of a loader, by default this package's; every value that is no markup is escaped."""
+    """Return the templates of a loader, by default this package's; values that are not markup are escaped."""
     return Environment(
         loader=loader or PackageLoader("hebblm.report"),
         autoescape=True,  # macros and includes stay markup; `finalize` has escaped the rest by then
@@ -78,7 +78,7 @@ def to_rich(table: Table, widths: Sequence[int] | None = None) -> RichTable:
 
 
 def to_text(table: Table) -> str:
-    """Cells as a Markdown table whose columns are aligned, to be read as it is."""
+    """Return cells as a Markdown table with aligned columns, readable as plain text."""
     lines = [table.single_headers(), *table.text()]
     widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
     left = [column.kind == "text" for column in table.columns]
@@ -101,7 +101,7 @@ def to_html(table: Table, *, level: int = 2) -> str:
 
 
 def to_csv(table: Table) -> str:
-    """CSV with full precision; what does not exist is empty, an infinite value ``inf``."""
+    """Return CSV with full precision; missing values are empty, an infinite value is ``inf``."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(table.single_headers())
@@ -122,7 +122,7 @@ EDGES = 2
 
 
 def print_table(table: Table, console: Console) -> None:
-    """Print a table, in parts one below the other where the console is too narrow for it."""
+    """Print a table; if the console is too narrow, print it in parts one below the other."""
     for part in fitting(table, console.width):
         console.print(Text(part.title, style="bold"))
         natural = Measurement.get(console, console.options.update(max_width=1 << 16), to_rich(part)).maximum
@@ -132,7 +132,7 @@ def print_table(table: Table, console: Console) -> None:
 
 
 def widths_within(table: Table, width: int) -> list[int]:
-    """Widths of the columns: as little as each needs, and what is left for the columns of sentences."""
+    """Return the widths of the columns: as little as each needs, and the rest for columns of sentences."""
     widths = least_widths(table)
     wide = [at for at, column in enumerate(table.columns) if column.wide]
     spare = width - EDGES - sum(widths) - BETWEEN * (len(widths) - 1)
@@ -142,7 +142,7 @@ def widths_within(table: Table, width: int) -> list[int]:
 
 
 def fitting(table: Table, width: int) -> list[Table]:
-    """A table as parts that fit a width, each with the first column; a single column may still be too wide."""
+    """Split a table into parts that fit a width, each with the first column; one column may still be too wide."""
     groups = groups_that_fit(least_widths(table), width)
     return [
         replace(
@@ -157,7 +157,7 @@ def fitting(table: Table, width: int) -> list[Table]:
 
 
 def groups_that_fit(widths: Sequence[int], width: int) -> list[list[int]]:
-    """Columns of each part: the first one, and as many of the next ones as there is room for."""
+    """Return the columns of each part: the first one, and as many of the next ones as fit."""
     groups: list[list[int]] = []
     room = 0
     for index in range(1, len(widths)):
@@ -170,7 +170,7 @@ def groups_that_fit(widths: Sequence[int], width: int) -> list[list[int]]:
 
 
 def least_widths(table: Table) -> list[int]:
-    """How wide each column must be: its cells unbroken, sentences and its title between words."""
+    """Return each column's least width: cells stay unbroken, sentences and titles break between words."""
     second = table.header_row or [""] * len(table.columns)
     cells = list(zip(*table.text(), strict=True)) or [()] * len(table.columns)
     widths = []

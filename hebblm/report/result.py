@@ -1,4 +1,4 @@
-"""Results of evaluations, as they are read, shown and kept."""
+"""Results of evaluations: reading, showing and saving them."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Result(StoredResult):
-    """Result of an evaluation: scenario, model, memory, provenance, a :class:`MethodResult` a method, its time."""
+    """Result of an evaluation: scenario, model, memory, provenance, a :class:`MethodResult` per method, its time."""
 
     def __repr__(self) -> str:
         return f"Result of {self.scenario.label}, {self.scored}\n{self.verdict()}"
 
     def verdict(self) -> str:
-        """Return who is best by how much and at what cost, or why that cannot be told."""
+        """Return which method is best, by how much and at what cost, or why that is undecided."""
         return summary.verdict(self)
 
     def table(self) -> str:
@@ -57,9 +57,9 @@ class Result(StoredResult):
         return f"<p>{escape(self.verdict())}</p>{to_html(summary.summary_table(self), level=4)}"
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return a data frame with a row a method, the lowest loss first.
+        """Return a data frame with a row per method, the lowest loss first.
 
-        Losses and the gain over the base, with both ends of its interval, are in nats per token; what is not known is
+        Losses and the gain over the base, with both ends of its interval, are in nats per token; unknown values are
         missing.
 
         Raises:

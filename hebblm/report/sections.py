@@ -1,4 +1,4 @@
-"""The facts of a result as tables: under which policies, with which settings, from where."""
+"""The facts of a result as tables: policies, settings, provenance."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def scenario_line(scenario: ScenarioRecord, label: str = "") -> str:
 
 
 def policy_lines(result: StoredResult) -> list[str]:
-    """What a reader must know before the first number: scenario and memory policies, a line each."""
+    """Return the lines before the first number: scenario and memory policies, a line each."""
     memory = ", ".join(f"{key} {value}" for key, value in flatten(result.memory))
     return [scenario_line(result.scenario), *([f"Memory: {memory}"] if memory else [])]
 
@@ -79,7 +79,7 @@ def _facts(name: str, title: str, facts: list[tuple[str, str]]) -> Table:
 
 
 def _share(scenario: ScenarioRecord) -> str:
-    """How many tokens were scored and, of a part, of how many where that is known."""
+    """Return how many tokens were scored and, for a part, the number of all tokens if known."""
     pieces = scenario.extra.get("pieces")
     count = f"{scenario.tokens:,} tokens" if pieces is None else f"{pieces:,} pieces in {scenario.tokens:,} words"
     if scenario.extra.get("whole_split", True):
@@ -91,7 +91,7 @@ def _share(scenario: ScenarioRecord) -> str:
 
 
 def _oov(scenario: ScenarioRecord) -> str:
-    """Out-of-vocabulary tokens as count, rate and number of words, and the unknown ones beside them."""
+    """Return out-of-vocabulary tokens as count, rate and number of words, and the unknown ones."""
     unk = scenario.extra.get("unk_tokens")
     if scenario.extra.get("words_counted_in", "") is None:
         return "training counts and new words not known (--source CORPUS names a text to count words in)"

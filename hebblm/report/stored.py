@@ -1,4 +1,4 @@
-"""What ``result.json`` (schema ``hebblm-result/1``) holds: what one evaluation found and how."""
+"""Content of ``result.json`` (schema ``hebblm-result/1``): the numbers of one evaluation and their provenance."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class MethodResult:
 
     nll: float  # mean loss in nats per token
     perplexity: float  # exp(nll)
-    oov_nll: float | None  # mean loss of the tokens outside the source vocabulary; None where there are none
-    in_vocabulary_nll: float | None  # mean loss of the other tokens; None where there are none
+    oov_nll: float | None  # mean loss of the tokens outside the source vocabulary; None without such tokens
+    in_vocabulary_nll: float | None  # mean loss of the other tokens; None without such tokens
     frequency: tuple[FrequencyBucket, ...]  # the loss by training count
     hyperparameters: Mapping[str, Any]  # the settings that produced the numbers
     seconds: float  # time spent on this method
@@ -66,13 +66,13 @@ class MethodResult:
 
     @property
     def loss(self) -> float:
-        """Mean loss in nats of what the model predicts one after the other: pieces of words, or words."""
+        """Mean loss in nats of the predicted units: pieces of words, or words."""
         return self.nll if self.piece_nll is None else self.piece_nll
 
 
 @dataclass(frozen=True, slots=True)
 class ScenarioRecord:
-    """Record of a scenario: which model met which text, and under which policies."""
+    """Record of a scenario: model, text and policies."""
 
     kind: str  # ``intra-domain`` or ``cross-domain``
     source: str  # corpus of the base model
@@ -97,7 +97,7 @@ class ScenarioRecord:
 
 
 def corpus_name(corpus: str) -> str:
-    """Return a corpus as a reader knows it: of a text of one's own the name of its file or folder, else as it is."""
+    """Return a corpus's name for people: for a user's own text its file or folder, else the name itself."""
     if not corpus.startswith(_TEXT):
         return corpus
     if corpus == f"{_TEXT}-":
@@ -130,7 +130,7 @@ class Seconds:
 
 @dataclass(frozen=True, slots=True)
 class StoredResult:
-    """Result of an evaluation: scenario, model, memory, provenance, a :class:`MethodResult` a method, its time."""
+    """Result of an evaluation: scenario, model, memory, provenance, a :class:`MethodResult` per method, its time."""
 
     scenario: ScenarioRecord
     model: Mapping[str, Any]
@@ -142,27 +142,27 @@ class StoredResult:
 
     @property
     def of_pieces(self) -> bool:
-        """Whether the model reads pieces of words: what is compared then rests on them."""
+        """Whether the model reads pieces of words: then comparisons use pieces."""
         return any(item.piece_nll is not None for item in self.methods.values())
 
     @property
     def scored(self) -> str:
-        """What was scored one after the other, such as ``3,000 tokens`` or ``3,000 pieces``."""
+        """Number of scored units, such as ``3,000 tokens`` or ``3,000 pieces``."""
         if self.of_pieces:
             return f"{self.scenario.extra.get('pieces', 0):,} pieces"
         return f"{self.scenario.tokens:,} tokens"
 
     @property
     def bootstrap(self) -> Bootstrap:
-        """How its intervals were found."""
+        """Options of its intervals."""
         return Bootstrap.of(self.extra.get("bootstrap", {}))
 
     def gain(self, method: str, other: str = BASE, part: str = "All") -> Gain | None:
-        """Return what a method gains over another one on a part of the stream, None where the file does not say.
+        """Return the gain of a method over another on a part of the stream, None if the file does not have it.
 
         Args:
-            method: name of the one.
-            other: of the other; by default the base.
+            method: name of the method.
+            other: name of the other; by default the base.
             part: All, OOV, Known, or a range of training counts such as ``<50``: per word. Pieces: per piece of a word.
         """
         if other == BASE:

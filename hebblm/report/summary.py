@@ -28,9 +28,9 @@ _BEST = " ◄"  # stands where a console has no bold letters
 
 
 def gain_of(result: StoredResult, method: str) -> Gain | None:
-    """What a method gains over the base on all tokens; None without the base, for it, or for an infinite loss.
+    """Return a method's gain over the base on all tokens; None without the base, for it, or for an infinite loss.
 
-    An older result holds no intervals: its gain is the difference of the losses.
+    An older result has no intervals: its gain is the difference of the losses.
     """
     if method == BASE or BASE not in result.methods:
         return None
@@ -42,7 +42,7 @@ def gain_of(result: StoredResult, method: str) -> Gain | None:
 
 
 def verdict(result: StoredResult) -> str:
-    """Who is best by how much and at what cost, or why that cannot be told; at most three sentences."""
+    """Return which method is best, by how much and at what cost, or why that is undecided; at most three sentences."""
     finite = [name for name in by_loss(result) if math.isfinite(result.methods[name].loss)]
     if not finite:
         return "No method has a finite loss: each gave some token no probability."
@@ -63,9 +63,9 @@ def verdict(result: StoredResult) -> str:
 
 
 def summary_table(result: StoredResult) -> Table:
-    """Every method with its loss, its gain over the base, its loss on new words and its speed, the best first.
+    """Return a table of every method's loss, gain over the base, loss on new words and speed, the best first.
 
-    Columns in which no method has a value are left out.
+    It leaves out columns without values.
     """
     items = [(name, result.methods[name]) for name in by_loss(result)]
     gains = {name: gain_of(result, name) for name, _ in items}
@@ -120,7 +120,7 @@ def rows(result: StoredResult) -> dict[str, dict[str, float | None]]:
 
 
 def _alone(result: StoredResult, best: str) -> str:
-    """Say why there is nothing to compare the best method with."""
+    """Return why there is nothing to compare the best method with."""
     if best == BASE:
         others = len(result.methods) > 1
         return "no other method has a finite loss" if others else "there is no method to compare it with"
@@ -128,7 +128,7 @@ def _alone(result: StoredResult, best: str) -> str:
 
 
 def _undecided(result: StoredResult, others: list[str], gain: Gain, measured: str) -> str:
-    """Say that the best method's interval holds 0 or is not known, and which method is better all the same."""
+    """Return that the best method's interval holds 0 or is unknown, and which other method is certainly better."""
     tokens, name = result.scored, _name(others[0])
     if gain.low is None:
         known = (
@@ -149,7 +149,7 @@ def _undecided(result: StoredResult, others: list[str], gain: Gain, measured: st
 
 
 def _lead(result: StoredResult, others: list[str]) -> tuple[bool, str]:
-    """Whether the best method is ahead of the next for certain, and what is known of the two."""
+    """Return whether the best method is certainly ahead of the next, and a sentence about the two."""
     if len(others) < 2:
         return True, ""
     best, following = others[:2]
@@ -166,7 +166,7 @@ def _lead(result: StoredResult, others: list[str]) -> tuple[bool, str]:
 
 
 def _measured(result: StoredResult, method: str, gain: Gain) -> str:
-    """A gain in nats with its interval, in perplexity, and what it costs."""
+    """Return a gain in nats with its interval, in perplexity, and its cost."""
     share = 100 * (perplexity(-_value(gain)) - 1)
     change = f"{abs(share):.1f} % {'less' if share <= 0 else 'more'}"
     text = (

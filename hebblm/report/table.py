@@ -1,4 +1,4 @@
-"""A neutral table: typed columns, raw cells, and the choice of which cells are the best."""
+"""A neutral table: typed columns, raw cells, and the best cells."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Column:
 
 
 class Written(NamedTuple):
-    """Cell of a table as a reader sees it."""
+    """Printed cell of a table."""
 
     text: str
     numeric: bool  # whether its column holds numbers

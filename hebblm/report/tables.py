@@ -27,20 +27,20 @@ def method_table(
     columns: Sequence[Said],
     notes: Sequence[str] = (),
 ) -> Table:
-    """A table with a row a method: what it is called, and what each column says of it."""
+    """Return a table with a row per method: its name, and its value in each column."""
     rows = tuple((name_of(item[0]), *(say(*item) for _, say in columns)) for item in items)
     return Table(name, title, (_METHOD, *(column for column, _ in columns)), rows, tuple(notes))
 
 
 def with_values(items: Sequence[Item], columns: Sequence[Said]) -> list[Said]:
-    """Columns in which any method has a value."""
+    """Return the columns in which any method has a value."""
     return [(column, say) for column, say in columns if any(say(*item) is not None for item in items)]
 
 
 def comparison_table(result: StoredResult) -> Table:
     """Every method with its loss overall, on new words and on known words, and its speed, the best first.
 
-    Queries whose neighbours' loss rose are counted where there are any.
+    A column counts the queries whose neighbours' loss rose, if there are any.
     """
     items = [(name, result.methods[name]) for name in by_loss(result)]
     word = "word" if result.of_pieces else ""
@@ -59,7 +59,7 @@ def comparison_table(result: StoredResult) -> Table:
 
 
 def loss_columns(result: StoredResult) -> list[Said]:
-    """Perplexity and nats of what is predicted one after the other: pieces of words, or words."""
+    """Return perplexity and nats of the predicted units: pieces of words, or words."""
     header, unit = ("PPL", "piece") if result.of_pieces else ("Perplexity", "")
     return [
         (
@@ -71,7 +71,7 @@ def loss_columns(result: StoredResult) -> list[Said]:
 
 
 def text_columns(result: StoredResult) -> list[Said]:
-    """What a text costs whatever its tokens are, where they are not its words; words where it has some."""
+    """Return measures that do not depend on the tokens, if these are not words: bits a byte, and per word."""
     word = Column("PPL", "perplexity", "min", "word")
     bits = Column("Bits", "nll", "min", "byte", decimals=3)
     if not result.of_pieces:
@@ -83,13 +83,13 @@ def text_columns(result: StoredResult) -> list[Said]:
 
 
 def speed_column(result: StoredResult, best: Literal["max"] | None = None) -> Said:
-    """How many tokens or pieces a second are read."""
+    """Return the column of tokens or pieces read per second."""
     header = "Pieces/s" if result.of_pieces else "Tokens/s"
     return Column(header, "amount", best), lambda _, item: item.tokens_per_second
 
 
 def lost_notes(result: StoredResult) -> list[str]:
-    """How much of the text the tokenizer loses, where it does: bits a byte do not pay for it."""
+    """Return a note if the tokenizer loses text, which bits a byte do not count."""
     extra = result.scenario.extra
     if not extra.get("lost_bytes"):
         return []
@@ -101,7 +101,7 @@ def lost_notes(result: StoredResult) -> list[str]:
 
 
 def _rose(item: MethodResult) -> int | None:
-    """Queries whose neighbours' loss rose; None where that was not checked."""
+    """Return the queries whose neighbours' loss rose; None if not checked."""
     return item.stabilized_queries if item.rose_queries is None else item.rose_queries
 
 
@@ -112,7 +112,7 @@ def _is_plain(item: MethodResult) -> bool:
 
 
 def fast_notes(result: StoredResult) -> tuple[str, ...]:
-    """What the fast form of MbPA was measured to cost, the most of any method."""
+    """Return a note on the measured error of MbPA's fast form, the largest of any method."""
     errors = [item.extra["fast_error"] for item in result.methods.values() if "fast_error" in item.extra]
     if not errors:
         return ()
@@ -124,10 +124,10 @@ def fast_notes(result: StoredResult) -> tuple[str, ...]:
 
 
 def frequency_table(result: StoredResult) -> Table | None:
-    """Perplexity by method and training count, and over all tokens; None where the counts are not known.
+    """Return perplexity by method and training count, and over all tokens; None if the counts are not known.
 
-    Tokens a bucket stand in the header. Every method scored the same stream, so the buckets are those of the first one;
-    a method evaluated with other buckets is left out and named in a note.
+    The header shows the tokens of each bucket. Every method scored the same stream, so the buckets are those of the
+    first one; a method evaluated with other buckets is left out and named in a note.
     """
     items = methods_of(result)
     shape = _shape(items[0][1])
@@ -194,7 +194,7 @@ LONGEST = 20  # documents that a report shows
 
 
 def occurrence_table(result: StoredResult) -> Table | None:
-    """Loss on out-of-vocabulary words by occurrence, nats; None where there are no such words."""
+    """Return the loss on out-of-vocabulary words by occurrence, nats; None without such words."""
     items = [(name, item) for name, item in methods_of(result) if item.oov_occurrences]
     if not items:
         return None
@@ -208,7 +208,7 @@ def occurrence_table(result: StoredResult) -> Table | None:
 
 
 def occurrences_by_run(results: Mapping[str, StoredResult]) -> Table | None:
-    """Loss on new words by occurrence, nats, a block a run; None where fewer than two runs have any."""
+    """Return the loss on new words by occurrence, nats, a block per run; None if fewer than two runs have any."""
     rows: list[tuple[Cell, ...]] = []
     headings = []
     for name, result in results.items():
@@ -238,7 +238,7 @@ def occurrences_by_run(results: Mapping[str, StoredResult]) -> Table | None:
 
 
 def gain_table(result: StoredResult) -> Table | None:
-    """What every method gains over the base by training count, with intervals; None without the base."""
+    """Return every method's gain over the base by training count, with intervals; None without the base."""
     items = [(name, item) for name, item in methods_of(result) if item.gains]
     if not items:
         return None
@@ -260,7 +260,7 @@ def gain_table(result: StoredResult) -> Table | None:
 
 
 def gain_rows(result: StoredResult) -> Table:
-    """Every gain of every part, OOV words by occurrence among them, one a row, as a program reads it."""
+    """Return every gain of every part, including OOV words by occurrence, one per row, for programs."""
     columns = (
         Column("Method"),
         Column("Part"),
@@ -278,7 +278,7 @@ def gain_rows(result: StoredResult) -> Table:
 
 
 def document_table(result: StoredResult, most: int | None = LONGEST) -> Table | None:
-    """What each document costs, the worst first; None where the text is a single one."""
+    """Return the losses of each document, the worst first; None if the text is a single one."""
     documents = result.extra.get("documents")
     if not documents:
         return None
@@ -310,7 +310,7 @@ def document_table(result: StoredResult, most: int | None = LONGEST) -> Table | 
 
 
 def forgetting_table(result: StoredResult) -> Table | None:
-    """Perplexity on the source domain's text before and after; None where that was not asked for."""
+    """Return perplexity on the source domain's text before and after; None if not requested."""
     measured = [(name, item.forgetting) for name, item in methods_of(result) if item.forgetting is not None]
     if not measured:
         return None
@@ -354,7 +354,7 @@ def interval_text(gain: Gain, mark: str = "", decimals: int = 3) -> str:
 
 
 def _interval_note(result: StoredResult) -> str:
-    """Say what the signs mean and how the intervals were found."""
+    """Return a note on the signs and the intervals."""
     config = result.bootstrap
     return (
         f"Loss of the base minus that of the method; ± half of the {100 * config.level:g} % interval, * where it "

@@ -59,11 +59,11 @@ class TokenLosses:
 
 
 def with_edges(result: Result, tokens: TokenLosses, edges: Sequence[int]) -> Result:
-    """Result with its frequency report made anew over other ranges of training count."""
+    """Return the result with a new frequency report over other ranges of training count."""
     check_same_run(result, tokens)
     edges, counts = validate_edges(edges), tokens.train_counts
     if counts is None:
-        raise UserError("how often words occurred in training is not known of this run; evaluate with --source CORPUS")
+        raise UserError("this run does not know how often words occurred in training; evaluate with --source CORPUS")
     gains = _gains(result, tokens, edges)
     methods = {
         name: replace(
@@ -144,10 +144,10 @@ def check_same_run(result: Result, tokens: TokenLosses) -> None:
 
 
 FILES = "files"
-"""Key of a result: sha256 by name of each table beside it."""
+"""Key of a result: sha256 by name of each table in its folder."""
 
 UNKNOWN = ("train_count",)
-"""Columns that are empty where the training text is not known."""
+"""Columns that are empty if the training text is not known."""
 
 _REMEDY = "evaluate again with --log-samples"
 _KINDS: dict[str, Callable[[Any], bool]] = {
@@ -184,13 +184,13 @@ def read_table(path: Path, kinds: Mapping[str, str], result: Result | None) -> p
 
 
 def recorded(path: Path, result: Result) -> str | None:
-    """Sha256 that a result has of a file beside it, None where it has none."""
+    """Return the sha256 that a result has of a file in its folder, None without one."""
     files = result.extra.get(FILES, {})
     return files.get(path.name) if isinstance(files, Mapping) else None
 
 
 def _compare(path: Path, result: Result) -> None:
-    """Refuse a file that is not the one of the result, and say so where that cannot be told."""
+    """Refuse a file that does not belong to the result, and print a line if that cannot be checked."""
     written = recorded(path, result)
     if written is None:
         say(f"{path} is not verified: the result next to it has no hash of it")

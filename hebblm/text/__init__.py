@@ -1,4 +1,4 @@
-"""Corpora to tokens, dictionary, binarised memory maps and evaluation streams."""
+"""From corpora to tokens, dictionary, binarised memory maps and evaluation streams."""
 
 from __future__ import annotations
 

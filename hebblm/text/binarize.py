@@ -42,10 +42,10 @@ def prepare(
     min_count: int | None = None,  # rarer training words become ``<unk>``; the corpus' own choice unless said
     joined: Dictionary | None = None,  # whose words are in the dictionary too, however rare in training
 ) -> PreparedCorpus:
-    """Count the training split, or all where there is none, build a dictionary, and write every split as ids.
+    """Count the training split, or all splits without one, build a dictionary, and write every split as ids.
 
-    A folder that holds this very corpus, prepared in this very way, is used as it is. Each line, blank ones too, gets
-    one ``<eos>``.
+    A folder with the same corpus, prepared in the same way, is used as it is. Each line, even a blank one, gets one
+    ``<eos>``.
     """
     if corpus.prepared is not None:
         return _already_prepared(corpus.prepared, normalization)
@@ -76,7 +76,7 @@ def prepared_corpus(
     train: bool = True,  # whether its training split is needed, too; it is not where a corpus is only read
     remedy: str | None = None,  # what to do where several columns could be meant; by default to preprocess the text
 ) -> PreparedCorpus:
-    """Corpus as ids, prepared in the cache if it was not before."""
+    """Return the corpus as ids, and prepare it in the cache if necessary."""
     corpus = resolve(name, column, remedy=remedy)
     if train and "train" not in corpus.splits:
         raise UserError(f"{name} has no train split, only {', '.join(corpus.splits)}; it can only be read, as --target")
@@ -94,7 +94,7 @@ def slug(name: str) -> str:
 
 
 def _from_before(destdir: Path, corpus: Corpus, normalization: Normalization, min_count: int) -> PreparedCorpus | None:
-    """Corpus that a folder holds, if it is what is asked for."""
+    """Return the corpus in a folder, if it is the requested one."""
     if (destdir / CORPUS_FILE).is_file():
         found = load_prepared(destdir)
         meta, spec = found.meta, corpus.tokenizer.spec()
@@ -137,7 +137,7 @@ def _write(
 
 
 def _already_prepared(folder: Path, normalization: Normalization) -> PreparedCorpus:
-    """Folder of ``hebblm-preprocess``, whose case policy is settled."""
+    """Return the corpus in a folder of ``hebblm-preprocess``, whose case policy is fixed."""
     found = load_prepared(folder)
     if found.meta.normalization != normalization:
         raise UserError(
@@ -148,7 +148,7 @@ def _already_prepared(folder: Path, normalization: Normalization) -> PreparedCor
 
 
 def refuse_foreign(destdir: Path) -> None:
-    """Refuse to replace a folder that holds anything but an earlier corpus."""
+    """Refuse to replace a folder that holds anything except an earlier corpus."""
     if destdir.exists() and not destdir.is_dir():
         raise UserError(f"{destdir} is a file; name a new or empty folder")
     ours = {CORPUS_FILE, DICTIONARY_FILE, MODEL_FILE, *(f"{split}.bin" for split in SPLITS)}
@@ -173,7 +173,7 @@ def _batches(source: LineSource, description: str) -> Iterator[list[str]]:
 
 
 def _count(corpus: Corpus, normalization: Normalization) -> Counter[str]:
-    """Training count of each token, ``<eos>`` among them; of a corpus that is only read, the count in it."""
+    """Return the training count of each token, including ``<eos>``; for a corpus that is only read, its own count."""
     counts: Counter[str] = Counter()
     tokenize = corpus.tokenizer.tokenize
     for split in ("train",) if "train" in corpus.sources else corpus.sources:
@@ -189,7 +189,7 @@ def _count(corpus: Corpus, normalization: Normalization) -> Counter[str]:
 def _encode(
     corpus: Corpus, split: str, normalization: Normalization, dictionary: Dictionary, path: Path, dtype: str
 ) -> SplitMeta:
-    """Ids of a split, written; returns what was written."""
+    """Write the ids of a split, and return its record."""
     tokenizer: Tokenizer = corpus.tokenizer
     stored = np.dtype(dtype).newbyteorder("<")
     tokens = lines = words = size = unknown = literal = 0
@@ -243,9 +243,9 @@ def measure_beginning(
     known: Container[str],  # words that the model has a row for
     told_apart: Container[str],  # words that the stream has an id for
 ) -> Beginning:
-    """How much text the first tokens of a split are.
+    """Return the lines, words and bytes of the first tokens of a split.
 
-    Of a line that is read in part, words and bytes count by the share of its tokens.
+    If a line is read in part, its words and bytes count by the share of its tokens.
     """
     lines = words = size = unspelled = spelling = 0
     left, seen = tokens, set[str]()

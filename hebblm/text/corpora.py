@@ -71,9 +71,9 @@ CORPUS_FILE = "corpus.json"
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """Text in three splits, and how to tokenise it."""
+    """Text in three splits, and its tokeniser."""
 
-    name: str  # as it was asked for
+    name: str  # as given
     sources: Mapping[str, LineSource] = field(repr=False)  # the lines of each split
     tokenizer: Tokenizer  # lines to tokens
     provenance: Mapping[str, Any]  # JSON of where the text came from: kind, licence, ``sha256`` by split
@@ -96,11 +96,11 @@ class Corpus:
 
 
 def resolve(name: str, column: str | None = None, *, remedy: str | None = None) -> Corpus:
-    """Corpus of a name: ``ptb``, ``wt2``, ``pydoc``, ``numpy``, ``text:PATH``, ``hf:ID[:CONFIG]``, or a folder that
-    ``hebblm-preprocess`` wrote.
+    """Find a corpus by name: ``ptb``, ``wt2``, ``pydoc``, ``numpy``, ``text:PATH``, ``hf:ID[:CONFIG]``, or a folder.
 
-    ``column`` names the column of records that holds the text, see :func:`hebblm.text.records.text_column`; ``remedy``
-    is what to do where several could be meant, by default to preprocess the text.
+    The folder is one that ``hebblm-preprocess`` wrote. ``column`` names the column of records that holds the text, see
+    :func:`hebblm.text.records.text_column`; ``remedy`` ends the error if several columns hold text, by default to
+    preprocess the text.
     """
     check_name(name)
     manifest = load_manifest()
@@ -122,7 +122,7 @@ def resolve(name: str, column: str | None = None, *, remedy: str | None = None) 
 
 
 def check_name(name: str) -> None:
-    """Refuse a name that stands for no corpus, before anything is loaded or fetched."""
+    """Refuse the name of an unknown corpus, before anything is loaded or fetched."""
     manifest = load_manifest()
     kind, _, path = name.partition(":")
     if name in manifest or kind == "hf" or (Path(name) / CORPUS_FILE).is_file():
@@ -147,7 +147,7 @@ def text_corpus(
     column: str | None = None,  # of records that holds the text
     remedy: str = CHOOSE,  # what to do where several columns could be meant
 ) -> Corpus:
-    """Corpus of a user's own UTF-8 text.
+    """Return the corpus of a user's own UTF-8 text.
 
     A file, or ``-`` for standard input, is split 80/10/10 by lines; so are the files of a folder, read in order, unless
     it has ``train``, ``valid`` and ``test`` files.
@@ -158,9 +158,9 @@ def text_corpus(
 
 
 def foreign_text(name: str, source: FileLines, tokenizer: Tokenizer, *, whole: bool) -> Corpus:
-    """Text as a corpus that is only read: all of its words are in the dictionary.
+    """Return a text as a corpus that is only read: all of its words are in the dictionary.
 
-    If it is read ``whole``, every split is all of it; otherwise ``valid`` and ``test`` are its last two tenths.
+    With ``whole``, every split is all of it; without, ``valid`` and ``test`` are its last two tenths.
     """
     path = Path(name.removeprefix("text:"))
     if next(source.lines(), None) is None:
@@ -170,7 +170,7 @@ def foreign_text(name: str, source: FileLines, tokenizer: Tokenizer, *, whole: b
 
 
 def _column(*sources: FileLines) -> dict[str, str]:
-    """What provenance records of the column that is read; nothing of plain text."""
+    """Return provenance's record of the column; empty for plain text."""
     column = FileLines(tuple(file for source in sources for file in source.files)).column
     return {} if column is None else {"column": column}
 
@@ -183,14 +183,14 @@ def _corpus(
     tokenizer: Tokenizer | None = None,
     min_count: int = 1,
 ) -> Corpus:
-    """Corpus whose hashes are those of the text at hand, not those expected."""
+    """Return a corpus with the hashes of the text found, not those expected."""
     hashes = {split: source.sha256() for split, source in sources.items()}
     provenance = {**origin, "sha256": hashes}
     return Corpus(name, sources, tokenizer or WhitespaceTokenizer(), provenance, min_count=min_count)
 
 
 def locate(entry: CorpusEntry, split: str, folders: Sequence[Path]) -> Path:
-    """Verified path of one split in the first folder that has it, downloaded if none has."""
+    """Return the verified path of one split in the first folder that has it; download it if no folder has it."""
     file = entry.files[split]
     path = download.find(
         folders,

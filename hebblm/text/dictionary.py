@@ -26,9 +26,9 @@ class Dictionary:
 
     Two schemes share the class:
 
-    - ``words`` (default) is what models here are trained on. Only ``<unk>`` and ``<eos>`` are added, as
-      ordinary symbols that are counted, sorted and saved like any word, so that a softmax over Penn Treebank
-      has exactly 10,000 rows and one over WikiText-2 exactly 33,278.
+    - ``words`` (default): models here are trained on it. Only ``<unk>`` and ``<eos>`` are added, as ordinary
+      symbols that are counted, sorted and saved like any word. So a softmax over Penn Treebank has exactly
+      10,000 rows and one over WikiText-2 exactly 33,278.
     - ``fairseq`` has ``<s> <pad> </s> <unk>`` at ids 0 to 3, outside the file, ended by ``</s>``.
     """
 
@@ -45,10 +45,10 @@ class Dictionary:
 
     @classmethod
     def vocabulary(cls, counts: Mapping[str, int], *, min_count: int = 1, joined: Iterable[str] = ()) -> Dictionary:
-        """Vocabulary of a model from the word counts of its training text, ``<eos>`` among them.
+        """Build a model's vocabulary from the word counts of its training text, including ``<eos>``.
 
-        Words rarer than ``min_count`` count as ``<unk>``; those of ``joined`` are kept however rare. The most frequent
-        come first, ties in alphabetical order.
+        Words rarer than ``min_count`` count as ``<unk>``, except those of ``joined``. The most frequent come first,
+        ties in alphabetical order.
         """
         kept = dict.fromkeys((UNK, EOS, *joined), 0)
         always = set(kept)
@@ -63,7 +63,7 @@ class Dictionary:
 
     @classmethod
     def _empty(cls) -> Dictionary:
-        """Dictionary of scheme ``words`` that lacks its special symbols yet."""
+        """Return a dictionary of scheme ``words`` without its special symbols."""
         dictionary = cls()
         dictionary._symbols, dictionary._counts, dictionary._indices = [], [], {}
         return dictionary
@@ -134,10 +134,9 @@ class Dictionary:
 
     @classmethod
     def load(cls, path: Path, recorded: str | None = None) -> Dictionary:
-        """Dictionary of a file, one of ours or one of fairseq's; ``recorded`` is its sha256, if that was written down.
+        """Load a dictionary file, one of ours or one of fairseq's; ``recorded`` is its sha256, if known.
 
-        The file itself tells which: ours lists ``<unk>`` as a plain entry, which fairseq would refuse as a duplicate of
-        its own special.
+        Our files list ``<unk>`` as a plain entry, which fairseq would refuse as a duplicate of its own special.
         """
         if recorded is not None and path.is_file() and sha256(path) != recorded:
             raise UserError(f"{path} was changed since it was written; restore it, or make it again")

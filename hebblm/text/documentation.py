@@ -42,9 +42,9 @@ Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def documentation_sources(name: str) -> tuple[dict[str, LineSource], dict[str, Any]]:
-    """Splits of ``pydoc`` or ``numpy`` and the versions they came from.
+    """Return the splits of ``pydoc`` or ``numpy`` and the versions they came from.
 
-    What was extracted is kept in the user's cache, under a name that changes with the installation and with the way of
+    The extracted text is kept in the user's cache, under a name that changes with the installation and with the way of
     extraction.
     """
     versions = {"python": platform.python_version()} | ({"numpy": np.__version__} if name == "numpy" else {})
@@ -66,11 +66,11 @@ def _write(parts: dict[str, list[str]], folder: Path) -> None:
 
 
 def extract(name: str) -> dict[str, list[str]]:
-    """Paragraphs of ``pydoc`` or ``numpy`` by split.
+    """Extract paragraphs of ``pydoc`` or ``numpy`` by split.
 
     Of every ten runs of 100 paragraphs, the ninth goes to valid and the tenth to test, so that each split
-    covers every part of the documentation. A paragraph that several docstrings share is kept where it stands first:
-    repeated, it would stand in training and test alike.
+    covers every part of the documentation. A paragraph that several docstrings share is kept only once:
+    repeated, it would be in both training and test.
     """
     docstrings = _pydoc() if name == "pydoc" else _numpy()
     lines = list(dict.fromkeys(line for text in dict.fromkeys(docstrings) for line in paragraphs(text)))
@@ -167,11 +167,11 @@ _TOKEN = re.compile(r"\w+(?:[.'-]\w+)*|\.\.\.|[^\w\s]")
 
 
 def paragraphs(docstring: str) -> Iterator[str]:
-    """Prose of a docstring without common indentation, one paragraph at a time.
+    """Yield the prose of a docstring without common indentation, one paragraph at a time.
 
-    Its words and punctuation marks stand between single spaces, in their own case. Left out are doctest sessions up to
-    the next blank line, blocks indented after ``::``, directives without text, tables, headings with their rules,
-    grammar, signatures and parameter declarations, and any paragraph that does not read like English.
+    Single spaces separate its words and punctuation marks, in their own case. It leaves out doctest sessions up to the
+    next blank line, blocks indented after ``::``, directives without text, tables, headings with their rules, grammar,
+    signatures and parameter declarations, and any paragraph that does not read like English.
     """
     for block in _blocks(docstring.expandtabs()):
         tokens = tokens_of(" ".join(_FIELD.sub("", line.strip()) for line in block))
@@ -196,7 +196,7 @@ def reads_like_prose(tokens: list[str]) -> bool:
 
 
 def _blocks(docstring: str) -> Iterator[list[str]]:
-    """Runs of lines that may be prose: blank lines, list items and declarations part them."""
+    """Yield runs of lines that may be prose, separated by blank lines, list items and declarations."""
     block: list[str] = []
     skip_deeper_than: int | None = None
     in_doctest = False

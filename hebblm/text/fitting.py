@@ -13,7 +13,7 @@ from hebblm.text.tokenizers import MosesTokenizer, Tokenizer, WhitespaceTokenize
 
 Splitting = Literal["auto", "whitespace", "moses"]
 Chosen = Literal["own", "whitespace", "moses"]
-"""Splitter that is in use: the tokeniser of the dictionary's text, or another one."""
+"""The splitter in use: the tokeniser of the dictionary's text, or another one."""
 SAMPLE = 2_000  # lines that are split both ways
 LONGEST = 1 << 16  # characters of a line that are
 CLEAR = 0.75  # of the words outside the dictionary; a text that is tokenised already keeps 0.9 of them or more
@@ -33,10 +33,10 @@ def fitting(
     *,
     name: str,  # of the text, for people
 ) -> Tokenizer:
-    """Tokeniser with which a text is to be read, and say so where it is another than the dictionary's own.
+    """Choose the tokeniser for a text, and print a line if it is not the dictionary's own.
 
-    A dictionary whose text came with blanks between words and punctuation does not have ``reason,``. Where Moses' rules
-    leave less than three quarters of what lies outside of it, they are taken.
+    A dictionary whose text came with blanks between words and punctuation does not have ``reason,``. If Moses' rules
+    leave less than three quarters of the unknown words, they are used.
     """
     if asked != "auto":
         return MosesTokenizer() if asked == "moses" else WhitespaceTokenizer()
@@ -59,10 +59,10 @@ def fitting(
 def warn_of_unknown(
     name: str, beyond: Counter[str], tokens: int, unknown: int, remedy: str, of: str = "the model's vocabulary"
 ) -> None:
-    """Warn where much of a text lies outside the model's vocabulary, with the most frequent such words.
+    """Warn if much of a text is outside the model's vocabulary, with the most frequent such words.
 
     ``beyond`` counts the words that the model has no row for, ``unknown`` of the ``tokens`` are ``<unk>``; ``remedy``
-    names the options by which the text may fit better.
+    names options for a better fit.
     """
     share = beyond.total() / max(1, tokens)
     if share <= MUCH_UNKNOWN:
@@ -76,7 +76,7 @@ def warn_of_unknown(
 
 
 def _shown(word: str) -> str:
-    """Beginning of a word as a terminal can show it."""
+    """Return the beginning of a word in characters that a terminal can show."""
     visible = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in word[:30])
     return visible if len(word) <= 30 else f"{visible}..."
 

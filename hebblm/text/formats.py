@@ -1,4 +1,4 @@
-"""Files of text: which are read, how they are opened, compressed or not, and their lines."""
+"""Files of text: their kinds, opening, decompression and lines."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BOM = b"\xef\xbb\xbf"
 
 
 def kind_of(path: Path) -> tuple[str, str]:
-    """Suffix of a file and, where it is compressed, the suffix that says so; both in lower case."""
+    """Return the suffix of a file and, if it is compressed, that of the compression; both in lower case."""
     suffixes = [suffix.lower() for suffix in path.suffixes[-2:]]
     packed = suffixes.pop() if suffixes and suffixes[-1] in COMPRESSED else ""
     return suffixes[-1] if suffixes else "", packed
@@ -39,12 +39,12 @@ def holds_records(path: Path) -> bool:
 
 
 def is_text(path: Path) -> bool:
-    """Whether a file of a folder is read as text, by its suffix."""
+    """Return whether a file of a folder is read as text, by its suffix."""
     return kind_of(path)[0] in (PLAIN, *RECORDS)
 
 
 def standard_input() -> Path:
-    """Temporary file with the standard input, so that it can be read several times."""
+    """Return a temporary file with the standard input, so that it can be read several times."""
     if size() > 1:
         raise UserError("several processes cannot share standard input; write it to a file and name that")
     return _spooled(sys.stdin)
@@ -52,7 +52,7 @@ def standard_input() -> Path:
 
 @functools.lru_cache(maxsize=1)
 def _spooled(stream: Any) -> Path:
-    """Temporary file, which stands until the process ends, with what a stream holds."""
+    """Copy a stream to a temporary file, which exists until the process ends."""
     folder = tempfile.mkdtemp(prefix="hebblm-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     path = Path(folder, SPOOLED)
@@ -62,7 +62,7 @@ def _spooled(stream: Any) -> Path:
 
 
 def shown(path: Path) -> str:
-    """Name of a text, for people."""
+    """Return the name of a text for messages."""
     return SPOOLED if path == STANDARD_INPUT or path.name == SPOOLED else str(path)
 
 
@@ -119,7 +119,7 @@ def plain_lines(path: Path) -> Iterator[str]:
 
 
 def plain_parts(path: Path, size: int) -> Iterator[str]:
-    """Plain text in parts of so many characters and more, with its line ends as they stand."""
+    """Yield plain text in parts of at least so many characters, with unchanged line ends."""
     with opened(path) as raw, io.TextIOWrapper(raw, encoding="utf-8-sig", newline="\n") as stream:
         try:
             while text := stream.read(size):
@@ -129,7 +129,7 @@ def plain_parts(path: Path, size: int) -> Iterator[str]:
 
 
 def lines_of(text: str) -> list[str]:
-    """Lines of a document without their ends; the last one ends whether the text writes it or not.
+    """Return the lines of a document without their ends; the last line counts even without a line feed.
 
     An empty document has no line.
     """

@@ -31,7 +31,7 @@ class DatasetLines:
         return None
 
     def lines(self) -> Iterator[str]:
-        """Lines of each row; the line feed that ends a row does not begin another line."""
+        """Yield the lines of each row; the line feed that ends a row does not begin another line."""
         for index in range(self.start, self.stop):
             yield from self._row(index)
 
@@ -50,16 +50,16 @@ class DatasetLines:
                 line += len(lines)
 
     def _row(self, index: int) -> list[str]:
-        """Lines of a row, none of one without a text; an empty one is a blank line, as in WikiText."""
+        """Return the lines of a row: empty for a row without text; an empty text is a blank line, as in WikiText."""
         text = self.rows[index][self.column]
         return [] if text is None else lines_of(text) or [""]
 
 
 def hub_sources(identifier: str, column: str | None, remedy: str) -> tuple[dict[str, LineSource], dict[str, Any]]:
-    """Splits of ``ID[:CONFIG]``, of the hub or a folder in its layout, and their provenance.
+    """Return the splits of ``ID[:CONFIG]``, of the hub or a folder in its layout, and their provenance.
 
-    Validation and test splits that the dataset lacks are cut from the end of its training rows, 10 % each. One without
-    training rows can be read, but not learned from: it has the splits that it has.
+    Validation and test splits that the dataset lacks are cut from the end of its training rows, 10 % each. A dataset
+    without training rows keeps its splits; it can be read, but not trained on.
     """
     dataset_id, _, config = identifier.partition(":")
     if not dataset_id:
@@ -100,7 +100,7 @@ def _remedy(dataset_id: str) -> str:
 
 
 def _check(folder: Path, column: str | None, remedy: str) -> None:
-    """Refuse what is wrong with a file of a folder, which ``datasets`` does not name."""
+    """Refuse a folder with a faulty file, which ``datasets`` does not name."""
     for path in sorted(filter(is_text, folder.rglob("*"))):
         for file in text_files([path], column if holds_records(path) else None, remedy):
             for _ in file.documents():

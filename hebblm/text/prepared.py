@@ -1,4 +1,4 @@
-"""A binarised corpus in its folder, and its splits as a model's dictionary sees them."""
+"""A binarised corpus in its folder, and its splits in the ids of a model's dictionary."""
 
 from __future__ import annotations
 
@@ -84,19 +84,19 @@ class PreparedCorpus:
         return self.meta.splits[split]
 
     def stream(self, split: str) -> EvaluationStream:
-        """Split as the model reads it that was trained on the corpus."""
+        """Return a split as a model reads it that was trained on the corpus."""
         return encode_target(self.dictionary, self, split)
 
     def tokenizer(self) -> Tokenizer:
         return load_tokenizer(dict(self.meta.tokenizer), self.folder)
 
     def describe(self) -> Mapping[str, Any]:
-        """What a result records of the tokeniser."""
+        """Describe the tokeniser for a result."""
         return self.meta.tokenizer
 
 
 def load_prepared(folder: Path) -> PreparedCorpus:
-    """Binarised corpus of a folder, whose files were verified."""
+    """Load the binarised corpus of a folder, and verify its files."""
     path, remedy = folder / CORPUS_FILE, "write it again with hebblm-preprocess"
     meta = read_record(CorpusMeta, path, remedy, SCHEMA)
     dictionary = Dictionary.load(folder / DICTIONARY_FILE)
@@ -135,9 +135,9 @@ Ids = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EvaluationStream:
-    """Tokens to be scored in order, each exactly once, the first from an initial ``<eos>``.
+    """Tokens to score in order, each exactly once, the first after an initial ``<eos>``.
 
-    Ids below ``source_size`` are rows of the model's head; those above are novel words.
+    Ids below ``source_size`` are rows of the model's head; those above are new words.
     """
 
     ids: Ids  # (T,) int64 the tokens
@@ -149,9 +149,9 @@ class EvaluationStream:
     lines: int  # lines of the text
     words: int  # its words, ends of line apart
     bytes: int  # its UTF-8 bytes, one an end of line
-    pieces: Words | None = None  # of which words of ``by_word`` each token is a part; None where tokens are words
+    pieces: Words | None = None  # the words of ``by_word`` that each token is a part of; None if tokens are words
     by_word: EvaluationStream | None = None  # the same text as words; None where tokens are words
-    counted: bool = True  # whether the counts are known; otherwise they are 0
+    counted: bool = True  # whether the counts are known; if not, they are 0
     # (T,) int64, bytes by which a piece without an id is spelled, 0 for the others; None where tokens are words
     unknown: Ids | None = None
     lost: int = 0  # bytes that a tokenizer of pieces loses, at least
@@ -162,16 +162,16 @@ class EvaluationStream:
         return self if self.by_word is None else self.by_word
 
     def word_losses(self, nll: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        """Losses (U,) of the words, each the sum of its tokens', from those of the tokens (T,); nats."""
+        """Return the losses (U,) of the words, each the sum of its tokens' losses (T,); nats."""
         return nll if self.pieces is None else self.pieces.sums(nll).astype(np.float32)
 
     def bits_per_byte(self, nll: float) -> float:
-        """Bits a byte from the mean loss in nats a token; the spelling of what has no id is included."""
+        """Return bits a byte from the mean loss in nats a token, including the spelling of tokens without an id."""
         return (nll * len(self) / math.log(2) + 8 * int(self.spelled.sum())) / self.bytes
 
     @property
     def spelled(self) -> Ids:
-        """(T,) bytes by which what has no id is spelled, an end each: a new word once, an unknown piece each time."""
+        """(T,) bytes that spell tokens without an id, each with an end: a new word once, an unknown piece each time."""
         if self.unknown is not None:
             return self.unknown
         found, first = np.unique(self.ids, return_index=True)
@@ -186,17 +186,17 @@ class EvaluationStream:
 
     @property
     def target_counts(self) -> Ids | None:
-        """(T,) counts of the tokens in the model's training text, None where they are not known."""
+        """(T,) counts of the tokens in the model's training text, None if they are not known."""
         return self.train_counts[self.ids] if self.counted else None
 
     @property
     def inputs(self) -> Ids:
-        """(T,) what the model has read last before each token: ``<eos>``, then the tokens but the last."""
+        """(T,) the last token read before each one: ``<eos>``, then all tokens except the last."""
         return np.concatenate([np.array([self.eos], dtype=np.int64), self.ids[:-1]])
 
     @property
     def targets(self) -> Ids:
-        """(T,) the tokens to be predicted."""
+        """(T,) the tokens to predict."""
         return self.ids
 
     def occurrences(self, symbol: str) -> int:
@@ -204,7 +204,7 @@ class EvaluationStream:
 
     @property
     def new(self) -> npt.NDArray[np.bool_]:
-        """(vocabulary_size,) True for words that the training text lacks, those with a row of the head among them."""
+        """(vocabulary_size,) True for words that the training text lacks, even if the head has a row for them."""
         new: npt.NDArray[np.bool_] = np.arange(self.vocabulary_size) >= self.source_size
         if not self.counted or self.pieces is not None:
             return new
@@ -215,23 +215,23 @@ class EvaluationStream:
 
     @property
     def oov(self) -> npt.NDArray[np.bool_]:
-        """(T,) True where the token is a new word."""
+        """(T,) True if the token is a new word."""
         return self.new[self.ids]
 
     @property
     def oov_types(self) -> int:
-        """Number of distinct novel words that occur in the stream."""
+        """Number of distinct new words in the stream."""
         return len(np.unique(self.ids[self.oov]))
 
 
 def encode_target(
     source: Dictionary, target: PreparedCorpus, split: str, policy: VocabularyPolicy = "union"
 ) -> EvaluationStream:
-    """Binarised split in the ids of a source dictionary, the model's, extended by novel words.
+    """Return a binarised split in the ids of a source dictionary, the model's, extended by new words.
 
-    Ends of line and unknown words of the target become those of the source, whatever either calls them; with source and
-    target equal, the ids are the target's own. ``union`` numbers the novel words in the order of the target's
-    dictionary; ``open`` in the order in which the stream first shows them, those that it never shows last.
+    Ends of line and unknown words of the target become those of the source, whatever their names; if source and target
+    are equal, the ids are the target's own. ``union`` numbers the new words in the order of the target's dictionary;
+    ``open`` in the order of their first occurrence in the stream, with those that do not occur last.
     """
     if policy not in get_args(VocabularyPolicy):
         raise UserError(f"unknown vocabulary policy {policy!r}; choose one of {', '.join(get_args(VocabularyPolicy))}")
@@ -259,7 +259,7 @@ def encode_target(
 
 
 def _known_ids(source: Dictionary, target: Dictionary) -> Ids:
-    """(V_target,) the source id of the same symbol, or -1."""
+    """Return (V_target,) the source id of each symbol, or -1."""
     known = np.array([source.index(symbol) if symbol in source else -1 for symbol in target.symbols], dtype=np.int64)
     known[target.eos_index] = source.eos_index
     known[target.unk_index] = source.unk_index
@@ -267,7 +267,7 @@ def _known_ids(source: Dictionary, target: Dictionary) -> Ids:
 
 
 def _by_first_appearance(own: npt.NDArray[Any], novel: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
-    """Novel target ids in the order in which the stream first shows them; the others follow in theirs."""
+    """Return new target ids in the order of their first occurrence in the stream; the others follow in their order."""
     present, first = np.unique(own, return_index=True)
     place = np.full(int(max(novel.max(initial=0), present.max(initial=0))) + 1, len(own))
     place[present] = first

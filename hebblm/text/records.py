@@ -1,4 +1,4 @@
-"""Records of a file as documents, the column that holds their text, and texts that a program holds as such a file."""
+"""Records of a file as documents, the column that holds their text, and a program's texts as such a file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from hebblm.text.formats import BOM, kind_of, opened, raw_lines
 
 COLUMN = "text"
 CHOOSE = "choose one with --column"
-SAMPLE = 1_000  # records by which the types of columns are told
+SAMPLE = 1_000  # number of records that decide the types of columns
 BATCH = 100  # rows of a table that are held at once
 TEXT_TYPES = ("string", "large_string", "string_view")
 UNSETTLED = ("mixed", "null")
@@ -34,7 +34,7 @@ JSON_TYPES = {str: "string", bool: "true or false", int: "numbers", float: "numb
 
 
 def texts(path: Path, column: str) -> Iterator[str]:
-    """Text of each record of a file, an empty one where it has none."""
+    """Yield the text of each record of a file, an empty one for a record without text."""
     for place, record in _records(path, column):
         if column not in record:
             raise UserError(
@@ -52,7 +52,7 @@ def texts(path: Path, column: str) -> Iterator[str]:
 
 
 def column_of(path: Path, asked: str | None, remedy: str) -> str:
-    """Column of a file of records that holds the text; None asks for the rule of :func:`text_column`."""
+    """Return the column of a file of records that holds the text; None uses the rule of :func:`text_column`."""
     types = _types(path)
     wanted = COLUMN if asked is None else asked
     if not types or (wanted in types and kind_of(path)[0] in TABLES):  # a table of text may hold numbers as text
@@ -61,9 +61,9 @@ def column_of(path: Path, asked: str | None, remedy: str) -> str:
 
 
 def text_column(types: Mapping[str, str], asked: str | None, name: str, remedy: str) -> str:
-    """Column that holds the text: the one asked for, or ``text``, or the only one of strings, which is told.
+    """Return the column that holds the text: the given one, or ``text``, or the only one of strings, which is printed.
 
-    ``types`` are those of each column, ``name`` is that of the file or data set, for people.
+    ``types`` are those of each column, ``name`` is that of the file or data set in messages.
     """
     strings = [column for column, kind in types.items() if kind in TEXT_TYPES]
     wanted = COLUMN if asked is None else asked
@@ -93,12 +93,12 @@ def _listed(words: Collection[str], joint: str = "or") -> str:
 
 @functools.lru_cache(maxsize=1_000)
 def _say_once(line: str) -> None:
-    """Tell something of a text, which is opened several times."""
+    """Print a line about a text only once, although it is opened several times."""
     say(line)
 
 
 def _types(path: Path) -> dict[str, str]:
-    """Type of each column, as its table says or its first records show."""
+    """Return the type of each column, from its table or its first records."""
     kind = kind_of(path)[0]
     if kind == ".parquet":
         with _table(path) as table:
@@ -128,7 +128,7 @@ def _is_number(text: str) -> bool:
 
 
 def _records(path: Path, column: str | None = None) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Place and columns of each record of a file; of a Parquet file only the named column."""
+    """Yield place and columns of each record of a file; of a Parquet file only the named column."""
     match kind_of(path)[0]:
         case ".parquet":
             with _table(path) as table:
@@ -143,7 +143,7 @@ def _records(path: Path, column: str | None = None) -> Iterator[tuple[str, Mappi
 
 @contextmanager
 def _table(path: Path) -> Iterator[Any]:
-    """Parquet file, opened; a compressed one is unpacked into a temporary file."""
+    """Open a Parquet file; a compressed one is unpacked into a temporary file."""
     import pyarrow
     from pyarrow import parquet
 
@@ -158,7 +158,7 @@ def _table(path: Path) -> Iterator[Any]:
 
 
 def _rows(path: Path, delimiter: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """Rows of a table of text below its first line, which names the columns."""
+    """Yield the rows of a table of text below its first line, which names the columns."""
     csv.field_size_limit(max(csv.field_size_limit(), formats.MAX_LINE_BYTES))
     with opened(path) as stream:
         lines = (_decoded(raw, f"{path} line {number}") for number, raw in enumerate(raw_lines(stream, path), 1))
@@ -182,7 +182,7 @@ def _rows(path: Path, delimiter: str) -> Iterator[tuple[str, dict[str, str]]]:
 
 
 def _objects(path: Path, *, whole: bool) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Objects of JSON lines or, where it may be one, of a whole list or of one object over several lines."""
+    """Yield the objects of JSON lines or, if the file can be one, of a list or of one object over several lines."""
     with opened(path) as stream:
         begins = stream.peek(64).removeprefix(BOM).lstrip()[:2]  # type: ignore[attr-defined]
         if whole and (begins[:1] == b"[" or begins in (b"{\n", b"{\r", b"{")):
@@ -216,9 +216,9 @@ def _parsed(raw: bytes, name: str) -> Any:
 
 
 def kept_texts(texts: Any) -> Path:
-    """File with a record for each text of a list or a pandas Series, so that they are read as any file is.
+    """Write a file with a record for each text of a list or a pandas Series, so that they are read like any file.
 
-    Its name is a hash of the texts: the same ones are kept once. A text that is missing is empty.
+    Its name is a hash of the texts: equal texts are kept once. A missing text is empty.
     """
     if hasattr(texts, "columns"):
         raise UserError(

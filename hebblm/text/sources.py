@@ -44,12 +44,12 @@ class LineSource(Protocol):
         """Hash that changes whenever the lines do."""
 
     def documents(self) -> Iterator[tuple[str, int]]:
-        """Name and first line, counted from 0, of each file or record that the lines come from."""
+        """Return name and first line, counted from 0, of each file or record that the lines come from."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextFile:
-    """A file of text: one document, or records of which each is one."""
+    """A file of text: one document, or one document per record."""
 
     path: Path  # the file; compressed if its suffix says so
     column: str | None = None  # of its records that holds the text, None for plain text
@@ -63,7 +63,7 @@ class TextFile:
         return None if kind_of(self.path)[1] else self.path.stat().st_size
 
     def documents(self) -> Iterator[tuple[str, Iterator[str]]]:
-        """Name and lines of each document that has some."""
+        """Yield name and lines of each document that has lines."""
         if self.column is None:
             yield self.path.name, plain_lines(self.path)
             return
@@ -72,7 +72,7 @@ class TextFile:
                 yield f"{self.path.name}:record {number}", iter(lines_of(text))
 
     def parts(self, size: int) -> Iterator[str]:
-        """Text in parts of some ``size`` characters, in which each document ends with a line end."""
+        """Yield the text in parts of some ``size`` characters; each document ends with a line end."""
         if self.column is None:
             yield from _ended(plain_parts(self.path, size))
             return
@@ -88,7 +88,7 @@ class TextFile:
             yield pending
 
     def sha256(self) -> str:
-        """Hash of the file as it stands, and of the name of the column that is read of it."""
+        """Return the hash of the file's bytes, and of the name of its column."""
         digest = sha256(self.path)
         return digest if self.column is None else hashlib.sha256(f"{digest}:{self.column}".encode()).hexdigest()
 
@@ -108,7 +108,7 @@ class FileLines:
 
     @property
     def size(self) -> int | None:
-        """Bytes of the files, or the estimated part of them; None if one is compressed."""
+        """Bytes of the files, or an estimate for a part of them; None if one is compressed."""
         sizes = [file.size for file in self.files]
         return None if None in sizes else round(self.share * sum(filter(None, sizes)))
 
@@ -144,10 +144,10 @@ class FileLines:
 def text_files(
     paths: Sequence[Path], column: str | None = None, remedy: str = CHOOSE, *, pipes: bool = False
 ) -> tuple[TextFile, ...]:
-    """Files of text that paths name, each with the column that is read of its records.
+    """Return the files of text that paths name, each with the column of its records.
 
-    A folder stands for the files of text below it, by name; ``-`` for standard input. ``pipes``, which are read once,
-    are taken only where that is enough.
+    A folder stands for the files of text below it, by name; ``-`` for standard input. ``pipes`` says whether pipes are
+    allowed, which can be read only once.
     """
     found: list[Path] = []
     for path in paths:
@@ -169,7 +169,7 @@ def text_files(
 
 
 def _column(path: Path, column: str | None, remedy: str, files: int) -> str | None:
-    """Column that is read of a file, None for plain text; of several files all have to have it."""
+    """Return the column to read of a file, None for plain text; all of several files must have it."""
     if not holds_records(path):
         return None
     try:
@@ -181,14 +181,14 @@ def _column(path: Path, column: str | None, remedy: str, files: int) -> str | No
 
 
 def pieces(file: TextFile, size: int) -> Iterator[str]:
-    """Text in pieces of so many characters and more, each to an end of line, or a blank in longer lines.
+    """Yield the text in pieces of at least so many characters, each up to an end of line, or a blank in longer lines.
 
     Its lines are those of :class:`FileLines`; each has an end.
     """
     pending = ""
     for text in file.parts(size):
         cut = len(text) if text.endswith("\n") else max(text.rfind(" "), text.rfind("\t"))
-        if cut > 0:  # before a blank or behind a line feed, so that no end of line is cut in two
+        if cut > 0:  # before a blank or after a line feed, so that no end of line is cut in two
             yield (pending + text[:cut]).replace("\r\n", "\n")
             pending, text = "", text[cut:]
         pending += text
@@ -199,7 +199,7 @@ def pieces(file: TextFile, size: int) -> Iterator[str]:
 
 
 def _ended(parts: Iterable[str]) -> Iterator[str]:
-    """Parts of a text, none of which is empty; its last line gets an end if it has none."""
+    """Yield the parts of a text without empty ones; the last line gets an end if it lacks one."""
     last = "\n"
     for part in parts:
         yield part
@@ -211,7 +211,7 @@ def _ended(parts: Iterable[str]) -> Iterator[str]:
 def plain_sources(
     path: Path, names: Mapping[str, str], column: str | None, remedy: str
 ) -> tuple[dict[str, FileLines], dict[str, str]]:
-    """Splits of a file, a folder or ``-``, and the sha256 of each file by its name.
+    """Return the splits of a file, a folder or ``-``, and the sha256 of each file by its name.
 
     ``names`` are file names within the folder, by split; empty for ``train.txt``, ``valid.txt``, ``test.txt``, or the
     same with another suffix of a file of text.
@@ -237,7 +237,7 @@ def plain_sources(
 
 
 def named_splits(path: Path) -> dict[str, Path]:
-    """Files of a folder that are named like a split, such as ``train.txt`` or ``test.jsonl.gz``."""
+    """Return the files of a folder that are named like a split, such as ``train.txt`` or ``test.jsonl.gz``."""
     found: dict[str, Path] = {}
     for file in sorted(path.iterdir()) if path.is_dir() else ():
         split = file.name.partition(".")[0]
@@ -249,7 +249,7 @@ def named_splits(path: Path) -> dict[str, Path]:
 
 
 def own_text(target: str, column: str | None) -> FileLines | None:
-    """Lines of a target ``text:PATH`` that names no splits; None for any other."""
+    """Return the lines of a target ``text:PATH`` without splits; None for any other target."""
     path = Path(target.removeprefix("text:"))
     if not target.startswith("text:") or named_splits(path):
         return None
@@ -257,7 +257,7 @@ def own_text(target: str, column: str | None) -> FileLines | None:
 
 
 def contiguous(whole: FileLines, path: Path) -> dict[str, FileLines]:
-    """Lines of a text, in order, as 80 % train, 10 % valid, 10 % test; ``path`` is its name, for people."""
+    """Split the lines of a text, in order, into 80 % train, 10 % valid, 10 % test; ``path`` is its name in messages."""
     total = sum(1 for _ in whole.lines())
     if total == 0:
         raise UserError(f"{shown(path)} is empty; put text into it")

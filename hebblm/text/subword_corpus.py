@@ -1,4 +1,4 @@
-"""A corpus as the pieces of a subword tokenizer: its lines as they stand, and the words that reports are about."""
+"""A corpus as the pieces of a subword tokenizer: its unchanged lines, and the words for reports."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Pieces(NamedTuple):
 
     ids: Ids  # (T,) int64
     words: Words  # of the text, and where its pieces lie in them
-    unknown: set[int]  # words of which a piece has no id
+    unknown: set[int]  # words with a piece that has no id
     lines: int  # ends of line
     bytes: int  # UTF-8 bytes of the text before normalisation, one an end of line
     spelled: Ids  # (T,) int64, bytes by which a piece without an id is spelled, an end included; 0 for the others
@@ -41,8 +41,8 @@ class Pieces(NamedTuple):
 class SubwordCorpus:
     """A corpus read in pieces; each split is encoded once.
 
-    The lines of a corpus that came tokenised begin and end with a blank that no model of words sees. They are left out
-    here too, so that both code the same; as bytes they count for both.
+    The lines of a tokenised corpus begin and end with a blank that no model of words sees. They are left out here too,
+    so that both kinds of models code the same text; their bytes count for both.
     """
 
     corpus: Corpus  # its text
@@ -57,7 +57,7 @@ class SubwordCorpus:
         return self._ids[split]
 
     def pieces(self, split: str, most: int | None = None) -> Iterator[Pieces]:
-        """Split, some lines at a time, whose line ends are kept; ``most`` stops behind so many pieces."""
+        """Yield a split, some lines at a time, with its line ends; ``most`` limits the number of pieces."""
         done = 0
         for batch, text in self._batches(split):
             found = self.subwords.encode(text)
@@ -90,7 +90,7 @@ class SubwordCorpus:
                 return
 
     def _batches(self, split: str) -> Iterator[tuple[list[str], str]]:
-        """Some lines of a split at a time, and what is encoded of them."""
+        """Yield some lines of a split at a time, and the text to encode of them."""
         lines, done = self.corpus.lines(split), 0
         with bar() as progress:
             task = progress.add_task(f"encode {self.corpus.name} {split}", total=None, unit="lines")
@@ -106,15 +106,15 @@ class SubwordCorpus:
         return normalize(line.strip(" ") if tokenised else line, self.normalization)
 
     def stream(self, split: str) -> EvaluationStream:
-        """Split as the model reads it that was trained on the corpus."""
+        """Return a split as a model reads it that was trained on the corpus."""
         return encode_subwords(self, split, None, None)
 
     def piece_counts(self, split: str) -> Ids:
-        """How often each piece occurs in a split (rows,)."""
+        """Return how often each piece occurs in a split (rows,)."""
         return np.bincount(self.tokens(split), minlength=self.subwords.known)
 
     def word_counts(self, split: str) -> Counter[str]:
-        """How often each word of a split occurs, ends of line among them."""
+        """Return how often each word of a split occurs, including ends of line."""
         counts: Counter[str] = Counter()
         for line in self.corpus.lines(split):
             counts.update(normalize(line, self.normalization).split())
@@ -122,18 +122,18 @@ class SubwordCorpus:
         return counts
 
     def describe(self) -> dict[str, Any]:
-        """What a result records of the tokenizer."""
+        """Describe the tokenizer for a result."""
         return {"name": type(self.subwords.tokenizer).__name__, "pieces": len(self.subwords.tokenizer)}
 
 
 def encode_subwords(
     read: SubwordCorpus, split: str, most: int | None, counted: SubwordCorpus | None
 ) -> EvaluationStream:
-    """Split as a stream of pieces, at most so many, with the words that they make.
+    """Return a split as a stream of at most so many pieces, with the words that they make.
 
     A word is new if one of its pieces has no id, or if it does not occur in the training split of ``counted``, the text
-    that words are counted in. Where punctuation stands apart in that text, a word is counted without it. Lines, words
-    and bytes are those of the part that is read.
+    that words are counted in. If punctuation is separate in that text, a word is counted without it. Lines, words and
+    bytes are those of the part that is read.
     """
     found = list(read.pieces(split, most))
     ids = np.concatenate([part.ids for part in found])
@@ -183,7 +183,7 @@ def encode_subwords(
 
 
 def _tell_fit(read: SubwordCorpus, stream: EvaluationStream, apart: int, counted: SubwordCorpus | None) -> None:
-    """Tell what of a text the tokenizer does not have, and how far it is from the text that words are counted in.
+    """Print what the tokenizer loses of a text, and how its words differ from the text that words are counted in.
 
     ``apart`` of its words are counted without the punctuation at their ends.
     """
@@ -204,7 +204,7 @@ def _tell_fit(read: SubwordCorpus, stream: EvaluationStream, apart: int, counted
         remedy = "" if subwords.splitting == "moses" else "; use --tokenizer moses if the model reads it apart as well"
         say(
             f"{100 * apart / stream.words:.3g} % of the words of {name} are counted without the punctuation at their "
-            f"ends, which stands apart in {counted.corpus.name}{remedy}"
+            f"ends, which is separate in {counted.corpus.name}{remedy}"
         )
     words = stream.reported
     beyond = Counter(words.symbols[index] for index in words.ids[words.oov].tolist())

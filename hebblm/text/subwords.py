@@ -1,4 +1,4 @@
-"""A text as the pieces of words that a subword tokenizer makes of it."""
+"""A text as pieces of words from a subword tokenizer."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from hebblm.text.vocabulary import Encoded, Vocabulary
 from hebblm.text.words import lost_bytes, words_of
 
 UNCOUNTED = 1_000
-"""Count of a piece in training where the training text is not known: seen often."""
+"""Count of a piece in training if the training text is not known: seen often."""
 
 
 class Subwords(Vocabulary):
-    """The pieces that a fast tokenizer of ``transformers`` has; every text is made of them.
+    """The pieces of a fast tokenizer of ``transformers``; every text consists of them.
 
-    ``rows`` are those of the model's softmax layer; ids beyond the tokenizer's stand for nothing. ``counts`` (rows,)
-    are of each piece in the training text, None where that is not known.
+    ``rows`` are those of the model's softmax layer; ids beyond the tokenizer's are unused. ``counts`` (rows,) are those
+    of each piece in the training text, None if it is not known.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class Subwords(Vocabulary):
                 f"{type(tokenizer).__name__} does not say where its pieces stand in a text; use a fast tokenizer"
             )
         begin = tokenizer.bos_token_id if tokenizer.bos_token_id is not None else tokenizer.eos_token_id
-        added = tokenizer.get_added_vocab()  # of which models may lack rows, as Gemma 3's of one for images
+        added = tokenizer.get_added_vocab()  # models may lack rows for these, as Gemma 3 does for one for images
         own = (index for piece, index in tokenizer.get_vocab().items() if piece not in added)
         if (last := max([*own, begin or 0])) >= rows:
             raise UserError(
@@ -68,7 +68,7 @@ class Subwords(Vocabulary):
         return Subwords(self.tokenizer, self.known, self.counts, splitting)
 
     def fits(self, text: str, name: str = "the text") -> Chosen | None:
-        """Leave texts as they are, unless another splitting was asked for."""
+        """Leave texts unchanged; refuse any other splitting."""
         return "own"
 
     def split(self, splitting: Chosen) -> None:
@@ -76,7 +76,7 @@ class Subwords(Vocabulary):
         self._moses = MosesTokenizer() if splitting == "moses" else None
 
     def encode(self, text: str, *, include: bool = False) -> Encoded:
-        """Pieces of a text, without special ones around it; the name of a special one is that piece."""
+        """Return the pieces of a text, without special ones around it; the name of a special one is that piece."""
         text = self._split(text)
         ids, spans = self._cut(text)
         pieces, end = [], 0
@@ -98,11 +98,11 @@ class Subwords(Vocabulary):
         return Encoded(tuple(pieces), tuple(ids), unknown, words_of(text, spans), lost)
 
     def ids(self, text: str) -> list[int]:
-        """Ids (T,) of a text alone, which takes less time."""
+        """Return only the ids (T,) of a text, which takes less time."""
         return self._cut(self._split(text))[0]
 
     def of_ids(self, ids: Sequence[int]) -> Encoded:
-        """Text that ids (T,) stand for, as those very ids, with its words where it is cut so."""
+        """Return the text of ids (T,) with exactly these ids, and its words if the text is split that way."""
         found = self.encode(self.join(ids))
         return found if found.ids == tuple(ids) else super().of_ids(ids)
 
@@ -112,7 +112,7 @@ class Subwords(Vocabulary):
         return "\n".join(" ".join(self._moses.tokenize(line)) for line in text.split("\n"))
 
     def _cut(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
-        """Ids (T,) of a text, without special ones around it, and the characters of each."""
+        """Return the ids (T,) of a text, without special ones around it, and the characters of each."""
         if self._untrimmed is not None:
             encoding = self._untrimmed.encode(text, add_special_tokens=False)
             ids, spans = encoding.ids, encoding.offsets
@@ -132,7 +132,7 @@ class Subwords(Vocabulary):
 
 
 def _unknown_of(tokenizer: Any) -> int | None:
-    """Id of what a tokenizer has no piece for, as it says itself or its model does; None without one."""
+    """Return a tokenizer's id for unknown text, from itself or its model; None without one."""
     if tokenizer.unk_token_id is not None:
         return int(tokenizer.unk_token_id)
     made = _written(tokenizer)
@@ -144,7 +144,7 @@ def _unknown_of(tokenizer: Any) -> int | None:
 
 
 def _written(tokenizer: Any) -> str | None:
-    """Fast tokenizer as JSON; None for one with parts in Python, which cannot be written."""
+    """Return a fast tokenizer as JSON; None for one with parts in Python, which cannot be written."""
     try:
         made: str = tokenizer.backend_tokenizer.to_str()
     except Exception:  # the tokenizers library raises this very class
@@ -153,7 +153,7 @@ def _written(tokenizer: Any) -> str | None:
 
 
 def _untrimmed(tokenizer: Any) -> Any:
-    """Copy of a tokenizer's own one that counts blanks as parts of their pieces; None where it does so."""
+    """Return a copy of a tokenizer that counts blanks as parts of their pieces; None if it does so already."""
     own, made = tokenizer.backend_tokenizer, _written(tokenizer)
     if made is None or '"trim_offsets":true' not in made.replace(" ", ""):
         return None
@@ -165,6 +165,6 @@ def _untrimmed(tokenizer: Any) -> Any:
 
 
 def token_before(tokenizer: Any) -> int | None:
-    """The token ``bos_token`` if a tokenizer puts it before every text by itself, else None."""
+    """Return ``bos_token`` if a tokenizer puts it before every text by itself, else None."""
     begin = getattr(tokenizer, "bos_token_id", None)
     return begin if begin is not None and tokenizer("a")["input_ids"][:1] == [begin] else None

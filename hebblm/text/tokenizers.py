@@ -20,9 +20,9 @@ Normalization = Literal["raw", "lower"]
 
 
 def normalize(line: str, policy: Normalization) -> str:
-    """Line as it stands (``raw``) or lower-cased (``lower``).
+    """Return a line unchanged (``raw``) or lower-cased (``lower``).
 
-    The symbols ``<unk>`` and ``<eos>`` are lower-case already and stay what they are.
+    The symbols ``<unk>`` and ``<eos>`` are lower-case already and stay as they are.
     """
     if policy == "raw":
         return line
@@ -38,7 +38,7 @@ if TYPE_CHECKING:  # both take part of a second, which text that is tokenised al
 
 MODEL_FILE = "tokenizer.model"
 _KEPT = re.compile(f"{UNK}|{EOS}|[\\x00-\\x08\\x0e-\\x1b]")
-"""What Moses' rules would take apart or delete, and control characters but for those that are blanks."""
+"""Symbols that Moses' rules would split or delete, and control characters except blanks."""
 _STAND_IN = "THISISPROTECTED"
 NAMES = ("whitespace", "moses", "sentencepiece")
 
@@ -51,7 +51,7 @@ class Tokenizer(ABC):
 
     @property
     def symbols(self) -> tuple[str, ...]:
-        """All tokens there can be, where that is fixed beforehand; otherwise empty."""
+        """All possible tokens, if they are fixed; else empty."""
         return ()
 
     @abstractmethod
@@ -59,18 +59,18 @@ class Tokenizer(ABC):
 
     @abstractmethod
     def detokenize(self, tokens: Sequence[str]) -> str:
-        """Line that tokens stand for, as nearly as can be told."""
+        """Return the line of some tokens, as nearly as possible."""
 
     def words(self, line: str) -> int:
-        """What a perplexity per word divides by, without the end of line: what stands between white space."""
+        """Return the number of words for a perplexity per word, separated by white space, without the end of line."""
         return len(line.split())
 
     def spec(self) -> dict[str, Any]:
-        """What :func:`load_tokenizer` needs, as JSON."""
+        """Return the specification for :func:`load_tokenizer`, as JSON."""
         return {"name": self.name}
 
     def save(self, folder: Path) -> None:  # noqa: B027 - most have nothing to remember
-        """Write the files that :func:`load_tokenizer` needs beside the specification, if any."""
+        """Write the files that :func:`load_tokenizer` needs besides the specification, if any."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class MosesTokenizer(Tokenizer):
         from sacremoses import MosesTokenizer as SacreMosesTokenizer
 
         class Quick(SacreMosesTokenizer):  # type: ignore[misc]
-            """The same, without making a set of all letters again for each token."""
+            """The same rules, without building a set of all letters for each token."""
 
             lower, alpha = map(frozenset, (SacreMosesTokenizer.IsLower, SacreMosesTokenizer.IsAlpha))
 
@@ -211,7 +211,7 @@ class SentencePieceTokenizer(Tokenizer):
         return cls(model)
 
     def tokenize(self, line: str) -> list[str]:
-        """Pieces; a character that no piece covers stands as itself."""
+        """Return pieces; a character that no piece covers is a token by itself."""
         pieces: list[str] = self._processor.encode(line, out_type=str)
         return pieces
 
@@ -227,7 +227,7 @@ class SentencePieceTokenizer(Tokenizer):
 
 
 def load_tokenizer(spec: dict[str, Any], folder: Path) -> Tokenizer:
-    """Tokeniser that a specification describes, from where :meth:`Tokenizer.save` wrote."""
+    """Load the tokeniser of a specification, from the folder of :meth:`Tokenizer.save`."""
     name = spec.get("name")
     if name == "whitespace":
         return WhitespaceTokenizer()

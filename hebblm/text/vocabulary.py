@@ -1,4 +1,4 @@
-"""Vocabulary of a reader: text to ids and back, whatever the ids stand for."""
+"""Vocabulary of a reader: from text to ids and back, for words or pieces."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Encoded:
         return Encoded(tokens, ids, self.unknown + shifted, words, self.lost + more.lost)
 
     def cut(self, place: int) -> tuple[Encoded, Encoded]:
-        """Text before one of its tokens, and what begins with that; lost bytes go with the first part."""
+        """Split a text before one of its tokens; lost bytes go with the first part."""
         place = min(place, len(self.ids))
         words = (None, None) if self.words is None else self.words.cut(place)
         earlier = tuple(at for at in self.unknown if at < place)
@@ -43,24 +43,24 @@ class Encoded:
 
 
 class Vocabulary(ABC):
-    """Text as ids: those of a model's rows, and behind them those of new words in the order in which they are met."""
+    """Text as ids: those of a model's rows, then those of new words in the order of their first occurrence."""
 
     known: int
     """Number of ids that the model was trained with."""
     counts: Sequence[int]
-    """How often each of these was seen in training."""
+    """Count of each of these in training."""
     words: list[str]
-    """New words met so far, in order; they have ids behind the model's own."""
+    """New words so far, in order; their ids follow the model's own."""
     start: int
-    """Id that stands before the first token of a text."""
+    """Id before the first token of a text."""
     end: int | None
-    """Id behind which a generated text ends; None where it goes on."""
+    """Id that ends a generated text; None if no id ends it."""
     unknown: int | None
-    """Id of what has no id of its own, as a new word before it has a row; None where every text has ids."""
+    """Id of tokens without an id, such as a new word before it has a row; None if every text has ids."""
     grows: bool
-    """Whether new words get ids behind the model's own."""
+    """Whether new words get ids after the model's own."""
     splitting: Chosen | None
-    """How texts are split; None until the first one was read."""
+    """Splitting of texts; None before the first one."""
 
     def __len__(self) -> int:
         return self.known + len(self.words)
@@ -70,53 +70,53 @@ class Vocabulary(ABC):
 
     @abstractmethod
     def hash(self) -> str:
-        """What tells the known ids from those of another model."""
+        """Return a hash that tells the known ids from those of another model."""
 
     @abstractmethod
     def encode(self, text: str, *, include: bool) -> Encoded:
-        """Text as ids; ``include`` gives words met for the first time an id, otherwise they read as :attr:`unknown`."""
+        """Return a text as ids; ``include`` gives new words an id, without it they become :attr:`unknown`."""
 
     def of_ids(self, ids: Sequence[int]) -> Encoded:
-        """Text that ids (T,) stand for, as those very ids; each is a word unless it can be told."""
+        """Return the text of ids (T,) with exactly these ids; each id is a word unless pieces show the words."""
         return Encoded(tuple(self[index] for index in ids), tuple(ids))
 
     def lasting(self, ids: Sequence[int]) -> tuple[int | str, ...]:
-        """Ids as what they stay where other new words come before them: words where there are any, ids otherwise."""
+        """Return tokens that stay valid if other new words come first: words if the vocabulary has words, else ids."""
         return tuple(self[index] for index in ids) if self.grows else tuple(ids)
 
     def ids_of(self, tokens: Sequence[int | str]) -> tuple[int, ...]:
-        """Ids of what :meth:`lasting` gave; a word that was not included is :attr:`unknown`."""
+        """Return the ids of tokens from :meth:`lasting`; a word that was not included is :attr:`unknown`."""
         return tuple(token for token in tokens if isinstance(token, int))
 
     @abstractmethod
     def join(self, ids: Iterable[int]) -> str:
-        """Text that ids stand for, as nearly as can be told."""
+        """Return the text of some ids, as nearly as possible."""
 
     @abstractmethod
     def fresh(self, splitting: Splitting = "auto") -> Vocabulary:
-        """The same without the new words, to split texts as is asked for."""
+        """Return a copy without the new words, with the requested splitting of texts."""
 
     def include(self, words: Iterable[str]) -> None:  # noqa: B027 - there may be no new words
         """Give new words their ids, in order."""
 
     def exclude(self, rows: int) -> None:  # noqa: B027
-        """Take back the ids of new words beyond so many rows: reading them was broken off."""
+        """Remove the ids of new words beyond so many rows: their reading was interrupted."""
 
     @abstractmethod
     def fits(self, text: str, name: str = "the text") -> Chosen | None:
-        """How texts are split if this is the first one; None where it has no words."""
+        """Return the splitting of texts if this is the first one; None if it has no words."""
 
     def fit(self, text: str, name: str = "the text") -> None:
-        """Choose how texts are split, on the first one that has words; it stays so."""
+        """Choose the splitting of all texts from the first one that has words."""
         if self.splitting is None and (found := self.fits(text, name)) is not None:
             self.split(found)
 
     def split(self, splitting: Chosen) -> None:  # noqa: B027
-        """Split texts as was chosen before."""
+        """Split texts as chosen before."""
 
 
 def warn_of_new(vocabulary: Vocabulary, text: str, name: str) -> None:
-    """Warn where much of the beginning of a text is new to a vocabulary, before its words are included."""
+    """Warn if much of the beginning of a text is new to a vocabulary, before its words are included."""
     found = vocabulary.encode("\n".join(text.split("\n", SAMPLE)[:SAMPLE]), include=False)
     beyond = Counter(found.tokens[place] for place in found.unknown)
     literal = sum(index == vocabulary.unknown for index in found.ids) - beyond.total()
@@ -128,9 +128,9 @@ CASED = 0.01  # share of a dictionary's words from which on it tells capital let
 
 
 class GrowingVocabulary(Vocabulary):
-    """A dictionary that stays as it is, and the new words behind it.
+    """A fixed dictionary, followed by new words.
 
-    ``lower`` takes words that the dictionary does not have in lower case.
+    ``lower`` lower-cases words that the dictionary does not have.
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class GrowingVocabulary(Vocabulary):
         self.known, self.counts = len(dictionary), dictionary.counts
         self.start = dictionary.eos_index  # a text follows an end of line
         self.unknown = dictionary.unk_index
-        self.end = None  # behind an end of line, words go on
+        self.end = None  # words go on after an end of line
         self.own = self.tokenizer = tokenizer
         self.lower = lower
         self.splitting = None
@@ -171,7 +171,7 @@ class GrowingVocabulary(Vocabulary):
         self.tokenizer = self.own if splitting == "own" else fitting((), self.own, self._has, splitting, name="")
 
     def encode(self, text: str, *, include: bool) -> Encoded:
-        """Words of a text; each line break, but not the text's end, is an ``<eos>``."""
+        """Return the words of a text; each line break, but not the text's end, is an ``<eos>``."""
         end = self.dictionary[self.start]
         tokens = [token for line in text.split("\n") for token in (*self.tokenizer.tokenize(line), end)][:-1]
         if self.lower:
@@ -187,7 +187,7 @@ class GrowingVocabulary(Vocabulary):
         return tuple(self._ids.get(word, self.dictionary.index(word)) for word in map(str, tokens))
 
     def _has(self, word: str) -> bool:
-        """Whether the dictionary has a word, as :meth:`encode` takes it."""
+        """Return whether the dictionary has a word in the form that :meth:`encode` uses."""
         return word in self.dictionary or (self.lower and word.lower() in self.dictionary)
 
     def include(self, words: Iterable[str]) -> None:
@@ -212,6 +212,6 @@ class GrowingVocabulary(Vocabulary):
 
 
 def is_cased(dictionary: Dictionary) -> bool:
-    """Whether a dictionary tells capital letters apart; a few, as Penn Treebank's N for numbers, do not count."""
+    """Return whether a dictionary has capital letters; a few, such as Penn Treebank's N for numbers, do not count."""
     cased = sum(word != word.lower() for word in dictionary.symbols)
     return cased > CASED * len(dictionary)

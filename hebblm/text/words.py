@@ -1,4 +1,4 @@
-"""Words of a text, which no tokenizer decides: what stands between blanks, and each line break."""
+"""Words of a text, independent of any tokenizer: separated by blanks, with each line break as a word."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Words:
         texts: U words; a line break is ``\\n``.
         first: (T,) int64, ascending: first word that a piece is a part of.
         last: (T,) int64, ascending: last one.
-        goes_on: the first word began before this part of the text.
+        goes_on: whether the first word began before this part of the text.
     """
 
     texts: tuple[str, ...]  # U words; a line break is ``\n``
@@ -37,7 +37,7 @@ class Words:
         return len(self.texts)
 
     def sums(self, values: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
-        """What each word (U,) gets of its pieces' values (T,): a piece of several words gives equal parts.
+        """Return for each word (U,) the sum of its pieces' values (T,): a piece of several words gives equal parts.
 
         A word that the tokenizer dropped gets 0. The sum of all words is that of all pieces.
         """
@@ -67,7 +67,7 @@ class Words:
         return cls(tuple(word for part in parts for word in part.texts), first, last, parts[0].goes_on)
 
     def cut(self, place: int) -> tuple[Words, Words]:
-        """Words of the pieces before a place, and of those from there on; one may be among both.
+        """Return the words of the pieces before a place, and of those from there on; one word may be in both.
 
         Words that the tokenizer dropped there go with the second part.
         """
@@ -81,8 +81,7 @@ class Words:
 
 
 def words_of(text: str, spans: Sequence[tuple[int, int]]) -> Words:
-    """Words of a text, and where its T pieces lie in them: ``spans`` are the characters of each, first and after the
-    last.
+    """Return the words of a text, and the places of its T pieces: ``spans`` are each piece's first and end character.
 
     A piece is a part of each word that one of its characters belongs to. A piece of blanks, or of nothing, belongs to
     the next word, at the end to the last one. A text of blanks alone is one word.
@@ -101,10 +100,10 @@ def words_of(text: str, spans: Sequence[tuple[int, int]]) -> Words:
 
 
 def lost_bytes(text: str, decoded: str) -> int:
-    """Bytes of a text, at least, that do not come back from its ids.
+    """Return the least number of a text's bytes that do not come back from its ids.
 
-    What is lost are characters that the decoded text has fewer of, or what it has in their place or in addition,
-    whichever is more. A blank at its beginning, which some tokenizers put there, does not count.
+    It counts characters that the decoded text has fewer of, or those it has in their place or in addition, whichever
+    are more. A blank at its beginning, which some tokenizers put there, does not count.
     """
     if decoded in (text, f" {text}"):
         return 0
@@ -113,14 +112,12 @@ def lost_bytes(text: str, decoded: str) -> int:
 
 
 def spelled_bytes(word: str) -> int:
-    """Bytes by which a word without an id is spelled: its own, and one for its end."""
+    """Return the bytes that spell a word without an id: its own, and one for its end."""
     return len(word.strip().encode()) + 1
 
 
 def counted_as(word: str, counts: Container[str]) -> str:
-    """Word of another text as that has it whose ``counts`` are taken: itself, or without punctuation that stands
-    apart.
-    """
+    """Return a word in the form in which ``counts`` has it: itself, or without the punctuation at its ends."""
     if word == "\n":
         return EOS
     core = word

@@ -1,1 +1,1 @@
-"""Tuning: grids over one reading of the validation text, and weights learned from it."""
+"""Tuning: grids over one reading of the validation text."""

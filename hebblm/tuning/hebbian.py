@@ -20,7 +20,7 @@ from hebblm.tuning.points import Losses, Point, points
 
 
 class LabelTerms(NamedTuple):
-    """Terms of a mini-batch's losses beside the weights of the Hebbian term."""
+    """Terms of a mini-batch's losses that do not depend on the weights of the Hebbian term."""
 
     labels: Tensor  # (N, K) of the neighbours
     mine: Tensor  # (N, K) bool, one entry for each label that has a Hebbian term
@@ -33,7 +33,7 @@ class LabelTerms(NamedTuple):
 
     @classmethod
     def of(cls, batch: EvalBatch, targets: Tensor, mbpa: MbpaConfig, hebb: HebbConfig) -> LabelTerms:
-        """Terms of a mini-batch and its targets (N,), which are only looked up."""
+        """Return the terms of a mini-batch and its targets (N,)."""
         classes = batch.context.new_classes if hebb.classes in ("auto", "new") else None
         dense, _ = adapted_logits(batch, mbpa)  # (N, V)
         term = hebbian_term(batch, mbpa, hebb, classes)
@@ -77,17 +77,17 @@ class HebbGrid:
 
     @classmethod
     def of(cls, mbpa: MbpaConfig, hebb: HebbConfig, grid: Grid) -> HebbGrid:
-        """One that has seen nothing; several ranks divide the points."""
+        """Return an observer without losses; several ranks divide the points."""
         tried = points("hebb", scale=[hebb.scale], closeness=grid.closeness, beta=grid.beta, eta=grid.eta)
         pairs = current().partition(len(grid.closeness) * len(grid.beta))
         return cls(mbpa, hebb, grid, tried, pairs, torch.zeros(len(pairs) * len(grid.eta), dtype=torch.float64))
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Sums, and how many tokens they are over."""
+        """Return the sums and their number of tokens."""
         return {"sums": self.sums.clone(), "tokens": torch.tensor(self.tokens)}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Take over those of an earlier process."""
+        """Load the sums of an earlier process."""
         self.sums, self.tokens = state["sums"].cpu(), int(state["tokens"])
 
     def watch(self, batch: EvalBatch, targets: Tensor) -> None:
@@ -97,12 +97,12 @@ class HebbGrid:
         self.tokens += len(targets)
 
     def means(self) -> Losses:
-        """Mean loss (P,) of every point, nats; not finite where one of its losses is not."""
+        """Return the mean loss (P,) of every point, nats; not finite if one of its losses is not."""
         means: Losses = current().all_gather(self.sums / max(1, self.tokens)).numpy()
         return means
 
     def losses(self, batch: EvalBatch, targets: Tensor) -> Tensor:
-        """Loss (p, N) in nats of ``targets`` (N,) at every point that is tried here."""
+        """Return the loss (p, N) in nats of ``targets`` (N,) at every point of this rank."""
         results = [batch.hidden.new_zeros(0, len(targets))]
         betas = self.grid.beta
         for index, closeness in enumerate(self.grid.closeness):
@@ -119,17 +119,17 @@ class HebbGrid:
 
 @dataclass(slots=True)
 class HebbLosses(Notes):
-    """An observer that notes the losses of Hebb at one point, to the bit those that a grid has there."""
+    """An observer that records the losses of Hebb at one point, equal to the bit to those of a grid."""
 
     mbpa: MbpaConfig  # of the gradient term
     hebb: HebbConfig  # the point
 
     def watch(self, batch: EvalBatch, targets: Tensor) -> None:
-        """Note the losses of a mini-batch."""
+        """Record the losses of a mini-batch."""
         terms = LabelTerms.of(batch, targets, self.mbpa, self.hebb)
         weights = entry_weights(batch, self.hebb.beta, self.hebb.counts, terms.labels)
         self.add({"losses": terms.losses(weights, self.hebb.eta).float()})
 
     def losses(self) -> Losses:
-        """What was noted, (T,) nats."""
+        """Return the recorded losses, (T,) nats."""
         return self.columns()["losses"].astype(np.float64)

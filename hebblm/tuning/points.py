@@ -21,13 +21,13 @@ Point = dict[str, float | str]  # hyper-parameters by dotted name
 
 
 def points(section: str, **axes: Iterable[float | str]) -> list[Point]:
-    """Every combination of some values of a section, the last axis fastest."""
+    """Return every combination of some values of a section, the last axis fastest."""
     names = [f"{section}.{name}" for name in axes]
     return [dict(zip(names, values, strict=True)) for values in product(*axes.values())]
 
 
 def next_to(tried: Sequence[Point], point: Point) -> list[Point]:
-    """Those of some points, all combinations of some values, that are next to a point along every axis."""
+    """Return those of some points, all combinations of some values, that are next to a point along every axis."""
     axes = {name: near([other[name] for other in tried], [value]) for name, value in point.items()}
     return [other for other in tried if all(other[name] in kept for name, kept in axes.items())]
 
@@ -59,17 +59,17 @@ class BestPoint:
     fixed: Mapping[str, float | str] = field(default_factory=dict)
 
     def offer(self, values: Point, losses: Losses) -> None:
-        """Take over a point if it is better; a loss that is not finite never is."""
+        """Keep a point if it is better; a loss that is not finite never is."""
         if self._improves(values, float(losses.mean())):
             self.losses = losses
 
     def offer_means(self, points: Sequence[Point], means: Losses) -> None:
-        """Take over the best of some points by their mean losses (P,); its losses token by token are not known yet."""
+        """Keep the best of some points by their mean losses (P,); its losses token by token are not known yet."""
         for values, mean in zip(points, means.tolist(), strict=True):
             self._improves(values, mean)
 
     def _improves(self, values: Point, mean: float) -> bool:
-        """Note a point, and whether it is the best one so far of those that have the fixed values."""
+        """Record a point, and return whether it is the best so far among those with the fixed values."""
         self.tried.append({**values, "nll": mean if np.isfinite(mean) else float("inf")})
         allowed = all(values.get(name, value) == value for name, value in self.fixed.items())
         if not allowed or not mean < self.loss:
@@ -79,10 +79,10 @@ class BestPoint:
 
 
 def mixed(memory: Losses, base: Losses, weight: float | str, every: int) -> Losses:
-    """Loss (T,) of memories of share ``weight`` and a base that has the rest, from their losses, nats.
+    """Return the loss (T,) of memories with share ``weight`` and a base with the rest, from their losses, nats.
 
-    Of the memories' losses (C, T) the shares among each other are learned; ``weight`` is a number, or learned online as
-    a context learns it, whose intervals have so many tokens.
+    The shares among the memories, with losses (C, T), are learned. ``weight`` is a number, or learned online as a
+    context learns it, with intervals of so many tokens.
     """
     parts = np.stack([*np.atleast_2d(memory), base], 1)  # (T, C + 1)
     learned = LearnedShares((0.0,) * (parts.shape[1] - 1), total=None if isinstance(weight, str) else weight)
@@ -99,7 +99,7 @@ def mixed(memory: Losses, base: Losses, weight: float | str, every: int) -> Loss
 def with_shares(
     tried: Iterable[tuple[Point, Losses]], base: Losses, name: str, shares: Iterable[float | str], every: int
 ) -> Iterator[tuple[Point, Losses]]:
-    """Yield each point once a share ``name`` of its memories, with the losses (T,) where the base has the rest."""
+    """Yield each point with each share ``name`` of its memories, and the losses (T,) with the rest for the base."""
     for point, losses in tried:
         for share in shares:
             yield {**point, name: share}, mixed(losses, base, share, every)

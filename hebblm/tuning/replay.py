@@ -1,4 +1,4 @@
-"""A scenario's stream, gone through as often as is needed, with what no hyper-parameter changes computed once."""
+"""A scenario's stream, read as often as needed; quantities that no hyper-parameter changes are computed once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from hebblm.tuning.sweep import Sweep, prepare_sweep, sweep_plan
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """A scenario's stream and what reads it."""
+    """A scenario's stream, with its base and memory."""
 
     scenario: Scenario  # opened
     base: StreamBase
@@ -33,11 +33,11 @@ class Replay:
     every: int  # tokens between two updates
     write: bool  # whether what was observed goes to the memory
     sweep: Sweep | None = None  # what the base and the memory give, None for a base that learns
-    checkpoint: RunCheckpoint | None = None  # of the run, None where that is not kept
+    checkpoint: RunCheckpoint | None = None  # of the run, None without one
 
     @classmethod
     def of(cls, scenario: Scenario, settings: Hyperparameters, checkpoint: RunCheckpoint | None = None) -> Replay:
-        """Open base and memory, and compute what does not depend on any point; of several ranks the first one does."""
+        """Open base and memory, and let the first rank compute the quantities that do not depend on any point."""
         with current().in_turn():
             base, memory, sweep = scenario.base(settings), scenario.memory(settings), None
             plan = sweep_plan(scenario, settings)
@@ -58,7 +58,7 @@ class Replay:
         observers: Sequence[KeptObserver] = (),
         watched: Sequence[Rule] = (),
     ) -> dict[str, Losses]:
-        """Losses (T,) of some rules, from the beginning of the stream; nats.
+        """Return the losses (T,) of some rules, from the beginning of the stream; nats.
 
         Several ranks divide the rules; every rank shows the observers all mini-batches.
         """
@@ -79,7 +79,7 @@ class Replay:
         observers: Sequence[KeptObserver] = (),
         watched: Sequence[Rule] = (),
     ) -> dict[str, Losses]:
-        """Losses (T,) of some rules as this rank alone reads them; see :meth:`score`."""
+        """Return the losses (T,) of some rules, read by this rank alone; see :meth:`score`."""
         checkpoint = None if self.checkpoint is None else self.checkpoint.next_pass(title, self.base, observers)
         self.base.reset()
         self.context.learners = ()  # what an earlier reading learned would be solved for in vain

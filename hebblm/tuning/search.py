@@ -41,7 +41,7 @@ class Search:
     bits_per_byte: Callable[[float], float] | None = None
 
     def note_rate(self, lr: float) -> None:
-        """Take the rate of dynamic evaluation that was measured on the model for its default one."""
+        """Make the rate measured on the model the default of dynamic evaluation."""
         if self.start.dynamic.lr == MEASURED:
             self.usual["dynamic.lr"] = lr
             self.start = self.start.changed({"dynamic.lr": lr})
@@ -52,7 +52,7 @@ class Search:
 
     @property
     def settings(self) -> Hyperparameters:
-        """Hyper-parameters with the best values where they are tuned."""
+        """Hyper-parameters with the best values of those tuned."""
         return self.start.changed(self.values)
 
     @property
@@ -67,10 +67,10 @@ class Search:
         return sorted(names)
 
     def default_loss(self, method: str) -> float | None:
-        """What a method's default values cost on the same text, nats a token; None where they were not tried.
+        """Return the loss of a method's default values on the same text, nats a token; None if they were not tried.
 
-        The points of a combination are tried over the best values of its parts, so these must be the default ones too.
-        Values that the method does not read may be any.
+        The points of a combination are tried with the best values of its parts, so these must be the defaults too.
+        Values that the method does not read do not matter.
         """
         usual, record = self.usual, METHODS[method]
         read = {kind.section for kind in record.settings} | {"dynamic" if record.moving else "base"}
@@ -88,14 +88,14 @@ class Search:
         return None
 
     def take(self, method: str, tried: Iterable[tuple[Point, Losses]]) -> None:
-        """Note the best of some points of a method, given with their losses (T,), nats."""
+        """Record the best of some points of a method, given with their losses (T,), nats."""
         self.best[method] = best = BestPoint(fixed=self.fixed)
         for values, losses in tried:
             best.offer(values, losses)
         self.check(method)
 
     def check(self, method: str) -> None:
-        """Refuse fixed values that no point of a method has, and losses none of which is finite."""
+        """Refuse fixed values that no point of a method has, and points without a finite loss."""
         best = self.best[method]
         if not best.values:
             for point in best.tried:
@@ -127,9 +127,9 @@ class Search:
                     )
 
     def rules(self, method: str, tried: Iterable[Point], **whole: float) -> dict[str, Rule]:
-        """A rule a point, named by method and the point's number; ``whole``: values of all of them.
+        """Return a rule for each point, named by method and the point's number; ``whole`` are values for all of them.
 
-        Of a point whose sharpness is online they are those of its memories, numbered as well.
+        A point with an online sharpness has a rule for each of its memories, numbered as well.
         """
         changes = {f"{dotted(method)}.{name}": value for name, value in whole.items()}
         return {
@@ -140,7 +140,7 @@ class Search:
 
 
 def named(name: str, point: Point) -> dict[str, Point]:
-    """A point by its name; where its sharpness is online, those of the memories that are mixed then."""
+    """Return a point by its name; with an online sharpness, return the points of the memories that it mixes."""
     for setting, value in point.items():
         values = ONLINE_VALUES.get(setting.rpartition(".")[2], ())
         if value == ONLINE and values:

@@ -1,8 +1,8 @@
 """Sweeps: states and neighbours, which no method's hyper-parameters change, computed once and kept in the cache.
 
 A fixed base's hidden states, and which entries are nearest to them, are the same for every point of a grid. They are
-written to ``sweeps/<hash>`` in parts: the states, and of the neighbours distances and positions; their keys stand in
-the memory. A part is whole or absent, and an interrupted sweep goes on behind its last part.
+written to ``sweeps/<hash>`` in parts: the states, and distances and positions of the neighbours; their keys are in the
+memory. A part is whole or absent, and an interrupted sweep goes on after its last part.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ LIMIT_BYTES = 4 << 30  # of all sweeps in the cache
 
 @dataclass(frozen=True, slots=True)
 class SweepPlan:
-    """Plan of a sweep: which one, and how it is made."""
+    """Plan of a sweep: its identity, and its way of computation."""
 
-    identity: dict[str, Any]  # everything that the numbers depend on beside the pace, as JSON
+    identity: dict[str, Any]  # everything that the numbers depend on besides the pace, as JSON
     pace: Pace  # how the stream is cut
     write: bool  # whether what was observed is written to the memory
     k: int  # neighbours a token
@@ -65,8 +65,8 @@ class Sweep:
     """States and neighbours of a stream, read part by part.
 
     Args:
-        plan: which sweep.
-        device: where to compute.
+        plan: plan of the sweep.
+        device: device of all computation.
     """
 
     def __init__(self, plan: SweepPlan, device: torch.device) -> None:
@@ -118,7 +118,7 @@ def sweep_plan(scenario: Scenario, settings: Hyperparameters) -> SweepPlan:
 
 
 def _remembered(scenario: Scenario) -> str | None:
-    """Hash of the training ids that the memory holds, None where it holds none."""
+    """Return the hash of the training ids in the memory, None if it holds none."""
     config = scenario.config
     if config.memory_content == "test":
         return None
@@ -129,7 +129,7 @@ def _remembered(scenario: Scenario) -> str | None:
 def prepare_sweep(
     base: StreamBase, memory: AnyMemory, stream: EvaluationStream, plan: SweepPlan, progress: Progress
 ) -> Sweep | None:
-    """Sweep of a stream, from the cache as far as it is there; base and memory are reset afterwards.
+    """Return the sweep of a stream, from the cache as far as it is there; base and memory are reset afterwards.
 
     None if the base learns, or if the sweep would not fit the cache's limit.
     """
@@ -193,7 +193,7 @@ def _fill(
 def _blocks(
     states: Tensor, begin: int, memory: AnyMemory, stream: EvaluationStream, plan: SweepPlan
 ) -> Iterator[tuple[Tensor, Block]]:
-    """Yield states (N, D) and block of what is predicted together, from the states that stand at ``begin``."""
+    """Yield states (N, D) and block of the tokens that are predicted together, from the states at ``begin`` on."""
     for first, last in plan.pace.blocks(begin, begin + len(states), [memory] if plan.write else []):
         labels = torch.from_numpy(stream.targets[first:last]).to(states.device)
         yield states[first - begin : last - begin], Block.of(labels, plan.pace.every, plan.write)
@@ -202,7 +202,7 @@ def _blocks(
 def _resume(
     base: StreamBase, memory: AnyMemory, stream: EvaluationStream, plan: SweepPlan, parts: Segments, done: int
 ) -> None:
-    """Bring base and memory to where they were behind the finished parts."""
+    """Bring base and memory to their state after the finished parts."""
     device = base.head.weight.device
     for index in range(done):
         tensors = parts.load(index)
@@ -235,7 +235,7 @@ def _make_room(folder: Path, needed: int) -> None:
 
 
 def _size(file: Path) -> int:
-    """Bytes of a file, 0 for one that got its final name meanwhile."""
+    """Return the bytes of a file, 0 for one that got its final name meanwhile."""
     with contextlib.suppress(FileNotFoundError):
         return file.stat().st_size
     return 0

@@ -41,21 +41,21 @@ def tune(
     """Return the best hyper-parameters of every method on the scenario's stream.
 
     The states of a fixed base and the neighbours are computed once for all points, and kept in the cache for the next
-    time (:mod:`hebblm.tuning.sweep`). The text is then gone through up to three times: for every method but Hebb, whose
-    shares are mixed from losses; for Hebb's grid at MbPA's best values, read off the neighbours' labels; and for Hebb's
-    losses at its best point. The combinations take over the best values of their parts, as in the paper.
-    Several ranks divide the points of each of these, and all of them come to the same values.
+    time (:mod:`hebblm.tuning.sweep`). Then the text is read up to three times: for every method except Hebb, with
+    shares mixed from losses; for Hebb's grid at MbPA's best values, from the neighbours' labels; and for Hebb's losses
+    at its best point. The combinations take the best values of their parts, as in the paper.
+    Several ranks divide the points of each of these, and all of them get the same values.
 
     Args:
         scenario: opened on a validation split, with the union vocabulary.
-        settings: what is not tuned.
-        grid: values that are tried.
-        dynamic: tune dynamic evaluation as well, which reads the text once a point.
-        fixed: values by dotted name that are taken as they are; the other points are tried all the same.
-        around: values by dotted name, found on less text. Of the grid only what is next to them is tried; of a base
-            that learns, then what is next to the best, until that is the best of those around it.
-        methods: only these are tuned, and what they rest on.
-        checkpoint: of the run, None where that is not kept.
+        settings: values that are not tuned.
+        grid: values to try.
+        dynamic: whether to tune dynamic evaluation as well, which reads the text once for every point.
+        fixed: values by dotted name to keep; the other points are tried all the same.
+        around: values by dotted name, found on less text; only points of the grid next to them are tried. For a base
+            that learns, then those next to the best point, until that is the best of those around it.
+        methods: methods to tune, together with those they build on.
+        checkpoint: checkpoint of the run, None without one.
 
     Raises:
         UserError: a fixed value that is not among those tried.
@@ -154,9 +154,9 @@ def _alone(
     around: Mapping[str, Any],
     checkpoint: RunCheckpoint | None,
 ) -> Iterator[tuple[Point, Losses]]:
-    """Yield points of a base that learns from the stream, with its losses (T,), reading the text once a point.
+    """Yield points of a base that learns from the stream, with its losses (T,), reading the text once for each point.
 
-    Where values for them are in ``around``, they are those next to these, then those next to the best so far.
+    With values for them in ``around``, these are the points next to those values, then those next to the best so far.
     """
     start = {name: search.fixed.get(name, around[name]) for name in tried[0] if name in around}
     left, seen, least = (next_to(tried, start) if start else list(tried)), [], np.inf
@@ -183,7 +183,7 @@ def _alone(
 
 
 def _space(search: Search, method: str) -> tuple[list[Point], list[float | str]]:
-    """Return the points of a method that are read, and the shares gamma that each is tried with; none without one."""
+    """Return the points of a method to read, and the shares gamma to try with each; empty without a share."""
     tried = METHODS[method].search_space
     assert tried is not None, f"{method} tries points"
     axes = dict(tried(search.settings.methods, search.grid))

@@ -1,1 +1,1 @@
-"""Image experiments: the same memory and the same adaptation on classifiers that see pictures."""
+"""Image experiments: the same memory and adaptation for classifiers of pictures."""

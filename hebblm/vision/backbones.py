@@ -93,7 +93,7 @@ def _convolution(
 
 
 class _Bottleneck(nn.Module):
-    """1x1, 3x3 and 1x1 convolutions beside a shortcut; the middle one has the stride, and the block gives 4 ``inner``.
+    """1x1, 3x3 and 1x1 convolutions with a shortcut; the middle one has the stride, and the block gives 4 ``inner``.
 
     Of ResNet-50 (He et al. 2016).
     """
@@ -128,7 +128,7 @@ def _resnet50(*, width: int = 64) -> Backbone:
 
 
 class _DenseLayer(nn.Module):
-    """A 1x1 and a 3x3 convolution whose ``growth`` maps are put beside those that came in (Huang et al. 2017)."""
+    """A 1x1 and a 3x3 convolution whose ``growth`` maps are joined to the input (Huang et al. 2017)."""
 
     def __init__(self, maps_in: int, growth: int) -> None:
         super().__init__()

@@ -130,7 +130,7 @@ def run_online(setup: ClassSetup, experiment: Experiment = "online") -> Outcome:
     settings = setup.settings
     counts: tuple[int, ...] = (settings.old_classes,)
     names: tuple[str, ...] = METHODS
-    points: dict[str, Point] = {}  # of methods beside those that are tuned
+    points: dict[str, Point] = {}  # of methods besides the tuned ones
     match experiment:
         case "pretrain-classes":
             counts = settings.varied
@@ -187,7 +187,7 @@ def _follow(setup: ClassSetup, start: Pretrained, part: str, order: Tensor, lr: 
 
 
 def run_timing(setup: ClassSetup) -> dict[str, Any]:
-    """What a result says of the time of each method, as a ratio to that of the network alone.
+    """Return a result's record of each method's time, as a ratio to that of the network alone.
 
     Every method runs by itself over the same stream, in turn, so that a change of the machine's pace hits all alike.
     Learning, retrieval, adaptation and writing to the memory are timed; computing the old pictures' keys is not.

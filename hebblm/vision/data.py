@@ -126,7 +126,7 @@ def _read_idx(path: Path, dimensions: int) -> Tensor:
     sizes = [int.from_bytes(data[at : at + 4], "big") for at in range(4, begin, 4)]
     expected = begin + math.prod(sizes)
     if data[:4] != magic or 0 in sizes:
-        raise UserError(f"{path} is no idx file of bytes in {dimensions} dimensions; get MNIST's own")
+        raise UserError(f"{path} is not an idx file of bytes in {dimensions} dimensions; get MNIST's own")
     if len(data) != expected:
         raise UserError(f"{path} should hold {expected:,} bytes by its header, not {len(data):,}; get the file again")
     return torch.from_numpy(np.frombuffer(data, np.uint8, offset=begin).reshape(sizes).copy())
@@ -171,7 +171,7 @@ def load_cifar100(folders: Sequence[Path], downloads: Path | None = None) -> Ima
             while archive.fileobj is not None and archive.fileobj.read(1 << 20):
                 pass  # to the end, where the checksum of the archive is compared
     except (tarfile.TarError, lzma.LZMAError, gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise UserError(f"{path} is truncated or no archive ({error}); get the file again") from error
+        raise UserError(f"{path} is truncated or not an archive ({error}); get the file again") from error
     except OSError as error:
         raise unreadable(path, error) from error
     for name, part in members.items():
@@ -225,7 +225,7 @@ def _parse_pickle(data: bytes, source: str) -> Images:
     try:
         found = _Unpickler(io.BytesIO(data), encoding="bytes").load()
     except (pickle.UnpicklingError, EOFError, ValueError, TypeError, LookupError, AttributeError) as error:
-        raise UserError(f"{source} is no pickle of CIFAR-100 ({error}); get the file again") from error
+        raise UserError(f"{source} is not a pickle of CIFAR-100 ({error}); get the file again") from error
     if not isinstance(found, dict) or any(field not in found for field in FIELDS):
         raise UserError(f"{source} has no {', '.join(field.decode() for field in FIELDS)}; get CIFAR-100's own")
     pixels, width = found[FIELDS[0]], RECORD - 2
@@ -235,7 +235,7 @@ def _parse_pickle(data: bytes, source: str) -> Images:
     for field, classes in zip(FIELDS[1:], (CIFAR100.classes, SUPERCLASSES), strict=True):
         values, name = found[field], field.decode()
         if not isinstance(values, list) or not all(type(value) is int for value in values):
-            raise UserError(f"{source}: {name} is no list of whole numbers; get CIFAR-100's own")
+            raise UserError(f"{source}: {name} is not a list of whole numbers; get CIFAR-100's own")
         if len(values) != len(pixels):
             raise UserError(f"{source} has {len(pixels):,} pictures and {len(values):,} {name}; get the file again")
         labels.append(torch.tensor(values, dtype=torch.int64))

@@ -69,9 +69,9 @@ def paired_interval(first: Sequence[float], second: Sequence[float]) -> tuple[fl
 
 
 def verdict(document: Mapping[str, Any]) -> str:
-    """One sentence a condition, of timing how many times as long each method takes.
+    """Return one sentence per condition; for timing, how many times as long each method takes.
 
-    Of sensitivity it says what Hebb reaches over the grid: the best of it on test pictures is no method to compare.
+    For sensitivity it says what Hebb reaches over the grid: its best point on test pictures is not a method to compare.
     """
     experiment, methods = document["experiment"], document["methods"]
     if experiment == "timing":
@@ -185,7 +185,7 @@ def _class_curves(document: Mapping[str, Any], along: str, most: int) -> Figure:
 
 
 def draw(axis: Axes, curves: Mapping[Look, Curve], *, unit: float = 1, decimals: int = 3, most: int = PLOTTED) -> None:
-    """Draw lines in this unit, their bands of one standard deviation, and beside each end its name and last value.
+    """Draw lines in this unit, their bands of one standard deviation, and at each end its name and last value.
 
     Of more than ``most`` lines (0 for all) the first one and those that end highest are drawn; a note counts the rest.
     """

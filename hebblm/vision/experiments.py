@@ -51,9 +51,9 @@ Accuracies = list[list[float]]
 def run_experiment(
     experiment: str, scale: str, setup: Setup[Any], provenance: Mapping[str, Any]
 ) -> dict[str, Any] | None:
-    """The result of an experiment as it is written; an interrupted one is finished.
+    """Run an experiment, or finish an interrupted one, and return its result as JSON.
 
-    None in others than the first of several ranks, which divide the seeds.
+    Several ranks divide the seeds; only the first returns a result, the others None.
     """
     outcome = RUNS[experiment](setup)
     if not current().leads:

@@ -17,7 +17,7 @@ PLANES = 3
 READ = 100  # pictures read at a time; more are slower, the maps of a layer no longer fit a cache
 MODEL = "model."
 Progress = Callable[[int], None]
-"""Told how many pictures were seen."""
+"""Called with the number of pictures seen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ def statistics(images: Images, index: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def batches(order: Tensor, size: int) -> Iterator[Tensor]:
-    """Yield parts of ``order`` (n,), the last of which may be smaller, but no single picture: a norm needs two."""
+    """Yield parts of ``order`` (n,); the last one may be smaller, but not a single picture: a norm needs two."""
     parts = list(torch.split(order, size))
     if len(parts) > 1 and len(parts[-1]) == 1:
         parts[-2:] = [torch.cat(parts[-2:])]

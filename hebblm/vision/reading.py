@@ -35,7 +35,7 @@ class ImageMethod(NamedTuple):
     """A rule and the memory it reads."""
 
     rule: Rule  # from a mini-batch to log-probabilities
-    # None for all training pairs and all that were observed; otherwise the memory holds the latest so many observed
+    # None for all training and observed pairs; a number for a memory of only the latest observed pairs
     # pairs only, 0 for none.
     capacity: int | None = None
 
@@ -178,7 +178,7 @@ def read(
     observes: bool,
     progress: Callable[[int], None] = lambda pictures: None,
 ) -> dict[str, Predicted]:
-    """Let every method predict every block; all of them share retrieval and adaptation.
+    """Predict every block with every method; all of them share retrieval and adaptation.
 
     Each block is predicted and scored before any of it is observed. For ``observes`` it then goes to the memories and
     counts.

@@ -1,4 +1,4 @@
-"""What an image experiment gives: predictions by seed, in files beside the result, and numbers over the seeds."""
+"""Output of an image experiment: predictions by seed, in files next to the result, and numbers over the seeds."""
 
 from __future__ import annotations
 

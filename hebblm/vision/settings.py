@@ -261,7 +261,7 @@ class ClassSettings(Settings):
     backbone: Backbone = "resnet50"
     old_classes: Count = 50  # that the network is pre-trained on
     varied: tuple[Count, ...] = (30, 50, 70)  # the numbers of old classes that pretrain-classes compares
-    # own splits the classes and pre-trains anew for each seed; shared does so once, and the seeds draw other samples
+    # own splits the classes and pre-trains for each seed; shared does so once, and the seeds draw other samples
     # and orders.
     pretrainings: Literal["own", "shared"] = "own"
     # Of the backbone's convolutions: bfloat16 is twice as fast on processors that have it, and slow on others; auto is

@@ -143,7 +143,7 @@ def take_steps(
 
 
 def summed(taken: Sequence[Numbers]) -> dict[str, dict[str, float]]:
-    """The sums of the numbers over steps, each of which has the same."""
+    """Return the sums over steps of their numbers; every step has the same ones."""
     return {
         name: {key: sum(step[name][key] for step in taken) for key in numbers} for name, numbers in taken[0].items()
     }

@@ -1,4 +1,4 @@
-"""The tables of the image experiments, with the paper's numbers beside those of a result."""
+"""The tables of the image experiments, with the paper's numbers next to those of a result."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _permuted(document: Mapping[str, Any]) -> Table:
         f"{document['data']['name']}; {settings['tasks']} tasks of {settings['train_samples']:,} samples, "
         f"{settings['epochs']} epochs. Tested on {settings['test_samples']:,} samples a task after the last one, "
         f"{settings['curve_samples']:,} of them before, the same for every method; {_seeds(document)}.",
-        "Shares of right answers after the last task; the number behind MbPA and Hebb is the samples stored of each "
+        "Shares of right answers after the last task; the number after MbPA and Hebb is the samples stored of each "
         "task. Forgetting: best accuracy so far minus the last, earlier tasks; backward transfer: the last minus "
         "that right after learning.",
         "Order: each with what stores as much, MLP and EWC with what stores most. The paper shows its result as a "
@@ -171,7 +171,7 @@ def paper_ratio(family: str | None, name: str) -> float | None:
 
 
 def method_name(name: str) -> str:
-    """How a method is written in any of the experiments, a point of a grid behind it."""
+    """Return a method's printed name in the experiments, followed by its point of a grid."""
     stem, _, point = name.partition(" ")
     return f"{_NETWORKS.get(stem) or name_of(stem)} {point}".rstrip()
 

@@ -28,7 +28,7 @@ from hebblm.vision.state import NUMBERS, DivergedError, Setup, Step, program, st
 
 ClassSetup = Setup[ClassSettings]
 Learn = Callable[[Pretrained, float], list[Snapshot]]
-"""Lets a network learn at a rate; returns what the methods read of the held-out pictures meanwhile."""
+"""Trains a network at a rate; returns the snapshots of held-out pictures that the methods read meanwhile."""
 BALANCE = "harmonic_mean"
 REACHED = "harmonic_mean_reached"
 
@@ -57,7 +57,7 @@ def run_of(setup: ClassSetup, start: Pretrained, seed: int, **further: Any) -> s
 def predict(
     setup: ClassSetup, snapshot: Snapshot, methods: Mapping[str, ImageMethod], title: str, *, observes: bool
 ) -> dict[str, Predicted]:
-    """Let methods predict the pictures of a snapshot; see :func:`hebblm.vision.reading.read`."""
+    """Predict the pictures of a snapshot with some methods; see :func:`hebblm.vision.reading.read`."""
     if not all(bool(block.head.logits(block.hidden).isfinite().all()) for block in snapshot.blocks):
         raise DivergedError(f"{title}: training diverged; lower the learning rate")
     with stage(f"{title}: adapt", len(snapshot.labels)) as progress:

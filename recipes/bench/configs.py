@@ -38,7 +38,7 @@ class BenchConfig:
         json: file for the result, with every raw time; it grows with each finished case.
         threads: of torch and FAISS; by default as many as torch takes.
         repeats: rounds that count, at least 5.
-        device: auto, cpu, cuda, or one of several as cuda:1.
+        device: auto, cpu, cuda, or one of several GPUs, such as cuda:1.
         seed: of the synthetic source, and of weights.
     """
 

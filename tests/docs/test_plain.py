@@ -11,6 +11,27 @@ def test_every_page_is_short_and_plain() -> None:
     assert plain.faults(texts) == []
 
 
+def test_docstrings_and_messages_are_plain() -> None:
+    texts = {path.name: path.read_text(encoding="utf-8") for path in plain.programs()}
+    assert len(texts) > 100
+    assert plain.program_faults(texts) == []
+
+
+def test_odd_docstrings_and_messages_are_noticed() -> None:
+    program = '''"""Tell what is read."""
+name = "behind"
+def place() -> None:
+    """Return None, ``beside`` and the place."""
+    raise UserError(f"{name} stands behind {place}" if name else "it is none")
+say("beside it", beside)
+add_argument("--name", help=f"an option {name} beside another")
+'''
+    found = plain.program_faults({"a.py": program})
+    assert sorted(line.partition(": write")[0] for line in found) == [
+        "a.py:1: 'Tell'", "a.py:5: 'behind'", "a.py:5: 'is none'", "a.py:6: 'beside'", "a.py:7: 'beside'",
+    ]  # fmt: skip
+
+
 def test_sentences_are_those_of_prose() -> None:
     text = "# A title of five words\n\nOne sentence. `code (a. b)` is one\nword here!\n- A list item.\n"
     text += "- Another one\n\n| a | table |\n\n```sh\nmake demo\n```\n"

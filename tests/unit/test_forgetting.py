@@ -137,7 +137,7 @@ def test_a_reader_over_a_memory_forgets_what_it_read_itself_alone(
         ("notes", 3),
     ]
     with pytest.raises(
-        UserError, match=r"novel.txt is a text of .*novels, with which this reader began; make that mem"
+        UserError, match=r"novel.txt is a text of .*novels, with which this reader began; build that mem"
     ):
         reader.forget("novel.txt")
     with pytest.raises(UserError, match=r"a word cannot be taken out of .*novels"):
@@ -209,7 +209,7 @@ def test_a_part_of_a_text_is_not_split_anew(words: hebblm.LanguageModel) -> None
     reader = words.reader("mixture")
     reader.read(prose, name="prose")
     list(reader.read_pieces([MINUTES], name="minutes", max_tokens=5))
-    with pytest.raises(UserError, match=r"of which a part was read is split as moses, .* as own; read the texts anew"):
+    with pytest.raises(UserError, match=r"one part of a text was split as moses, .* as own; read the texts again"):
         reader.forget("prose")
     reader.forget("minutes")
     assert [document.name for document in reader.documents()] == ["prose"]

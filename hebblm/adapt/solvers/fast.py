@@ -66,7 +66,7 @@ class Followed:
 
 
 def follow(problem: Problem, present: Tensor, *, whole: bool = False) -> Followed:
-    """Return what to follow: an active set A and a tail or, with ``whole``, all classes; ``present`` (n, K) are real.
+    """Choose the classes to follow: an active set A and a tail or, with ``whole``, all; ``present`` (n, K) are real.
 
     A key's probability on A is ``exp(Z_k - lse_k)`` with its stored log-normaliser, or an estimate of it; the tail
     holds the rest of 1.

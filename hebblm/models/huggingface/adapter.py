@@ -31,15 +31,15 @@ SAVE = (
 class PeftAdapter:
     """An adapter on disk."""
 
-    name: str  # folder or hub id, as it was asked for
+    name: str  # folder or hub id, as given
     folder: Path  # of its configuration and weights
     base: str  # folder or hub id of the model that it was trained for
     revision: str | None  # of the base on the hub, None for the newest
-    tokenizer: bool  # whether it has one of its own
+    tokenizer: bool  # whether it has its own
 
 
 def find_adapter(name: str, location: Mapping[str, Any]) -> PeftAdapter | None:
-    """Adapter in a folder or on the hub, None where there is none; refused where it cannot be merged."""
+    """Return the adapter in a folder or on the hub, None if there is no adapter; refuse one that cannot be merged."""
     from transformers.utils.hub import cached_file
     from transformers.utils.peft_utils import find_adapter_config_file
 
@@ -68,7 +68,7 @@ def find_adapter(name: str, location: Mapping[str, Any]) -> PeftAdapter | None:
 
 
 def merged(model: Any, adapter: PeftAdapter) -> Any:
-    """Base of an adapter with the adapter merged into its weights; the model is changed."""
+    """Merge an adapter into the weights of its base; this changes the model."""
     from peft import PeftConfig, PeftModel
 
     _resize(model, adapter)
@@ -80,13 +80,13 @@ def merged(model: Any, adapter: PeftAdapter) -> Any:
     if lacking := report.missing_keys:
         raise UserError(
             f"{adapter.folder / WEIGHTS} lacks {len(lacking):,} weights ({lacking[0]}, ...): it "
-            f"does not fit {ADAPTER_CONFIG} beside it, or its base {adapter.base}; download it again"
+            f"does not fit {ADAPTER_CONFIG} next to it, or its base {adapter.base}; download it again"
         )
     return made.merge_and_unload(safe_merge=True)
 
 
 def unwrapped(model: Any) -> Any:
-    """Model in a ``PeftModel``, whose layers hold the adapter; any other model as it is."""
+    """Return the model in a ``PeftModel``, whose layers hold the adapter; any other model as it is."""
     config = getattr(model, "active_peft_config", None)
     if config is None:
         return model
@@ -99,7 +99,7 @@ def unwrapped(model: Any) -> Any:
 
 
 def _check_weights(folder: Path) -> None:
-    """Refuse a folder where an adapter's weights are missing or pickled, or beside those of a model."""
+    """Refuse a folder where an adapter's weights are missing or pickled, or that holds a model as well."""
     path = folder / WEIGHTS
     if others := sorted(file.name for file in folder.glob("*.safetensors") if file.name != WEIGHTS):
         raise UserError(
@@ -130,7 +130,7 @@ def _check_mergeable(path: str, document: Mapping[str, Any]) -> None:
 
 
 def _resize(model: Any, adapter: PeftAdapter) -> None:
-    """Give a model as many rows as the adapter has, which are more where it was trained with added tokens."""
+    """Give a model as many rows as the adapter has; one trained with added tokens has more."""
     names = {id(module): name for name, module in model.named_modules()}
     layers = [layer for layer in (model.get_input_embeddings(), model.get_output_embeddings()) if layer is not None]
     weights = {id(layer.weight): f"base_model.model.{names[id(layer)]}.weight" for layer in layers}

@@ -1,4 +1,4 @@
-"""A causal language model of ``transformers`` that reads streams longer than its context, fixed or moving."""
+"""A causal language model of ``transformers`` that reads streams longer than its context, fixed or learning."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ BESIDE = 4096  # tokens that continuations of one text hold together, each with 
 class HuggingFaceBase(GradientBase):
     """Causal language model of ``transformers`` that reads one stream, or several side by side.
 
-    A model with attention reads in windows: when ``context`` tokens lie behind it, it goes on from the last
-    ``context - stride`` of them, read anew, so that each token is predicted once, with at least that many before it;
-    where a tokenizer puts a token before every text, it stands for the first of them. A model whose state does not grow
-    carries it on from the beginning of the stream.
+    A model with attention reads in windows. After ``context`` tokens it reads the last ``context - stride`` of them
+    again and goes on from there. So it predicts each token once, with at least that many tokens before it. If a
+    tokenizer puts a token before every text, it replaces the first of them. A model whose state does not grow carries
+    it on from the beginning of the stream.
 
-    The weights are the trained model's own; a base that moves has copies of those that learn, in float32 where the
-    model's are of half precision, which would swallow most steps.
+    The weights are the trained model's own. A base that learns has copies of the learning weights, in float32 if the
+    model has half precision, which would lose most steps.
 
     Args:
-        network: as trained; it is never changed.
+        network: the trained network; it never changes.
         own: weights in place of the network's, by name.
     """
 
@@ -67,7 +67,7 @@ class HuggingFaceBase(GradientBase):
         return OutputHead(head.weight.detach(), None if head.bias is None else head.bias.detach(), head.cap)
 
     def parameters(self) -> dict[str, nn.Parameter]:
-        """Weights that may learn, by name; from then on they are this base's own."""
+        """Return the weights that may learn, by name; from then on they are this base's own."""
         if not self._own:
             trained = self._trained.parameters
             self._own = {
@@ -96,10 +96,10 @@ class HuggingFaceBase(GradientBase):
             raise ValueError(f"a closed vocabulary was given {rows} more rows")
 
     def stream_state(self) -> State:
-        """Tokens of the window, which are read anew on return; of a recurrent model what it carries.
+        """Return the tokens of the window, to read again later, or a recurrent model's state.
 
-        Of a model that moves also keys and values of the window: read anew, by weights that may have learned since, it
-        would have others.
+        For a model that learns also keys and values of the window: weights that have learned since would compute
+        others.
         """
         kept = self._cache is not None and (self._recurrent or self.tracked)
         carried = dict(tensors_of(self._cache)) if kept else {}
@@ -122,7 +122,7 @@ class HuggingFaceBase(GradientBase):
         self._window = window.clone()
 
     def state_dict(self) -> State:
-        """With keys and values of the window as they were computed."""
+        """Return the state with keys and values of the window as they were computed."""
         carried = {} if self._cache is None or self._recurrent or self.tracked else dict(tensors_of(self._cache))
         return {**super().state_dict(), **prefixed("cache ", carried)}
 
@@ -154,7 +154,7 @@ class HuggingFaceBase(GradientBase):
         return (self._trained.context - self._window.shape[1]) or self._trained.stride
 
     def back(self, count: int) -> None:
-        """Cut the window, and what is carried where that can be cut; otherwise the window is read anew."""
+        """Cut the window, and the carried state if possible; if not, the window is read again."""
         if not count:
             return
         self._window = self._window[:, : self._window.shape[1] - count]
@@ -168,14 +168,14 @@ class HuggingFaceBase(GradientBase):
 
     @torch.no_grad()
     def branches(self, rows: Sequence[Tensor]) -> list[Tensor]:
-        """Hidden states of several continuations at once, where that changes none of them."""
+        """Return the hidden states of several continuations, at once if that does not change them."""
         if len(rows) < 2 or not self._branching:
             return super().branches(rows)
         most = max(1, BESIDE // (self._window.shape[1] + max(map(len, rows)) + 1))
         return [state for at in range(0, len(rows), most) for state in self._beside(rows[at : at + most])]
 
     def _beside(self, rows: Sequence[Tensor]) -> list[Tensor]:
-        """Hidden states of continuations that are read as one batch, the shorter ones filled up behind their end."""
+        """Return the hidden states of continuations read as one batch, the shorter ones padded at their end."""
         if len(rows) == 1:
             return super().branches(rows)
         base = HuggingFaceBase(self._trained, own=self._own, streams=len(rows))
@@ -191,7 +191,7 @@ class HuggingFaceBase(GradientBase):
 
     @cached_property
     def _branching(self) -> bool:
-        """Whether continuations of one beginning get in a batch the states that each has alone."""
+        """Whether continuations of one beginning have the same states in a batch as alone."""
         network = self._trained
         base, ids = HuggingFaceBase(network), network.probe_ids
         rows = [ids[-2:], ids[:3].flip(0)]
@@ -212,12 +212,12 @@ class HuggingFaceBase(GradientBase):
         self._cache = None
 
     def _carry(self, carried: State) -> None:
-        """Take over the tensors of a cache, by name, in place of those behind the same tokens."""
+        """Load the tensors of a cache, by name, in place of those after the same tokens."""
         self._cache = replace_tensors(self._cache, lambda name, _: carried[name].clone())
 
     @property
     def _anew(self) -> bool:
-        """Whether the window is read anew each time: nothing can be carried, or no gradient passes what is."""
+        """Whether the window is read again each time: no state can be carried, or no gradient passes it."""
         return self._trained.steps == "none" or (self.tracked and not self._trained.differentiable)
 
     @property
@@ -226,7 +226,7 @@ class HuggingFaceBase(GradientBase):
         return self._trained.recurrent and not self._anew
 
     def _advance(self, ids: Tensor) -> Tensor:
-        """States (B, N, D) after tokens (B, N) that fit into the window, or begin the next one."""
+        """Return states (B, N, D) after tokens (B, N) that fit into the window, or begin the next one."""
         trained, window = self._trained, self._window
         ids = ids.to(window.device)
         if window.shape[1] == trained.context:
@@ -241,7 +241,7 @@ class HuggingFaceBase(GradientBase):
         return states[:, -ids.shape[1] :]
 
     def _forward(self, ids: Tensor) -> Tensor:
-        """States (B, N, D) after tokens (B, N) behind the cache, which goes on."""
+        """Return states (B, N, D) after tokens (B, N) that follow the cache, and extend the cache."""
         hidden, self._cache = self._trained.states(ids, self._cache, self._own, carry=not self._anew)
         if self._anew:
             self._cache = None

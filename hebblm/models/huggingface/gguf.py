@@ -1,4 +1,4 @@
-"""Files of llama.cpp (GGUF): checked before anything of them is built, and read once, by ``transformers``."""
+"""Files of llama.cpp (GGUF): checked before any model is built, and read once, by ``transformers``."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from hebblm.progress import say
 INSTALL = "GGUF files need more to be installed: pip install -e '.[gguf]' in the checkout"
 GPT2 = ("gpt-2", "gpt2", "phi-2", "mpt", "olmo", "jais", "trillion", "exaone4", "roberta-bpe", "gigachat")
 DIGITS = ("smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b")
-"""Ways of llama.cpp to cut a text before its pieces are found: GPT-2's, and the same behind each digit by itself."""
+"""Ways of llama.cpp to split a text before its pieces are found: GPT-2's, and the same with digits split off first."""
 VALUES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
-"""Types of weights that are no blocks."""
+"""Types of weights that are not in blocks."""
 _ALONE = RLock()  # what is changed in other modules while a file is read
 
 
@@ -34,7 +34,7 @@ class GgufFile:
     dtype: str  # of its weights; that of blocks of a few bits once they are unpacked
 
     def tokenizer(self) -> Any:
-        """Its tokenizer, which cuts a text as the model's own does where ``transformers`` would not."""
+        """Its tokenizer, which splits a text like the model's own even if ``transformers`` would not."""
         from tokenizers import pre_tokenizers
         from transformers import PreTrainedTokenizerFast
         from transformers.integrations.gguf.gguf_tokenizer_mapping import GGUF_PRE_TOKENIZER_SPLITS, get_gguf_tokenizer
@@ -50,15 +50,15 @@ class GgufFile:
             )
         else:
             say(
-                f"{self.path} cuts texts in a way ({way}) that transformers does not know, and is read in GPT-2's: it "
-                "may get other pieces than it was trained on; hebblm.load((model, tokenizer)) takes its own tokenizer"
+                f"{self.path} splits texts in a way ({way}) that transformers does not know, so GPT-2's way is used: "
+                "its pieces may differ from its training; hebblm.load((model, tokenizer)) takes its own tokenizer"
             )
         return tokenizer
 
 
 @contextmanager
 def opened(path: Path) -> Iterator[GgufFile]:
-    """Check a file, whose header is then read no second time while the block runs."""
+    """Check a file; while the block runs, its header is not read again."""
     try:
         import gguf as package
         from transformers import modeling_gguf_pytorch_utils
@@ -90,7 +90,7 @@ def opened(path: Path) -> Iterator[GgufFile]:
         unknown = sorted(types - {*GGML_NAME.values(), *VALUES}) if architecture in GGUF_CONFIG_ARCHS else []
         if unknown:
             raise UserError(f"{path} has weights of type {unknown[0]}, which transformers does not read; take another")
-        # Norms are in float32 beside all others. Of half precision processors compute bfloat16 faster, or none.
+        # Norms are in float32 next to other types. In half precision, processors compute bfloat16 faster, or neither.
         stored = next((VALUES[kind] for kind in ("BF16", "F16", "F32") if kind in types), "float32")
         with np.errstate(all="ignore"):  # of damaged blocks; weights that are not finite are refused later
             yield GgufFile(path, len(tensors), stored if types <= {*VALUES} else "bfloat16")

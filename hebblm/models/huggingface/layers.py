@@ -1,6 +1,6 @@
-"""The layers of a model that are read: its softmax layer, and the one whose states a memory keeps.
+"""The layers of a model that hebblm reads: its softmax layer, and the one whose states a memory keeps.
 
-The softmax layer of a causal language model is found by what it computes, and checked against the model's logits.
+The softmax layer of a causal language model is found by its output, and checked against the model's logits.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FFN = re.compile(r"(mlp|ffn|feed_forward|moe|fc1|dense_h_to_4h)$")  # end of a f
 
 @dataclass(frozen=True, slots=True)
 class FoundHead:
-    """Softmax layer of a model, by the names of its parts, and what is done to its logits."""
+    """Softmax layer of a model, by the names of its parts, with scale and cap of its logits."""
 
     module: nn.Module  # that multiplies the hidden states
     weight: str  # name of the parameter (V, D)
@@ -41,7 +41,7 @@ class FoundHead:
     cap: float | None = None  # of the soft cap after that, cap tanh(logits / cap)
 
     def of(self, parameters: Mapping[str, Tensor]) -> OutputHead:
-        """Head that these parameters make, the scale folded in; float32 where they are of half precision."""
+        """Return the head of these parameters, with the scale folded in; in float32 if they have half precision."""
         weight, bias = parameters[self.weight], None if self.bias is None else parameters[self.bias]
         return OutputHead(self._scaled(weight), None if bias is None else self._scaled(bias), self.cap)
 
@@ -55,17 +55,17 @@ class FoundHead:
 class Key:
     """Layer whose states a memory keeps."""
 
-    name: str  # last, ffn-input or a number, as it was asked for
+    name: str  # last, ffn-input or a number, as given
     module: nn.Module | None = None  # None for the states that enter the output layer
     entering: bool = False  # those that enter the module, not those that leave it
 
     def states(self) -> AbstractContextManager[list[Tensor]]:
-        """Note the states (B, T, D_key) of each forward pass; none for those that enter the output layer."""
+        """Record the states (B, T, D_key) of each forward pass; empty for those that enter the output layer."""
         return nullcontext([]) if self.module is None else states_of(self.module, entering=self.entering)
 
 
 def find_key(model: Any, name: str) -> Key:
-    """Layer called ``last``, ``ffn-input`` or by its number from 0 or, below it, from the end."""
+    """Find the layer named ``last``, ``ffn-input``, or by number: from 0, or negative from the end."""
     if name == LAST:
         return Key(name)
     if name == FFN_INPUT:
@@ -82,15 +82,15 @@ def find_key(model: Any, name: str) -> Key:
 
 
 def layers_of(model: Any) -> list[nn.Module]:
-    """Layers of a model: its longest list of modules, empty where it has none."""
+    """Return the layers of a model: its longest list of modules, empty if it has no such list."""
     return max((list(module) for module in model.modules() if isinstance(module, nn.ModuleList)), key=len, default=[])
 
 
 @contextmanager
 def states_of(module: nn.Module, *, entering: bool = True, last_only: bool = False) -> Iterator[list[Tensor]]:
-    """Note the hidden states (B, T, D) that enter or leave a layer in this thread; passes of others stay as they are.
+    """Record the hidden states (B, T, D) that enter or leave a layer in this thread; other threads are not affected.
 
-    ``last_only`` lets only the last state of a sequence enter an output layer whose logits nobody reads.
+    ``last_only`` passes only the last state of a sequence to an output layer whose logits are not needed.
     """
     noted: list[Tensor] = []
     thread = get_ident()
@@ -119,15 +119,15 @@ def states_of(module: nn.Module, *, entering: bool = True, last_only: bool = Fal
 
 @torch.no_grad()
 def find_head(model: Any, ids: Tensor, exact: bool) -> FoundHead:
-    """Softmax layer of a model whose logits are those of the layer, scaled by a constant or softly capped.
+    """Find the softmax layer of a model whose logits are that layer's, scaled by a constant or softly capped.
 
-    They are compared on a few tokens (1, T), in float32 if ``exact``, whatever the weights are kept in.
+    They are compared on a few tokens (1, T), in float32 if ``exact``, whatever the type of the weights.
     """
     kind = type(model).__name__
     with probing(kind):
         module = model.get_output_embeddings()
     if module is None:
-        raise UserError(f"{kind} has no output layer, which gives each token a logit; {READS}")
+        raise UserError(f"{kind} has no output layer that gives each token a logit; {READS}")
     if hasattr(module, "base_layer"):
         raise UserError(
             f"an adapter changes the output layer of {kind}; merge it, with model = model.merge_and_unload(), or load "
@@ -159,9 +159,9 @@ def find_head(model: Any, ids: Tensor, exact: bool) -> FoundHead:
 
 
 def logits_of(model: Any, ids: Tensor) -> Tensor:
-    """Logits (1, T, V) of a model behind tokens (1, T); refused unless there is a row a token, finite and not all zero.
+    """Return logits (1, T, V) of a model after tokens (1, T); refuse them unless each token has a finite, nonzero row.
 
-    They are all zero behind states that overflow.
+    States that overflow give all zeros.
     """
     kind = type(model).__name__
     with probing(kind):
@@ -183,7 +183,7 @@ def logits_of(model: Any, ids: Tensor) -> Tensor:
 def _fitted(
     plain: FoundHead, product: Tensor, logits: Tensor, caps: list[float], rounding: float, kind: str
 ) -> FoundHead:
-    """Head with the scale and the cap under which the layer's product (T, V) is the model's logits (T, V), float64.
+    """Return the head with scale and cap that turn the layer's product (T, V) into the model's logits (T, V), float64.
 
     Rounding may change logits by a share of the largest one.
     """

@@ -1,4 +1,4 @@
-"""Getting a causal language model and its tokenizer from the hub or a folder, safetensors alone."""
+"""Loading a causal language model and its tokenizer from the hub or a folder, from safetensors only."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hebblm.models.pretrained import PRETRAINED, obtain
 from hebblm.progress import say
 
 LOCATION = ("cache_dir", "force_download", "local_files_only", "proxies", "revision", "subfolder", "token")
-"""Options that say where a model lies, as its tokenizer does."""
+"""Options for the place of a model, which its tokenizer shares."""
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 INSTALL = "models of transformers need more to be installed: pip install -e '.[hf]' in the checkout"
 OPENED = "open model and tokenizer yourself, and give hebblm.load((model, tokenizer))"
@@ -32,7 +32,7 @@ CONVERT = (
 
 
 class Loaded(NamedTuple):
-    """A model as it was loaded."""
+    """A loaded model."""
 
     model: Any
     tokenizer: Any
@@ -41,17 +41,17 @@ class Loaded(NamedTuple):
 
 
 def load_causal(name: str | Path, *, device: torch.device, dtype: str = "auto", **options: Any) -> Loaded:
-    """Causal language model and its tokenizer.
+    """Load a causal language model and its tokenizer.
 
     Args:
         name: hub id, folder, GGUF file or one of ``PRETRAINED``.
-        device: where to compute, unless ``options`` have a ``device_map``.
-        dtype: of the weights: auto (as they are stored, but float32 for float16 on a CPU, which has no arithmetic of
-            that type: products would be slow, and gradients overflow; bfloat16 for the blocks of a GGUF file), float32,
-            bfloat16 or float16.
-        options: more for ``AutoModelForCausalLM.from_pretrained``, e.g. ``device_map``, ``quantization_config`` or
-            ``gguf_file`` (of that folder or hub id), and, where they say where a model lies, as ``token``, ``revision``
-            or ``subfolder``, for its tokenizer.
+        device: device of the model, unless ``options`` have a ``device_map``.
+        dtype: type of the weights: auto (as they are stored, but float32 for float16 on a CPU, which has no arithmetic
+            of that type: products would be slow, and gradients overflow; bfloat16 for the blocks of a GGUF file),
+            float32, bfloat16 or float16.
+        options: passed to ``AutoModelForCausalLM.from_pretrained``, e.g. ``device_map``, ``quantization_config`` or
+            ``gguf_file`` (of that folder or hub id). Options for the place of a model, such as ``token``, ``revision``
+            or ``subfolder``, go to the tokenizer as well.
     """
     if dtype not in DTYPES:
         raise UserError(f"dtype {dtype!r} must be one of {', '.join(DTYPES)}")
@@ -124,7 +124,7 @@ def _load_model(
 
 
 def _load_gguf(path: Path, device: torch.device, dtype: str, options: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Model of a GGUF file, its blocks unpacked, and its tokenizer."""
+    """Load the model of a GGUF file, with its blocks unpacked, and its tokenizer."""
     if "quantization_config" in options:
         raise UserError(f"quantization_config: the weights of {path} are unpacked when they are read; leave it out")
     loaded: Any
@@ -149,7 +149,7 @@ def _load_gguf(path: Path, device: torch.device, dtype: str, options: Mapping[st
 
 
 def _check_causal(name: str, config: Any) -> None:
-    """Refuse a model that is not known to predict the next token, by its configuration."""
+    """Refuse a model if its configuration does not say that it predicts the next token."""
     from transformers import MODEL_FOR_CAUSAL_LM_MAPPING
 
     kind = _kind_of(config)
@@ -159,7 +159,7 @@ def _check_causal(name: str, config: Any) -> None:
 
 
 def _placed(name: str, config: Any, loaded: tuple[Any, Any], device: torch.device, dtype: str, mapped: bool) -> Any:
-    """Model on its device, unless it was ``mapped`` to some; refused where the report of its loading lacks weights."""
+    """Put a model on its device, unless it was ``mapped``; refuse it if the report of its loading lacks weights."""
     (model, report), kind = loaded, _kind_of(config)
     if missing := sorted(report["missing_keys"]):
         if (built := type(model).__name__) != kind:
@@ -171,7 +171,7 @@ def _placed(name: str, config: Any, loaded: tuple[Any, Any], device: torch.devic
             "configuration and weights do not fit; download it again"
         )
     if unexpected := sorted(report["unexpected_keys"]):
-        say(f"{name} holds {_listed(unexpected)}, for which its configuration has no place: left out")
+        say(f"{name} holds {_listed(unexpected)}, which its configuration does not use: left out")
     if not mapped:
         half = dtype == "auto" and device.type == "cpu" and model.dtype == torch.float16
         torch.nn.Module.to(model, device, torch.float32 if half else None)
@@ -181,7 +181,7 @@ def _placed(name: str, config: Any, loaded: tuple[Any, Any], device: torch.devic
 def _with_adapter(
     adapter: PeftAdapter, location: Mapping[str, Any], device: torch.device, dtype: str, options: Mapping[str, Any]
 ) -> Any:
-    """Base model of an adapter, with the adapter merged into its weights."""
+    """Load the base model of an adapter, with the adapter merged into its weights."""
     name, base_location = _base(adapter, location)
     with _in_one_line(f"{adapter.name}, an adapter"), quiet_hub(), _quiet():
         if find_adapter(name, base_location) is not None:
@@ -196,13 +196,13 @@ def _with_adapter(
 
 
 def _base(adapter: PeftAdapter, location: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Name of an adapter's base model, and the options that say where it lies."""
+    """Return the name of an adapter's base model, and the options for its place."""
     base_location = {key: value for key, value in location.items() if key not in ("revision", "subfolder")}
     return adapter.base, base_location if adapter.revision is None else {**base_location, "revision": adapter.revision}
 
 
 def _kind_of(config: Any) -> str:
-    """Name of the class that a model was saved from, or of its architecture where that is not known."""
+    """Return the class name that a model was saved from, or its architecture if that is not known."""
     names = config.architectures
     return names[0] if isinstance(names, list) and names and isinstance(names[0], str) else str(config.model_type)
 
@@ -212,7 +212,7 @@ def _listed(names: list[str]) -> str:
 
 
 def _check_stored(folder: Path) -> None:
-    """Refuse a folder without weights, or with pickled ones alone."""
+    """Refuse a folder without weights, or with pickled weights only."""
     files = list(folder.glob("*.safetensors"))
     for path in files:
         if not path.is_file():  # a pipe would be waited for
@@ -231,7 +231,7 @@ def _check_stored(folder: Path) -> None:
 
 
 def _check_layers(folder: Path, config: Any) -> None:
-    """Refuse a folder with fewer weights than its config.json has layers: building them could take for ever."""
+    """Refuse a folder with fewer weights than its config.json has layers: building them could take forever."""
     layers, weights = getattr(config.get_text_config(), "num_hidden_layers", 0), 0
     for path in folder.glob("*.safetensors"):
         with safe_open(path, framework="pt") as opened:
@@ -245,7 +245,7 @@ def _check_layers(folder: Path, config: Any) -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Leave out the bar under which weights are loaded, and its report of them."""
+    """Silence the bar and the report of loading weights."""
     from transformers import utils
 
     transformers_logging: Any = utils.logging
@@ -262,7 +262,7 @@ def _quiet() -> Iterator[None]:
 
 @contextmanager
 def _in_one_line(name: str) -> Iterator[None]:
-    """Turn what ``transformers`` raises into one line."""
+    """Turn an error of ``transformers`` into one line."""
     try:
         yield
     except UserError:

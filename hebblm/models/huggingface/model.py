@@ -1,4 +1,4 @@
-"""A trained causal language model of ``transformers``: the bases it opens, its states of a text, its weights."""
+"""A trained causal language model of ``transformers``: its bases, its states of a text, its weights."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ SAMPLE = 512  # numbers of a parameter that tell it from another
 
 
 class Weights:
-    """The weights of a model as they were when it was opened.
+    """The weights of a model at the time of opening.
 
-    A single number is seen by torch's count of changes, which each copy of a tensor begins anew; what ``.data`` or a
-    fused optimizer changes is not counted, but moves most numbers, and with them the hash.
+    torch counts changes of tensors, even of a single number; a copy of a tensor starts at 0 again. It does not count
+    changes by ``.data`` or a fused optimizer, but those change most numbers, and so the hash.
     """
 
     def __init__(self, model: Any, key: str, file_sha256: str) -> None:
@@ -41,7 +41,7 @@ class Weights:
             self._sha256, self._counts = self._fingerprint(), _counts(model)
 
     def sha256(self) -> str:
-        """What tells them from others; refused where they are no longer what they were."""
+        """Hash of the weights; raises if they have changed."""
         with turn(self._model):
             if self._counts == _counts(self._model) and self._sha256 == self._fingerprint():
                 return self._sha256
@@ -51,12 +51,12 @@ class Weights:
         return _fingerprint(self._model, f"{'' if self._key == LAST else self._key}{self.file_sha256}")
 
     def __reduce__(self) -> tuple[type[Weights], tuple[Any, str, str]]:
-        """Copy the model, and take its weights anew."""
+        """Copy the model, and read its weights again."""
         return Weights, (self._model, self._key, self.file_sha256)
 
 
 def _fingerprint(model: Any, beside: str) -> str:
-    """Hash of the shapes and types of weights and some of their numbers; of the adapters that are active, too."""
+    """Return a hash of shapes, types and some numbers of the weights, and of the active adapters."""
     digest = hashlib.sha256(beside.encode())
     for name, weight in model.named_parameters():
         flat = weight.detach().flatten()
@@ -64,7 +64,7 @@ def _fingerprint(model: Any, beside: str) -> str:
         sample = sample.double() if sample.is_floating_point() else sample  # numpy has no bfloat16
         digest.update(f"{name} {tuple(weight.shape)} {weight.dtype}".encode())
         digest.update(sample.cpu().numpy().tobytes())
-    for name, module in model.named_modules():  # of an adapter more than its weights says what it does
+    for name, module in model.named_modules():  # an adapter's effect depends on more than its weights
         if isinstance(getattr(module, "disable_adapters", None), bool):
             state = (module.active_adapters, module.disable_adapters, getattr(module, "scaling", None))
             digest.update(f"{name} {state}".encode())
@@ -72,13 +72,13 @@ def _fingerprint(model: Any, beside: str) -> str:
 
 
 def _counts(model: Any) -> list[tuple[int, int]]:
-    """Where each weight is and how often it was changed; those of inference mode are not counted."""
+    """Return the address of each weight and its number of changes; torch does not count in inference mode."""
     return [(weight.data_ptr(), 0 if weight.is_inference() else weight._version) for weight in model.parameters()]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HuggingFaceModel(Network):
-    """A causal language model, how it is read, and where it came from."""
+    """A causal language model, with its way of reading and its origin."""
 
     origin: str  # hub, folder, gguf (a file), a package of Python's index, or held (by the caller)
     weights: Weights
@@ -96,7 +96,7 @@ class HuggingFaceModel(Network):
         seed: int = 0,
         streams: int = 1,
     ) -> HuggingFaceBase:
-        """Base at the beginning of its streams; its vocabulary is closed, so that there are no further rows."""
+        """Open a base at the beginning of its streams; its vocabulary is closed, so it takes no further rows."""
         base = HuggingFaceBase(self, update, streams=streams)
         if streams > 1 and not self._in_streams():
             raise UserError(
@@ -110,10 +110,10 @@ class HuggingFaceModel(Network):
     def segments(
         self, ids: Ids, done: int = 0, state: State | None = None, rank: int = 0, ranks: int = 1
     ) -> Iterator[Segment]:
-        """Read a training stream in windows, several at a time; its segments hold every label but the first, once.
+        """Read a training stream in windows, several at a time; its segments hold every label except the first, once.
 
-        Each window begins with the ``context - stride`` tokens before it, whose states are thrown away; where windows
-        begin with a certain token, that is one of them. Several processes divide a segment's windows in their order.
+        Each window begins with the ``context - stride`` tokens before it, whose states are thrown away; if windows
+        begin with a special token, it is one of these. Several processes divide a segment's windows in their order.
         """
         total, device = len(ids) - 1, self.head.weight.device
         stream = torch.from_numpy(np.asarray(ids, dtype=np.int64))
@@ -147,9 +147,9 @@ class HuggingFaceModel(Network):
         return np.arange(total, dtype=np.int64) + 1
 
     def mean_squares(self, train: Ids, segment: int, announce: Callable[[float], None] | None = None) -> list[Tensor]:
-        """Mean square of the gradient of a segment's mean loss, by parameter of :meth:`base`.
+        """Return the mean square of the gradient of a segment's mean loss, by parameter of :meth:`base`.
 
-        The ids are read as 20 rows, each segment with the one before it in front, as far as the model has room.
+        The ids are read as 20 rows, each segment after the one before it, if the model has room for both.
         """
         most = longest(self.model.config)
         warm = segment if self.recurrent or not most else min(segment, most - segment)
@@ -176,7 +176,7 @@ class HuggingFaceModel(Network):
         return mean_squares_of(losses(), list(parameters.values()))
 
     def reading(self) -> dict[str, int]:
-        """The window, in which a training text is read by recurrent models too."""
+        """Return the window, which recurrent models use too for a training text."""
         begin = {} if self.begin is None else {"begin": self.begin}
         return {"context": self.context, "stride": self.stride, **begin}
 
@@ -201,7 +201,7 @@ class HuggingFaceModel(Network):
         }
 
     def _in_streams(self) -> bool:
-        """Whether two streams side by side, read on by a single token, have the states that each has alone."""
+        """Whether two streams side by side, read on by a single token, have the same states as each alone."""
         rows = torch.stack([self.probe_ids, self.probe_ids.flip(0)])  # (2, T)
         together, alone = HuggingFaceBase(self, streams=2), [HuggingFaceBase(self) for _ in rows]
         with turn(self.model):
@@ -219,15 +219,15 @@ class HuggingFaceModel(Network):
 
     @property
     def _together(self) -> int:
-        """Windows read at once."""
+        """Number of windows read at once."""
         return max(1, TOGETHER // self.context)
 
 
 def longest(config: Any) -> int | None:
-    """Number of tokens that a model of this configuration reads at once, None for any number.
+    """Return the number of tokens that a model of this configuration reads at once, None for any number.
 
-    Positions of type longrope change where a text grows beyond a certain length, also those of the tokens before, of
-    which what is carried would keep the former ones.
+    Positions of type longrope change when a text grows beyond a certain length, even those of earlier tokens. A carried
+    state would keep the former positions.
     """
     text = config.get_text_config()
     most = getattr(text, "max_position_embeddings", None)

@@ -1,4 +1,4 @@
-"""A causal language model of ``transformers`` as a network: tokens in, hidden states out, and what it carries on."""
+"""A causal language model of ``transformers`` as a network: tokens in, hidden states and a carried state out."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from hebblm.types import OutputHead
 
 Steps = Literal["many", "one", "none"]
 CARRIED = ("cache", "past_key_values", "cache_params", "state")
-"""Names of what forward passes carry, in and out; ``cache`` since transformers 5.24."""
+"""Names of the state that forward passes carry, in and out; ``cache`` since transformers 5.24."""
 _LOCKS: WeakKeyDictionary[Any, AbstractContextManager[Any]] = WeakKeyDictionary()
-"""By module, not by what reads it: of these there may be several, and copies, which could not have a lock in them."""
+"""Locks by module, not by reader: a module may have several readers, and copies of readers cannot hold a lock."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Network:
-    """A causal language model and how it is read; see :func:`hebblm.models.huggingface.open.open_causal`."""
+    """A causal language model and its way of reading; see :func:`hebblm.models.huggingface.open.open_causal`."""
 
     model: Any  # in evaluation mode while it is read
     found: FoundHead
@@ -38,7 +38,7 @@ class Network:
     begin: int | None  # token that each window begins with, None if it begins with any
     carries: str | None  # name of what the forward pass carries from token to token, None if nothing
     recurrent: bool  # whether that does not grow, so that no window is needed
-    steps: Steps  # how many tokens can be read behind what is carried; none, so that all is read anew
+    steps: Steps  # how many tokens can be read after a carried state; with 0 the window is read again
     differentiable: bool  # whether gradients can be taken where something is carried
     probe_ids: Tensor  # (T,) a few tokens
     key: Key  # whose states memories keep
@@ -49,13 +49,13 @@ class Network:
         return self.key.module is not None
 
     def head_with(self, own: Mapping[str, Tensor]) -> OutputHead:
-        """Softmax layer with weights in place of the model's, by name; as trained where it has none."""
+        """Return the softmax layer with weights in place of the model's, by name; without such weights, as trained."""
         if self.found.weight not in own and self.found.bias not in own:
             return self.head
         return self.found.of({**self.parameters, **own})
 
     def begun(self, window: Tensor) -> Tensor:
-        """Window (B, T) with what the tokenizer puts before every text, if anything, for its first token."""
+        """Return the window (B, T) with its first token replaced by the tokenizer's token before texts, if any."""
         if self.begin is None:
             return window
         return torch.cat([window.new_full((len(window), 1), self.begin), window[:, 1:]], 1)
@@ -63,15 +63,15 @@ class Network:
     def states(
         self, ids: Tensor, carried: object, own: Mapping[str, Tensor], *, carry: bool = True
     ) -> tuple[Tensor, object]:
-        """Hidden states (B, T, D) that enter the softmax layer, and what is carried behind them.
+        """Return hidden states (B, T, D) that enter the softmax layer, and the carried state after them.
 
-        Where memories keep another layer's states, these stand behind: (B, T, D + D_key).
+        If memories keep another layer's states, these follow: (B, T, D + D_key).
 
         Args:
             ids: (B, T) tokens.
-            carried: behind the tokens before them, None at the beginning.
-            own: weights in place of the model's, by name; they may be of higher precision.
-            carry: whether anything is to be carried on.
+            carried: state after the tokens before them, None at the beginning.
+            own: weights in place of the model's, by name; they may have higher precision.
+            carry: whether to carry a state on.
         """
         ids = ids.to(self.model.get_input_embeddings().weight.device)
         options = {} if self.carries is None else {self.carries: carried, "use_cache": carry}
@@ -98,7 +98,7 @@ class Network:
 
 @contextmanager
 def turn(model: Any) -> Iterator[None]:
-    """Read a model alone among its readers, in evaluation mode; afterwards each module has its own mode again."""
+    """Lock a model for one reader, in evaluation mode; afterwards each module has its own mode again."""
     with _LOCKS.setdefault(model, RLock()):  # one step, between threads as well
         training = [module for module in model.modules() if module.training]
         try:
@@ -111,7 +111,7 @@ def turn(model: Any) -> Iterator[None]:
 
 
 def tensors_of(carried: Any, path: str = "") -> Iterator[tuple[str, Tensor]]:
-    """Tensors in what a model carries, whatever object holds them, each under a name; always in the same order."""
+    """Return the tensors in a carried state of any type, each under a name; always in the same order."""
     for key, value in _items(carried):
         name = f"{path} {key}".strip()
         if isinstance(value, Tensor):
@@ -121,11 +121,11 @@ def tensors_of(carried: Any, path: str = "") -> Iterator[tuple[str, Tensor]]:
 
 
 def replace_tensors(carried: Any, change: Callable[[str, Tensor], Tensor], path: str = "") -> Any:
-    """Put other tensors in place of those in what a model carries, and return it.
+    """Replace the tensors in a carried state, and return it.
 
     Args:
-        carried: lists, dictionaries and objects in it are changed in place, tuples are made anew.
-        change: from a name of :func:`tensors_of` and the tensor there to the other one.
+        carried: lists, dictionaries and objects in it are changed in place, tuples are replaced.
+        change: returns a new tensor, given a name of :func:`tensors_of` and the tensor there.
         path: name of ``carried`` itself.
     """
     changed = {}

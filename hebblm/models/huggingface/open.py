@@ -1,4 +1,4 @@
-"""Opening a causal language model of ``transformers``: a few tokens show how it is read."""
+"""Opening a causal language model of ``transformers``: a few tokens show how to read it."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from hebblm.models.huggingface.probe import READS, agree, arithmetic, check_kind
 from hebblm.progress import say
 from hebblm.text.subwords import token_before
 
-CONTEXT = 4096  # tokens of a window where none are asked for; less where the model was trained with less
+CONTEXT = 4096  # default tokens of a window; less if the model was trained with less
 LARGE = 100_000_000  # parameters above which only some learn in dynamic evaluation
 LAST_PART = 4  # of its layers: the last of so many parts has those that learn
 LEARNS = ("lm_head", "norm", "bias")  # those where no layers are found; the output layer, by any name, is lm_head
 PROBE = 12  # tokens that show how a model is read
-BEHIND = 7  # of them that are read behind what the others left
+BEHIND = 7  # tokens that are read after the state of the others
 
 
 def open_causal(
@@ -40,21 +40,23 @@ def open_causal(
     origin: str = "held",
     file_sha256: str = "",
 ) -> HuggingFaceModel:
-    """Causal language model as hebblm reads it, after a few tokens have shown how.
+    """Open a causal language model for reading, after a test with a few tokens.
 
     Args:
-        model: of ``transformers``, compiled or not; it is read in evaluation mode, and stays in its own.
-        context: tokens of a window, at most what the model was trained with; None for that, but at most 4,096.
+        model: a model of ``transformers``, compiled or not; it is read in evaluation mode, and keeps its own mode.
+        context: tokens of a window, at most the window of its training; None for that, but at most 4,096.
         stride: tokens by which the window moves on; None for half of it.
-        learns: parts of the names of those weights that learn in dynamic evaluation; None for all, or of a model above
-            100 million parameters for the last matrix of each of the last quarter of its layers.
-        key: whose states memories keep: last (those that enter the output layer), ffn-input (those that enter the last
-            feed-forward layer), or the number of a layer whose output it is.
+        learns: parts of the names of the weights that learn in dynamic evaluation. None for all weights; above 100
+            million parameters, for the last matrix of each layer in the last quarter.
+        key: states that memories keep: last (those that enter the output layer), ffn-input (those that enter the last
+            feed-forward layer), or the number of a layer, for its output.
         begin: token that each window begins with, None for any.
-        origin: where it comes from.
-        file_sha256: of the one file that it was loaded from, if it was.
+        origin: its origin, for results.
+        file_sha256: hash of the file, if it was loaded from a single one.
     """
-    model = getattr(model, "_orig_mod", model)  # that torch.compile took: of its own call nothing tells the arguments
+    model = getattr(
+        model, "_orig_mod", model
+    )  # the model that torch.compile wrapped: the wrapper's own call does not show its arguments
     given, model = model, unwrapped(model)
     if not hasattr(model, "get_output_embeddings") or not hasattr(model, "config"):
         raise UserError(f"{type(model).__name__} is not a language model of transformers; give (model, tokenizer)")
@@ -81,7 +83,7 @@ def open_causal(
         found = find_head(model, ids[None], exact)
         if given is not model:
             _check_inside(given, model, ids[None], exact)
-    # Of the layer no row yet: a large one in float32 would lie beside the copy that the probes make of its weights.
+    # No rows of the layer yet: a large one in float32 would be in memory together with the probes' copy of its weights.
     head = found.of({name: parameters[name][:0] for name in (found.weight, found.bias) if name})
     opened = HuggingFaceModel(
         model, found, head, parameters, _learning(model, found, learns), context, stride, begin, carries,
@@ -102,7 +104,7 @@ def open_causal(
 def load_and_open(
     name: str | Path, reading: Mapping[str, Any], *, device: torch.device, dtype: str, **options: Any
 ) -> tuple[HuggingFaceModel, Any]:
-    """Model of a name, read as the arguments of :func:`open_causal` in ``reading`` say, and its tokenizer.
+    """Load and open a model by name, with the arguments of :func:`open_causal` in ``reading``, and its tokenizer.
 
     The other arguments are those of :func:`hebblm.models.huggingface.load.load_causal`.
     """
@@ -112,7 +114,7 @@ def load_and_open(
 
 
 def _token_rows(model: Any) -> Tensor:
-    """Embeddings (V, D) of a model's tokens."""
+    """Return the embeddings (V, D) of a model's tokens."""
     try:
         rows = model.get_input_embeddings().weight
     except (AttributeError, NotImplementedError):  # of a model of pictures or sounds
@@ -124,14 +126,14 @@ def _token_rows(model: Any) -> Tensor:
 
 @torch.no_grad()
 def _check_inside(outer: Any, model: Any, ids: Tensor, exact: bool) -> None:
-    """Refuse a ``PeftModel`` that computes otherwise than the model in it, whose layers hold its adapter."""
+    """Refuse a ``PeftModel`` that computes more than the model inside, whose layers hold its adapter."""
     with arithmetic(exact):
         if not agree(logits_of(model, ids), logits_of(outer, ids), exact):
             raise UserError(f"{type(outer).__name__} does more than the layers of its adapter compute; {MERGED}")
 
 
 def _probed(opened: HuggingFaceModel, exact: bool) -> HuggingFaceModel:
-    """Model with what reading a few tokens shows: that it is causal, and how its state goes on."""
+    """Return the model with the result of a test on a few tokens: it is causal, and how its state goes on."""
     ids = opened.probe_ids
     whole, behind_all = opened.states(ids[None], None, {})
     first = len(ids) - min(BEHIND, len(ids) - 1)
@@ -162,7 +164,7 @@ def _probed(opened: HuggingFaceModel, exact: bool) -> HuggingFaceModel:
 
 
 def _has_gradients(opened: HuggingFaceModel) -> bool:
-    """Whether gradients pass what is read behind a carried state, in any pieces: some models overwrite theirs."""
+    """Return whether gradients pass reading after a carried state, in any pieces: some models overwrite their state."""
     first = opened.learns[0]
     own = {first: torch.nn.Parameter(opened.parameters[first].clone())}
     ids, carried, parts = opened.probe_ids[None], None, []
@@ -181,13 +183,13 @@ def _has_gradients(opened: HuggingFaceModel) -> bool:
 
 
 def _window(config: Any, context: int | None, stride: int | None) -> tuple[int, int]:
-    """Context and stride as asked for, where the model can have them."""
+    """Return context and stride; refuse values that the model cannot have."""
     limit = longest(config)
     if context is None:
         context = CONTEXT if limit is None else min(CONTEXT, limit)
     if context < 2 or (limit is not None and context > limit):
         most = getattr(config.get_text_config(), "max_position_embeddings", None)
-        why = "" if limit is None or limit == most else ", behind which its positions change (longrope)"
+        why = "" if limit is None or limit == most else ", above which its positions change (longrope)"
         raise UserError(f"context = {context} must lie between 2 and the model's {limit or 'memory'} tokens{why}")
     stride = max(1, context // 2) if stride is None else stride
     if not 1 <= stride < context:
@@ -196,7 +198,7 @@ def _window(config: Any, context: int | None, stride: int | None) -> tuple[int, 
 
 
 def _learning(model: Any, found: FoundHead, asked: Sequence[str] | None) -> tuple[str, ...]:
-    """Names of the weights that learn where a base moves."""
+    """Return the names of the weights that learn."""
     weights = dict(model.named_parameters())
     floating = [name for name, weight in weights.items() if weight.is_floating_point()]
     if asked is None:
@@ -219,9 +221,9 @@ def _learning(model: Any, found: FoundHead, asked: Sequence[str] | None) -> tupl
 
 
 def _last_matrices(model: Any, floating: Sequence[str]) -> tuple[str, ...]:
-    """Names of the last matrix of each of the last quarter of a model's layers: the second of its feed-forward part.
+    """Return the names of the last matrix of each layer in a model's last quarter: the second of its feed-forward part.
 
-    Their gradients need no way through earlier layers, and few weights are copied.
+    Their gradients do not pass earlier layers, and few weights are copied.
     """
     layers = layers_of(model)
     shapes = {name: weight.ndim for name, weight in model.named_parameters() if name in set(floating)}

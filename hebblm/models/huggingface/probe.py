@@ -1,4 +1,4 @@
-"""How a few tokens show what a model computes, and that it is a causal language model: else it is refused by name."""
+"""Tests with a few tokens that show a model's computation, and refuse one that is not a causal language model."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def check_kind(kind: str, config: Any, where: str = "") -> None:
 
 @contextmanager
 def probing(kind: str) -> Iterator[None]:
-    """Turn what a model of this class raises while its first tokens are read into one line that names the class."""
+    """Turn a model's error while its first tokens are read into one line that names its class."""
     try:
         yield
     except UserError:
@@ -50,13 +50,13 @@ def probing(kind: str) -> Iterator[None]:
 
 
 def line(error: Exception) -> str:
-    """Kind of an error, and the beginning of what it says."""
+    """Return the type of an error and the beginning of its text."""
     lines = [text.strip() for text in str(error).splitlines() if text.strip()]
     return ": ".join([type(error).__name__, *(text[:200] for text in lines[:1])])
 
 
 class Float32(TorchFunctionMode):
-    """Arithmetic in float32: each function gets copies of those of its tensors that are of half precision.
+    """Arithmetic in float32: each function gets float32 copies of its half-precision tensors.
 
     Weights are copied one at a time, so that a model needs little more memory than it has.
     """
@@ -71,7 +71,7 @@ class Float32(TorchFunctionMode):
 
 
 def _wide(value: Any) -> Any:
-    """A tensor or a type of half precision as float32, anything else as it is."""
+    """Return a tensor or a type of half precision as float32, anything else as it is."""
     if isinstance(value, Tensor):
         return value.float() if value.dtype in HALF else value
     return torch.float32 if isinstance(value, torch.dtype) and value in HALF else value
@@ -79,9 +79,9 @@ def _wide(value: Any) -> Any:
 
 @torch.no_grad()
 def is_exact(model: Any, ids: Tensor) -> bool:
-    """Whether a model reads tokens (T,) in float32, or can: in half precision little can be told from rounding.
+    """Return whether a model reads tokens (T,) in float32, or can: in half precision rounding hides most differences.
 
-    Some have functions for half precision alone, as flash attention and some weights of 8 bits.
+    Some functions exist only in half precision, such as flash attention and some 8-bit weights.
     """
     if not any(weight.dtype in HALF for weight in model.parameters()):
         return True
@@ -97,12 +97,12 @@ def is_exact(model: Any, ids: Tensor) -> bool:
 
 
 def arithmetic(exact: bool) -> AbstractContextManager[Any]:
-    """Arithmetic in which a model shows how it is read: float32 where it can (see :func:`is_exact`), else its own."""
+    """Return the arithmetic for a model's tests: float32 if possible (see :func:`is_exact`), else its own."""
     return Float32() if exact else nullcontext()
 
 
 def agree(states: Tensor, expected: Tensor, exact: bool) -> bool:
-    """Whether states (..., D) that were read in two ways, in float32 or not, are the same but for rounding."""
+    """Return whether states (..., D) that were read in two ways, in float32 or not, are equal up to rounding."""
     gap = states - expected
     if not exact:
         return bool((gap.norm(dim=-1) <= NOISE * expected.norm(dim=-1)).all())

@@ -315,7 +315,7 @@ def test_what_was_changed_is_refused(tmp_path: Path, within: list[int]) -> None:
         whole = path.read_bytes()
         path.write_bytes(whole[:-3] + b"\0\0\7")
         with (
-            pytest.raises(UserError, match="delete .* to start the run again"),
+            pytest.raises(UserError, match=r"delete .* to start the run again"),
             resumable(scenario, settings, {}, {}) as run,
         ):
             _read(scenario, settings, run)

@@ -78,7 +78,7 @@ def test_a_file_is_named_wherever_a_model_is(tmp_path: Path, capsys: pytest.Capt
     assert reading.main([str(path), str(text)]) == 0
     by_folder = hebblm.load(tmp_path, gguf_file="tiny.gguf", device="cpu")
     assert by_folder.model.sha256 == hebblm.load(path, device="cpu").model.sha256
-    with pytest.raises(UserError, match=r"has no config.json; name a file of it, as .*tiny.gguf"):
+    with pytest.raises(UserError, match=r"has no config.json; name one of its files, such as .*tiny.gguf"):
         hebblm.load(tmp_path, device="cpu")
     with pytest.raises(UserError, match=r"gguf_file = 'x\.gguf' changes nothing"):
         hebblm.load((llama(), tokenizer()), gguf_file="x.gguf")
@@ -130,7 +130,7 @@ def test_a_text_is_cut_as_the_file_says(tmp_path: Path, capsys: pytest.CaptureFi
     for way in ("gpt-2", "smollm", "of-its-own"):
         capsys.readouterr()
         lm = hebblm.load(write_gguf(tmp_path / f"{way}.gguf", way=way), device="cpu")
-        assert ("cuts texts in a way (of-its-own)" in capsys.readouterr().err) == (way == "of-its-own")
+        assert ("splits texts in a way (of-its-own)" in capsys.readouterr().err) == (way == "of-its-own")
         assert lm.pieces is not None
         backend = lm.pieces.tokenizer.backend_tokenizer
         cut[way] = [piece for piece, _ in backend.pre_tokenizer.pre_tokenize_str("a\n\n12")]

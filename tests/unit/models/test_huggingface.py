@@ -223,7 +223,7 @@ def test_positions_that_change_with_the_length_limit_the_window() -> None:
     rope = {"rope_type": "longrope", "rope_theta": 10000.0, "short_factor": [1.0] * 4, "long_factor": [4.0] * 4}
     model = random_model("Phi3", rope_parameters=rope, original_max_position_embeddings=16)
     assert open_causal(model).context == 16
-    with pytest.raises(UserError, match=r"context = 17 must lie between 2 and the model's 16 tokens, behind which"):
+    with pytest.raises(UserError, match=r"context = 17 must lie between 2 and the model's 16 tokens, above which"):
         open_causal(model, context=17)
     with pytest.raises(UserError, match="at most the 16 tokens"):
         open_causal(model).mean_squares(np.arange(240) % 20, 17)

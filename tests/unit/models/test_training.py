@@ -115,7 +115,7 @@ def test_ctrl_c_within_a_segment_ends_behind_it_and_nothing_is_learned_twice(
     resumed = train(prepared, tmp_path / "killed")
     told = " ".join(capsys.readouterr().err.split())
     assert "goes on in" in told
-    assert "begins anew" not in told
+    assert "starts again" not in told
     assert same(whole, resumed)
 
 

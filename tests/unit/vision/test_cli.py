@@ -210,7 +210,7 @@ def damaged_cifar() -> None:
         (["ablation", "--scale", "smoke", "--seeds", "2", "2"], None, "each once"),
         (["online", "--scale", "smoke", "--set", "old_classes=10"], None, "10 pre-training classes leave no"),
         (["incremental", "--scale", "small"], None, "cannot download cifar-100-binary.tar.gz"),
-        (["incremental", "--scale", "paper"], damaged_cifar, "truncated or no archive"),
+        (["incremental", "--scale", "paper"], damaged_cifar, "truncated or not an archive"),
         (["timing", "--scale", "smoke", "--set", "timing.samples=360"], None, "360 test pictures"),
     ],
 )

@@ -239,7 +239,7 @@ def test_refuses_wrong_members(members: dict[str, bytes], told: str, tmp_path: P
 def test_refuses_a_truncated_archive(name: str, mode: str, kept: int, tmp_path: Path) -> None:
     path = archive(tmp_path / "cifar-100" / name, GOOD, mode)
     path.write_bytes(path.read_bytes()[:kept])
-    with pytest.raises(UserError, match="truncated or no archive"):
+    with pytest.raises(UserError, match="truncated or not an archive"):
         load_cifar100([tmp_path])
 
 
@@ -329,7 +329,7 @@ class Foreign:
 
 def test_runs_nothing(tmp_path: Path) -> None:
     write(tmp_path, pickle.dumps(content(fine_labels=Foreign(tmp_path / "made")), protocol=2))
-    with pytest.raises(UserError, match=r"train is no pickle of CIFAR-100 \(it asks for posix.mkdir"):
+    with pytest.raises(UserError, match=r"train is not a pickle of CIFAR-100 \(it asks for posix.mkdir"):
         load_cifar100([tmp_path])
     assert not (tmp_path / "made").exists()
 
@@ -343,7 +343,7 @@ def test_runs_nothing(tmp_path: Path) -> None:
         (pickle.dumps(content(data=np.zeros((2, 3071), np.uint8))), "no pictures of 3,072 bytes"),
         (pickle.dumps(content(fine_labels=[1])), "2 pictures and 1 fine_labels"),
         (pickle.dumps(content(fine_labels=[1, 100])), "label 100 at 1"),
-        (pickle.dumps(content(fine_labels=[1, 1.5])), "fine_labels is no list of whole numbers"),
+        (pickle.dumps(content(fine_labels=[1, 1.5])), "fine_labels is not a list of whole numbers"),
     ],
 )
 def test_pickled_refuses_in_one_line(data: bytes, told: str, tmp_path: Path) -> None:
