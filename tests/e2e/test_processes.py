@@ -69,7 +69,7 @@ def test_two_processes_write_one_result(world: World, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_ranks_end_well_every_time(world: World, tmp_path: Path) -> None:
     line = f"--checkpoint {world.model} --target {world.other_prepared} --device cpu --methods lstm,mixture"
-    for _ in range(6):
+    for _ in range(2):
         ranks("eval", f"{line} --streams 4 --max-tokens 400".split(), tmp_path / "cache")
 
 

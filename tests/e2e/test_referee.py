@@ -111,7 +111,7 @@ def judged(folder: Path, model: Path, target: Path, tokens: int, methods: list[s
     ("tokens", "methods"),
     [
         (80, ["best", "dynamic+ngram"]),
-        pytest.param(500, [*named("all"), "cache+ngram"], marks=pytest.mark.slow),
+        pytest.param(150, [*named("all"), "cache+ngram"], marks=pytest.mark.slow),
     ],
 )
 def test_a_text_is_decoded_in_another_process(
@@ -131,7 +131,7 @@ def test_a_text_is_decoded_in_another_process(
     ("tokens", "methods"),
     [
         (60, ["best"]),
-        pytest.param(500, [name for name in named("all") if not METHODS[name].moving], marks=pytest.mark.slow),
+        pytest.param(150, [name for name in named("all") if not METHODS[name].moving], marks=pytest.mark.slow),
     ],
 )
 def test_pieces_of_words_are_decoded_too(tokens: int, methods: list[str], llama: Path, tmp_path: Path) -> None:
