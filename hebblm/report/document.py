@@ -6,6 +6,7 @@ from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from os.path import relpath
 from pathlib import Path
+from shlex import quote as quote_word
 from typing import Any
 from urllib.parse import quote
 
@@ -173,7 +174,7 @@ def _inspected(run: Path, directory: Path) -> tuple[str, str]:
     if page.exists() and made.exists() and page.stat().st_mtime >= made.stat().st_mtime:  # not that of a former run
         return quote(Path(relpath(page, directory)).as_posix()), ""
     again = "" if (run / TOKENS).exists() else "evaluate again with --log-samples --log-neighbors 2000, then "
-    return "", f"To see the text token by token, {again}run hebblm-report inspect {run}"
+    return "", f"To see the text token by token, {again}run hebblm-report inspect {quote_word(str(run))}"
 
 
 def _write_data(

@@ -56,7 +56,8 @@ def comparison_table(result: StoredResult) -> Table:
         columns.append((Column("Queries whose loss rose", "count"), lambda _, item: _rose(item)))
     columns += with_values(items, text_columns(result))
     title = f"Methods on {result.scenario.label}, best first"
-    return method_table("comparison", title, items, columns, (*lost_notes(result), *fast_notes(result)))
+    units = f"Nats: mean loss a {'piece' if result.of_pieces else 'token'}. OOV: words that training lacked."
+    return method_table("comparison", title, items, columns, (units, *lost_notes(result), *fast_notes(result)))
 
 
 def loss_columns(result: StoredResult) -> list[Said]:

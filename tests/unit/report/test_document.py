@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import os
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
@@ -107,8 +108,8 @@ def test_a_report_leads_to_the_page_of_its_tokens_or_says_how_to_make_it(tmp_pat
     write_parquet(run / "tokens.parquet", sample_tokens(200))
     text = said()
     assert "--log-samples" not in text
-    command = text.partition("run hebblm-report ")[2].partition(str(run))[0].split()
-    assert report([*command, str(run)]) == 0
+    command = Page(text).text.rpartition("run hebblm-report ")[2].partition("\n")[0]
+    assert report(shlex.split(command)) == 0
     text = said()
     assert "](../a%20run/inspect.html)" in text
     assert '<a href="../a%20run/inspect.html">' in text

@@ -108,12 +108,12 @@ def test_the_script_gets_losses_counts_and_neighbours(tmp_path: Path) -> None:
     assert "20" not in data["neighbors"]
 
 
-def write_components(folder: Path, *, without: int = 0) -> None:
-    """Write what parts of two methods gave to the first 20 tokens, but for some rows at the beginning."""
+def write_components(folder: Path, *, mixed: str = "mixture", without: int = 0) -> None:
+    """Write what the parts of a mixture and of kNN-LM gave to the first 20 tokens, without some first rows."""
     rows = [
         {"position": at, "method": method, "component": part, "share": share}
         for at in range(20)
-        for method, part, share in (("mixture", "base", 0.25), ("mixture", "mixture", 0.75), ("hebb", "hebb", 1.0))
+        for method, part, share in ((mixed, "base", 0.25), (mixed, mixed, 0.75), ("knn", "knn", 1.0))
     ]
     kinds = pa.schema(
         {"position": pa.int64(), "method": pa.string(), "component": pa.string(), "share": pa.float32()}.items()
@@ -245,8 +245,8 @@ def check_shown(shown: str, written: str) -> None:
     assert "Mixture+Hebb" in detail
     assert "&lt;script&gt;alert(1)&lt;/script&gt;{{ 7 * 7 }}{% raw %} before 8" in detail
     assert "<script>" not in detail
-    assert "What gives Mixture this probability" in detail
-    assert re.search(r">Mixture</td><td[^>]*>75\.0</td>", detail)
+    assert "What gives Hebb this probability" in detail
+    assert re.search(r">Hebb</td><td[^>]*>75\.0</td>", detail)
 
 
 PHONE = """<script>
@@ -263,8 +263,8 @@ function measure(frame) {
 def test_a_browser_shades_the_text_and_shows_a_token(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run")
     path = tmp_path / "page.html"
-    write_components(folder)
-    path.write_text(inspect_page(Inspection.load(folder), method="mixture"), encoding="utf-8")
+    write_components(folder, mixed="hebb")
+    path.write_text(inspect_page(Inspection.load(folder), method="hebb"), encoding="utf-8")
     command = [*browser(), f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom"]
     shown = subprocess.run([*command, f"file://{path}#t=9"], capture_output=True, text=True, timeout=300, check=True)
     check_shown(shown.stdout, path.read_text(encoding="utf-8"))
