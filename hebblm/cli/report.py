@@ -64,11 +64,12 @@ class InspectConfig:
 @options(f"{PROG} inspect", InspectConfig, f"{PROG} inspect results/wt2-to-ptb --method hebb --tokens 5000")
 def _inspect(config: InspectConfig, argv: list[str]) -> None:
     """One HTML page of a run's text, each token shaded by what a method gained or lost."""
+    from hebblm.report.document import INSPECTED
     from hebblm.report.inspection import Inspection, inspect_page
 
-    path = config.run / "inspect.html" if config.output_path is None else config.output_path
+    path = config.run / INSPECTED if config.output_path is None else config.output_path
     write_text(path, inspect_page(Inspection.load(config.run), method=config.method, count=config.tokens))
-    tell(f"Wrote {path}")
+    tell(f"Wrote {path}; open it in a browser")
 
 
 @options(PROG, ReportConfig, f"{PROG} results/wt2-to-ptb --format md,png --output-path reports")
@@ -94,15 +95,18 @@ def _report(config: ReportConfig, argv: list[str]) -> None:
     if len(loaded) == 1:
         result, losses = loaded[0]
         print_summary(result, console)
-        written = write_report(result, directory, formats=formats, tokens=losses, plotted=config.plotted)
+        run = _folder(paths[0])
+        written = write_report(result, directory, formats=formats, tokens=losses, plotted=config.plotted, run=run)
     else:
         labels = unique_labels([result for result, _ in loaded], paths)
         results = {label: result for label, (result, _) in zip(labels, loaded, strict=True)}
         print_comparison(results, console)
         written = write_comparison(results, directory, formats=formats)
-        for name, (result, losses) in zip(_file_names(labels), loaded, strict=True):
-            written += write_report(result, directory / name, formats=formats, tokens=losses, plotted=config.plotted)
-    tell(f"Wrote {len(written)} files to {directory}")
+        for name, path, (result, losses) in zip(_file_names(labels), paths, loaded, strict=True):
+            place, run = directory / name, _folder(path)
+            written += write_report(result, place, formats=formats, tokens=losses, plotted=config.plotted, run=run)
+    page = next((f"; open {path} in a browser" for path in written if path.suffix == ".html"), "")
+    tell(f"Wrote {len(written)} files to {directory}{page}")
 
 
 def unique_labels(results: list[Result], paths: list[Path]) -> list[str]:

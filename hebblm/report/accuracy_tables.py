@@ -31,7 +31,8 @@ def accuracy_table(result: StoredResult) -> Table | None:
         columns += [Column(header, "nll", "max", decimals=_DECIMALS.get(measure, 1)), Column("Gain")]
     title = f"Suggestions on {result.scenario.label}, {rows[0][1].tokens:,} words"
     level = (
-        f"Gains are over the base, ± half of the {100 * result.bootstrap.level:g} % interval, * where it leaves out 0."
+        "Gains are over the base, of percentages in points, "
+        f"± half of the {100 * result.bootstrap.level:g} % interval, * where it leaves out 0."
     )
     notes = (NOTE, PIECES_NOTE, level) if result.of_pieces else (NOTE, level)
     return Table("accuracy", title, tuple(columns), tuple((name_of(name), *_cells(part)) for name, part in rows), notes)

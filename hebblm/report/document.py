@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from os.path import relpath
 from pathlib import Path
+from shlex import quote as quote_word
 from typing import Any
+from urllib.parse import quote
 
 from rich.console import Console
 from rich.text import Text
@@ -16,8 +18,9 @@ from hebblm.report.accuracy_tables import accuracy_by_part, accuracy_rows, accur
 from hebblm.report.methods import PLOTTED
 from hebblm.report.render import HTML, MARKDOWN, print_table, to_csv
 from hebblm.report.result import Result
-from hebblm.report.sections import fact_tables, policy_lines, scenario_line, time_line
-from hebblm.report.summary import summary_table, verdict
+from hebblm.report.sections import fact_tables, scenario_line, time_line
+from hebblm.report.stored import FILE_NAME as RESULT
+from hebblm.report.summary import headline, headline_of_runs, summary_table, verdict
 from hebblm.report.table import Table, present
 from hebblm.report.tables import (
     comparison_table,
@@ -28,18 +31,21 @@ from hebblm.report.tables import (
     gain_table,
     occurrence_table,
     occurrences_by_run,
+    paired_table,
     side_by_side,
 )
+from hebblm.report.tokens import FILE_NAME as TOKENS
 from hebblm.report.tokens import TokenLosses, check_same_run, word_table
 from hebblm.suggest import unknown
 
+INSPECTED = "inspect.html"
 FORMATS = ("md", "csv", "html", "png", "svg")
 DEFAULT_FORMATS = ("md", "csv", "html", "png")
 
 CAPTIONS = {  # of the plots of a result
     "occurrences": "Loss on OOV words by occurrence",
     "comparison": "What each method gains over the base",
-    "frequency": "Perplexity by training count",
+    "frequency": "Perplexity by frequency in training",
     "running": "Running perplexity over the stream",
     "accuracy": "How often suggestions are right, and the keystrokes that they save",
 }
@@ -59,12 +65,13 @@ def write_report(
     formats: Sequence[str] = DEFAULT_FORMATS,
     tokens: TokenLosses | None = None,
     plotted: int = PLOTTED,
+    run: Path | None = None,
 ) -> list[Path]:
     """Write the report of one result, each file atomically, and return the files.
 
     Formats are any of ``md`` (``report.md``), ``csv`` (a file a table), ``html`` (``report.html``, with its pictures
     inside), ``png`` and ``svg`` (a file a plot). With the losses token by token the words that changed most are shown.
-    A plot shows so many methods; 0 for all.
+    A plot shows so many methods; 0 for all. ``run`` is the folder of the result, where that is another one.
     """
     from hebblm.report import plots  # a run that writes no report need not wait for matplotlib
 
@@ -96,12 +103,14 @@ def write_report(
     written += _write_pages(
         directory / "report",
         chosen,
-        title=f"Language-model adaptation: {result.scenario.label}",
-        lines=[verdict(result), *policy_lines(result)],
+        title=headline(result),
+        verdicts=[verdict(result)],
+        lines=[scenario_line(result.scenario)],
+        inspected=_inspected(run or directory, directory),
         tables=tables,
         opening=pictures[:first],
         pictures=pictures[first:],
-        facts=fact_tables(result),
+        facts=[*present(paired_table(result)), *fact_tables(result)],
     )
     programs = {table.name: table for table in present(gain_rows(result), accuracy_rows(result))}
     return [*written, *_write_data(tables, directory, chosen, programs)]
@@ -115,13 +124,15 @@ def write_comparison(
     If several have new words, their losses by occurrence follow (``occurrences-by-run.csv``).
     """
     chosen = check_formats(formats)
-    table = side_by_side(results)
-    lines = [scenario_line(result.scenario, label) for label, result in results.items()]
-    table = replace(table, notes=(*table.notes, *lines))
-    tables = present(table, occurrences_by_run(results))
-    title = "Language-model adaptation: several scenarios"
-    verdicts = [f"{label}: {verdict(result)}" for label, result in results.items()]
-    written = _write_pages(directory / table.name, chosen, title=title, lines=verdicts, opening=[], tables=tables)
+    tables = present(side_by_side(results, bits=True), occurrences_by_run(results))
+    written = _write_pages(
+        directory / tables[0].name,
+        chosen,
+        title=headline_of_runs(results),
+        verdicts=[f"{label}: {verdict(result)}" for label, result in results.items()],
+        lines=[scenario_line(result.scenario, label) for label, result in results.items()],
+        tables=tables,
+    )
     return [*written, *_write_data(tables, directory, chosen)]
 
 
@@ -139,22 +150,31 @@ def print_comparison(results: Mapping[str, Result], console: Console) -> None:
     for label, result in results.items():
         console.print(Text(f"{label}: {verdict(result)}", style="bold"))
         console.print(Text(f"{scenario_line(result.scenario, label)}\n"))
-    for table in present(side_by_side(results), occurrences_by_run(results)):
+    for table in present(side_by_side(results, bits=True), occurrences_by_run(results)):
         print_table(table, console)
 
 
 def _write_pages(stem: Path, formats: Sequence[str], **content: Any) -> list[Path]:
     """Write the Markdown and the HTML page among the formats; ``content`` is the text of the templates.
 
-    ``lines`` come before the tables, the first one is the verdict. ``opening`` are the pictures after the verdict, and
-    ``pictures`` those after the tables, each as the file that Markdown links to, its caption, and its form in HTML.
-    ``facts`` are the tables after the pictures.
+    ``verdicts`` and ``lines`` come before the tables. ``opening`` are the pictures after the verdicts, and ``pictures``
+    those after the tables, each as the file that Markdown links to, its caption, and its form in HTML. ``facts`` are
+    the tables after the pictures, folded in HTML.
     """
     return [
         write_text(stem.with_suffix(f".{suffix}"), pages.get_template(f"report.{suffix}.j2").render(**content))
         for suffix, pages in (("md", MARKDOWN), ("html", HTML))
         if suffix in formats
     ]
+
+
+def _inspected(run: Path, directory: Path) -> tuple[str, str]:
+    """Where the page stands that shows a run token by token, as a report links to it; else how to make it."""
+    page, made = run / INSPECTED, run / RESULT
+    if page.exists() and made.exists() and page.stat().st_mtime >= made.stat().st_mtime:  # not that of a former run
+        return quote(Path(relpath(page, directory)).as_posix()), ""
+    again = "" if (run / TOKENS).exists() else "evaluate again with --log-samples --log-neighbors 2000, then "
+    return "", f"To see the text token by token, {again}run hebblm-report inspect {quote_word(str(run))}"
 
 
 def _write_data(

@@ -21,7 +21,7 @@ from hebblm.report.methods import BASE, name_of, ordered
 from hebblm.report.numbers import display
 from hebblm.report.render import HTML, source
 from hebblm.report.result import Result
-from hebblm.report.sections import policy_lines
+from hebblm.report.sections import scenario_line
 from hebblm.report.tokens import TokenLosses, read_table, recorded
 from hebblm.suggest import unknown
 
@@ -183,10 +183,10 @@ def _lines(run: Inspection, count: int) -> list[str]:
     total = run.losses.words.size
     part = "" if count == total else f" The first {count:,} of {total:,} tokens are shown."
     return [
-        *policy_lines(run.result),
-        f"{by.get('command', 'unknown command')} (commit {str(by.get('commit'))[:12]})",
+        scenario_line(run.result.scenario),
         f"Gain: loss of the {name_of(BASE)} minus loss of the method, nats. Losses are underlined, words outside the "
         f"vocabulary dotted.{part}",
+        f"{by.get('command', 'unknown command')} (commit {str(by.get('commit'))[:12]})",
     ]
 
 

@@ -84,7 +84,7 @@ def frequency_figure(result: Result) -> Figure | None:
         axes[0].yaxis.set_major_formatter(FuncFormatter(short))
         axes[0].yaxis.set_minor_formatter(NullFormatter())
         axes[0].set_ylabel("Perplexity (log scale)")
-        axes[0].set_title(f"Perplexity by training count, {result.scenario.label}")
+        axes[0].set_title(f"Perplexity by frequency in training, {result.scenario.label}")
         if base:
             gains = {
                 method: [difference(base.get(label), nll[method].get(label)) for label in labels]

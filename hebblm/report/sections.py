@@ -11,6 +11,7 @@ from hebblm.report.table import Column, Table
 
 _LEAST = 0.001  # of a run's time: parts that took less are counted among the rest
 _NAMED = 4  # parts in the short form
+_ELSEWHERE = ("documents", "paired", "lead", "bootstrap")  # of a result's further keys: other tables have them
 _FACT_COLUMNS = (Column("What"), Column("Value"))
 
 
@@ -21,12 +22,6 @@ def scenario_line(scenario: ScenarioRecord, label: str = "") -> str:
         f"{label or scenario.label} ({scenario.kind}): normalization {scenario.normalization}, "
         f"vocabulary {scenario.vocabulary}, {_share(scenario)}{of}, {_oov(scenario)}"
     )
-
-
-def policy_lines(result: StoredResult) -> list[str]:
-    """Return the lines before the first number: scenario and memory policies, a line each."""
-    memory = ", ".join(f"{key} {value}" for key, value in flatten(result.memory))
-    return [scenario_line(result.scenario), *([f"Memory: {memory}"] if memory else [])]
 
 
 def fact_tables(result: StoredResult) -> list[Table]:
@@ -41,7 +36,7 @@ def fact_tables(result: StoredResult) -> list[Table]:
         ("Tokens", f"{scenario.tokens:,}"),
         ("Out of vocabulary", _oov(scenario)),
         *flatten(scenario.extra),
-        *flatten({name: value for name, value in result.extra.items() if name != "documents"}),
+        *flatten({name: value for name, value in result.extra.items() if name not in _ELSEWHERE}),
     ]
     tables = [
         *([] if result.seconds is None else [time_table(result.seconds)]),
@@ -75,7 +70,7 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]
 
 
 def _facts(name: str, title: str, facts: list[tuple[str, str]]) -> Table:
-    return Table(name, title, _FACT_COLUMNS, tuple(facts))
+    return Table(name, title, _FACT_COLUMNS, tuple((key.replace("_", " "), value) for key, value in facts))
 
 
 def _share(scenario: ScenarioRecord) -> str:

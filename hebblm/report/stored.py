@@ -153,6 +153,14 @@ class StoredResult:
         return f"{self.scenario.tokens:,} tokens"
 
     @property
+    def text(self) -> tuple[object, ...]:
+        """What tells the text from others: its hash or else its name, its case, and its length if a part was read."""
+        scenario, extra = self.scenario, self.scenario.extra
+        known = self.provenance.get("data_sha256", {}).get(scenario.target, scenario.target)
+        length = extra.get("bytes", (extra.get("text") or {}).get("bytes", scenario.tokens))
+        return str(known), scenario.split, scenario.normalization, None if extra.get("whole_split") else length
+
+    @property
     def bootstrap(self) -> Bootstrap:
         """Options of its intervals."""
         return Bootstrap.of(self.extra.get("bootstrap", {}))

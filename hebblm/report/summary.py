@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Mapping
 from dataclasses import replace
 
 from hebblm.report.buckets import ALL, PIECES
@@ -60,6 +62,25 @@ def verdict(result: StoredResult) -> str:
     ahead, following = _lead(result, others)
     is_what = "is best" if ahead else "has the lowest loss"
     return f"{_name(best)} {is_what}{_where(result)}: {measured}.{following}"
+
+
+def headline(result: StoredResult) -> str:
+    """What a page about a result is called: on which text, and how the verdict begins."""
+    return f"{result.scenario.label}: {re.split(r'[:;.] | [(]', verdict(result))[0].rstrip('.')}"
+
+
+def headline_of_runs(results: Mapping[str, StoredResult]) -> str:
+    """What a page about several runs is called; bits a byte compare between those of one text."""
+    bits = {
+        (item.bits_per_byte, f"{name_of(name)} in {label}")
+        for label, result in results.items()
+        for name, item in result.methods.items()
+        if item.bits_per_byte is not None
+    }
+    if not bits or len({result.text for result in results.values()}) > 1:
+        return f"{len(results)} runs side by side"
+    least, where = min(bits)
+    return f"{where} has the fewest bits a byte: {least:.3f}"
 
 
 def summary_table(result: StoredResult) -> Table:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from itertools import combinations
 from typing import Any, Literal
 
 from hebblm.report.buckets import ALL, KNOWN, OCCURRENCES, OOV_BY_OCCURRENCE, PIECES, gap_notes
@@ -52,10 +53,11 @@ def comparison_table(result: StoredResult) -> Table:
         ]
     columns.append(speed_column(result, "max"))
     if any(map(_rose, result.methods.values())):
-        columns.append((Column("Loss rose", "count"), lambda _, item: _rose(item)))
+        columns.append((Column("Queries whose loss rose", "count"), lambda _, item: _rose(item)))
     columns += with_values(items, text_columns(result))
-    title = f"Methods on {result.scenario.label}"
-    return method_table("comparison", title, items, columns, (*lost_notes(result), *fast_notes(result)))
+    title = f"Methods on {result.scenario.label}, best first"
+    units = f"Nats: mean loss a {'piece' if result.of_pieces else 'token'}. OOV: words that training lacked."
+    return method_table("comparison", title, items, columns, (units, *lost_notes(result), *fast_notes(result)))
 
 
 def loss_columns(result: StoredResult) -> list[Said]:
@@ -139,7 +141,7 @@ def frequency_table(result: StoredResult) -> Table | None:
     notes = gap_notes((item.frequency, item.nll) for _, item in alike)
     if different:
         notes.append(f"Evaluated with other buckets: {', '.join(different)}.")
-    title = f"Perplexity by training count on {result.scenario.label}"
+    title = f"Perplexity by frequency in training on {result.scenario.label}"
     return Table("frequency", title, by_bucket("Training count", "perplexity", shape), tuple(rows), tuple(notes))
 
 
@@ -152,22 +154,31 @@ def by_bucket(first: str, kind: Kind, shape: Sequence[tuple[str, int]]) -> tuple
     )
 
 
-def side_by_side(results: Mapping[str, StoredResult]) -> Table:
-    """Methods by scenarios: perplexity, and across domains the loss overall and on new words."""
+def side_by_side(results: Mapping[str, StoredResult], *, bits: bool = False) -> Table:
+    """Methods by scenarios: perplexity, and across domains the loss overall and on new words.
+
+    With ``bits`` also bits a byte, which compare between models of different vocabularies.
+    """
+    measured = bits and any(item.bits_per_byte for result in results.values() for item in result.methods.values())
     methods = ordered(method for result in results.values() for method in result.methods)
     shown = [
         (result.methods, Column(header, kind, "min", label), field)
         for label, result in results.items()
-        for header, kind, field in (_ACROSS if result.scenario.oov_tokens else _WITHIN)
+        for header, kind, field in (
+            *(_ACROSS if result.scenario.oov_tokens else _WITHIN),
+            *((("Bits/byte", "nll", "bits_per_byte"),) if measured else ()),
+        )
     ]
     rows = tuple(
         (name_of(method), *(getattr(items.get(method), field, None) for items, _, field in shown)) for method in methods
     )
-    texts = {(result.scenario.target, result.scenario.split, result.scenario.tokens) for result in results.values()}
-    notes = (
-        () if len(texts) == 1 else ("The runs are of different texts or lengths: losses compare within a run alone.",)
-    )
-    return Table("scenarios", "Methods by scenario", (_METHOD, *(column for _, column, _ in shown)), rows, notes)
+    note = ""
+    if len({result.text for result in results.values()}) > 1:
+        note = "The runs are of different texts or lengths: losses compare within a run alone."
+    elif len({(result.scenario.source, result.scored) for result in results.values()}) > 1:
+        note = "The models differ, and so may their tokens: between runs compare bits a byte."
+    columns = (_METHOD, *(column for _, column, _ in shown))
+    return Table("scenarios", "Methods by scenario", columns, rows, (note,) if note else ())
 
 
 def by_loss(result: StoredResult) -> list[str]:
@@ -254,9 +265,29 @@ def gain_table(result: StoredResult) -> Table | None:
     for name, item in items:
         texts = {gain.part: interval_text(gain, mark="*") for gain in item.gains}
         rows.append((name_of(name), *(texts.get(gain.part) for gain in shown)))
-    by = " by training count" if counted else ""
+    by = " by frequency in training" if counted else ""
     title = f"Gain over the base{by} on {result.scenario.label}, nats per token"
     return Table("gains", title, columns, tuple(rows), (_interval_note(result),))
+
+
+def paired_table(result: StoredResult) -> Table | None:
+    """What every method gains over each worse one, with intervals; None where the file does not say."""
+    pairs = [pair for pair in combinations(by_loss(result), 2) if BASE not in pair and result.gain(*pair)]
+    if not pairs:
+        return None
+    item = next(item for item in result.methods.values() if item.gains)
+    parts = [gain for gain in item.gains if result.gain(*pairs[0], part=gain.part) and gain.part not in (KNOWN, PIECES)]
+    columns = (
+        Column("First, over second", subheader="tokens"),
+        *(Column(gain.part, "signed", subheader=gain.tokens) for gain in parts),
+    )
+    rows = []
+    for pair in pairs:
+        found = (result.gain(*pair, part=gain.part) for gain in parts)
+        cells = (None if gain is None else interval_text(gain, mark="*") for gain in found)
+        rows.append((", over ".join(map(name_of, pair)), *cells))
+    note = "Loss of the second minus that of the first; ± and * as for gains over the base."
+    return Table("paired", "Gains of methods over each other, nats per token", columns, tuple(rows), (note,))
 
 
 def gain_rows(result: StoredResult) -> Table:

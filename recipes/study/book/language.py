@@ -10,7 +10,7 @@ from hebblm.models.presets import PRESETS, get_preset
 from hebblm.report import plots
 from hebblm.report.document import CAPTIONS
 from hebblm.report.result import Result, scenario_label
-from hebblm.report.sections import flatten, hyperparameter_table, policy_lines, scenario_line
+from hebblm.report.sections import flatten, hyperparameter_table, scenario_line
 from hebblm.report.table import Cell, Column, Table, present
 from hebblm.report.tables import (
     comparison_table,
@@ -82,6 +82,7 @@ def _run(name: str, result: Result) -> Section:
     """Return everything about one run."""
     by = result.provenance
     origin = f"{by.get('command')}: commit {str(by.get('commit'))[:12]}, base model {preset_of(result)}."
+    memory = ", ".join(f"{key} {value}" for key, value in flatten(result.memory))
     tables = present(
         *paper_tables(result),
         comparison_table(result),
@@ -93,7 +94,7 @@ def _run(name: str, result: Result) -> Section:
     )
     return Section(
         f"{result.scenario.label}: {name}",
-        (*policy_lines(result), origin),
+        (scenario_line(result.scenario), *([f"Memory: {memory}"] if memory else []), origin),
         tuple(replace(table, title=f"{table.title} ({name})") for table in tables),
         tuple(
             Picture(f"{name.replace('/', '-')}-{kind}", f"{CAPTIONS[kind]}, {name}", figure)

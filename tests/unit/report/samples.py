@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from hebblm.report.numbers import perplexity
 from hebblm.report.result import MethodResult, Result, ScenarioRecord
 from hebblm.report.tokens import TokenLosses, running_curve
 
+ACCURACY = Path(__file__).parents[3] / "recipes" / "accuracy" / "numpy.json"  # committed, with suggestions and pairs
 SHIFTS = {
     "mixture+hebb": 0.62,
     "hebb": 0.18,

@@ -39,7 +39,8 @@ def test_several_results_need_a_common_place(tmp_path: Path, capsys: pytest.Capt
     assert main([*names, "--format", "md"]) == 2
     assert "--output-path" in capsys.readouterr().err
     out = tmp_path / "out"
-    assert main([*names, "--format", "md", "--output-path", str(out)]) == 0
+    assert main([*names, "--format", "md,html", "--output-path", str(out)]) == 0
+    assert f"open{out / 'scenarios.html'}inabrowser" in "".join(capsys.readouterr().out.split())
     assert {path.relative_to(out).as_posix() for path in out.rglob("*.md")} == {
         "scenarios.md", "wt2-to-ptb-test/report.md", "wt2-test/report.md",
     }  # fmt: skip

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import io
+import os
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,6 +10,7 @@ import pytest
 from rich.console import Console
 
 from hebblm.adapt.former import GONE
+from hebblm.cli.report import main as report
 from hebblm.errors import UserError
 from hebblm.report import Result, print_summary, write_comparison, write_report
 from hebblm.report.document import print_comparison
@@ -17,7 +20,8 @@ from hebblm.report.sections import flatten, scenario_line
 from hebblm.report.table import Column, Table
 from hebblm.report.tables import side_by_side
 
-from .samples import Page, sample_result, sample_tokens
+from .samples import ACCURACY, Page, sample_result, sample_tokens
+from .test_tokens import write_parquet
 
 
 def test_every_format_is_written(tmp_path: Path) -> None:
@@ -50,8 +54,9 @@ def test_markdown_states_policies_settings_and_origin(tmp_path: Path) -> None:
     text = (tmp_path / "report.md").read_text(encoding="utf-8")
     head = text.split("## ")[0]
     assert "normalization lower, vocabulary union, 300 tokens" in head
-    assert "content both" in head
-    assert "update\\_every 100" in head
+    assert "content" not in head, "how the memory works stands behind the tables"
+    assert "| content | both |" in text
+    assert "| update every | 100 |" in text
     assert "lr = 0.1, steps = 5, gate = gated" in text
     assert "| commit | 0123abc |" in text
     assert "| versions.torch | 2.13.0 |" in text
@@ -71,6 +76,45 @@ def test_html_is_whole_and_needs_nothing_beside_it(tmp_path: Path) -> None:
     assert all(source is not None and source.startswith("data:image/png;base64,") for source in images)
     assert not {"script", "link"} & set(page.tags)
     assert "<50" in page.text
+
+
+def test_what_few_readers_need_is_folded_and_has_plain_names(tmp_path: Path) -> None:
+    write_report(Result.load(ACCURACY), tmp_path, formats=("html",))
+    html = (tmp_path / "report.html").read_text(encoding="utf-8")
+    shown, *folded = html.split("<details>")
+    assert "<h1>pydoc-to-numpy test: Best is best on these 3,000 tokens</h1>" in shown
+    assert "Keys saved" in shown
+    assert "Perplexity by frequency in training" in shown
+    titles = [part.partition("<summary>")[2].partition("</summary>")[0] for part in folded]
+    assert titles == [
+        "Gains of methods over each other, nats per token", "Where the time goes", "Scenario", "Model", "Memory",
+        "Hyper-parameters", "Provenance",
+    ]  # fmt: skip
+    for internal in ("paired.", "lead.", "bootstrap", "_"):
+        assert internal not in folded[2]
+    assert "flush" not in shown
+
+
+def test_a_report_leads_to_the_page_of_its_tokens_or_says_how_to_make_it(tmp_path: Path) -> None:
+    run, out = tmp_path / "a run", tmp_path / "out"
+    result = sample_result(200)
+    result.save(run)
+
+    def said() -> str:
+        write_report(result, out, formats=("html", "md"), run=run)
+        return (out / "report.md").read_text(encoding="utf-8") + (out / "report.html").read_text(encoding="utf-8")
+
+    assert said().count("--log-samples --log-neighbors 2000") == 2
+    write_parquet(run / "tokens.parquet", sample_tokens(200))
+    text = said()
+    assert "--log-samples" not in text
+    command = Page(text).text.rpartition("run hebblm-report ")[2].partition("\n")[0]
+    assert report(shlex.split(command)) == 0
+    text = said()
+    assert "](../a%20run/inspect.html)" in text
+    assert '<a href="../a%20run/inspect.html">' in text
+    os.utime(run / "inspect.html", (0, 0))
+    assert "a%20run" not in said(), "a page of a former run is not linked"
 
 
 def test_html_escapes_what_comes_from_outside(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 from dataclasses import replace
+from html import escape
 from pathlib import Path
 
 import numpy as np
@@ -17,12 +18,12 @@ import pytest
 from hebblm.cli.report import main
 from hebblm.errors import UserError
 from hebblm.files import sha256
-from hebblm.report import Result
+from hebblm.report import Result, write_report
 from hebblm.report.inspection import COMPONENTS_FILE, NEIGHBORS_FILE, Inspection, inspect_page, shades
 from hebblm.report.render import source
 from hebblm.report.tokens import FILES
 
-from .samples import Page, sample_result, sample_tokens
+from .samples import ACCURACY, Page, sample_result, sample_tokens
 from .test_tokens import write_parquet
 
 STYLE, SCRIPT = source("inspect.css"), source("inspect.js")
@@ -107,22 +108,27 @@ def test_the_script_gets_losses_counts_and_neighbours(tmp_path: Path) -> None:
     assert "20" not in data["neighbors"]
 
 
-def test_the_page_says_what_each_part_of_a_mixture_gave(tmp_path: Path) -> None:
-    folder = write_run(tmp_path, 30)
+def write_components(folder: Path, *, mixed: str = "mixture", without: int = 0) -> None:
+    """Write what the parts of a mixture and of kNN-LM gave to the first 20 tokens, without some first rows."""
     rows = [
         {"position": at, "method": method, "component": part, "share": share}
         for at in range(20)
-        for method, part, share in (("mixture", "base", 0.25), ("mixture", "mixture", 0.75), ("hebb", "hebb", 1.0))
+        for method, part, share in ((mixed, "base", 0.25), (mixed, mixed, 0.75), ("knn", "knn", 1.0))
     ]
     kinds = pa.schema(
         {"position": pa.int64(), "method": pa.string(), "component": pa.string(), "share": pa.float32()}.items()
     )
-    pq.write_table(pa.Table.from_pylist(rows, schema=kinds), folder / COMPONENTS_FILE)
+    pq.write_table(pa.Table.from_pylist(rows[without:], schema=kinds), folder / COMPONENTS_FILE)
+
+
+def test_the_page_says_what_each_part_of_a_mixture_gave(tmp_path: Path) -> None:
+    folder = write_run(tmp_path, 30)
+    write_components(folder)
     run = Inspection.load(folder)
     assert set(run.components) == {"mixture"}, "what is no mixture has one part"
     data = Page(inspect_page(run, count=15)).data
     assert data["components"] == {"mixture": [["Base", [250] * 15], ["Mixture", [750] * 15]]}
-    pq.write_table(pa.Table.from_pylist(rows[3:], schema=kinds), folder / COMPONENTS_FILE)
+    write_components(folder, without=3)
     with pytest.raises(UserError, match="out of place; evaluate again with --log-neighbors"):
         Inspection.load(folder)
 
@@ -239,13 +245,36 @@ def check_shown(shown: str, written: str) -> None:
     assert "Mixture+Hebb" in detail
     assert "&lt;script&gt;alert(1)&lt;/script&gt;{{ 7 * 7 }}{% raw %} before 8" in detail
     assert "<script>" not in detail
+    assert "What gives Hebb this probability" in detail
+    assert re.search(r">Hebb</td><td[^>]*>75\.0</td>", detail)
+
+
+PHONE = """<script>
+function measure(frame) {
+  const page = frame.contentDocument.documentElement;
+  const wide = Array.from(page.querySelectorAll('.scroll')).filter(box => box.scrollWidth > box.clientWidth);
+  frame.dataset.found = [
+    page.scrollWidth - page.clientWidth, wide.length, page.innerText.includes('Keys saved')].join(' ');
+}
+</script>"""
 
 
 @pytest.mark.slow
 def test_a_browser_shades_the_text_and_shows_a_token(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "run")
     path = tmp_path / "page.html"
+    write_components(folder, mixed="hebb")
     path.write_text(inspect_page(Inspection.load(folder), method="hebb"), encoding="utf-8")
-    command = [*browser(), f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", f"file://{path}#t=9"]
-    shown = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True).stdout
-    check_shown(shown, path.read_text(encoding="utf-8"))
+    command = [*browser(), f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom"]
+    shown = subprocess.run([*command, f"file://{path}#t=9"], capture_output=True, text=True, timeout=300, check=True)
+    check_shown(shown.stdout, path.read_text(encoding="utf-8"))
+    write_report(Result.load(ACCURACY), tmp_path / "report", formats=("html",))
+    pages = [page.read_text(encoding="utf-8") for page in (tmp_path / "report" / "report.html", path)]
+    frame = '<iframe width="400" onload="measure(this)" srcdoc="{}"></iframe>'
+    phone = tmp_path / "phone.html"
+    phone.write_text(PHONE + "".join(frame.format(escape(page)) for page in pages), encoding="utf-8")
+    shown = subprocess.run([*command, f"file://{phone}"], capture_output=True, text=True, timeout=300, check=True)
+    report, inspected = (found.split() for found in re.findall(r'data-found="([^"]*)"', shown.stdout))
+    assert (report[0], report[2]) == ("0", "true"), "no wider than a phone, and with what is suggested"
+    assert int(report[1]) > 1, "wide tables scroll in boxes of their own"
+    assert inspected[0] == "0"

@@ -11,6 +11,8 @@ from hebblm.report.buckets import OCCURRENCES, recombine
 from hebblm.report.gains import Gain
 from hebblm.report.methods import looks, name_of, ordered
 from hebblm.report.render import to_csv, to_html, to_markdown
+from hebblm.report.result import Result
+from hebblm.report.summary import headline_of_runs
 from hebblm.report.table import Column, Table
 from hebblm.report.tables import (
     LONGEST,
@@ -22,10 +24,11 @@ from hebblm.report.tables import (
     gain_table,
     occurrence_table,
     occurrences_by_run,
+    paired_table,
     side_by_side,
 )  # fmt: skip
 
-from .samples import sample_result
+from .samples import ACCURACY, sample_result
 
 
 def _contest(*values: float | None, **options: object) -> Table:
@@ -64,10 +67,10 @@ def test_comparison_holds_the_numbers_of_the_result() -> None:
 
 def test_queries_whose_loss_rose_are_counted_where_there_are_any() -> None:
     result = sample_result(200, methods=("lstm", "hebb"))
-    assert "Loss rose" in to_markdown(comparison_table(result))
+    assert "Queries whose loss rose" in to_markdown(comparison_table(result))
     calm = replace(result.methods["hebb"], rose_queries=0)
     table = comparison_table(replace(result, methods={**result.methods, "hebb": calm}))
-    assert "Loss rose" not in to_markdown(table)
+    assert "loss rose" not in to_markdown(table)
 
 
 def test_subword_columns_appear_only_with_values() -> None:
@@ -154,7 +157,7 @@ def test_csv_reads_back_exactly() -> None:
     result = sample_result(300)
     rows = {row["Method"]: row for row in csv.DictReader(io.StringIO(to_csv(comparison_table(result))))}
     assert float(rows["Base"]["Nats"]) == result.methods["lstm"].nll
-    assert rows["Base"]["Loss rose"] == ""
+    assert rows["Base"]["Queries whose loss rose"] == ""
     frequency = list(csv.DictReader(io.StringIO(to_csv(frequency_table(result)))))
     assert frequency[0]["All"] == "300"
 
@@ -171,6 +174,37 @@ def test_side_by_side_fills_gaps_with_dashes() -> None:
     assert list(text) == ["Base", "MbPA", "Hebb"]
     assert text["MbPA"][:2] == ["-", "-"]
     assert text["Hebb"][2] == "-"
+
+
+def test_runs_of_one_text_compare_by_bits_whatever_their_tokens_are() -> None:
+    def of(source: str, tokens: int, bits: float, **extra: object) -> Result:
+        result = sample_result(200, methods=("lstm", "hebb"))
+        scenario = replace(result.scenario, source=source, tokens=tokens, extra=extra)
+        items = {name: replace(item, bits_per_byte=bits) for name, item in result.methods.items()}
+        return replace(result, scenario=scenario, methods=items)
+
+    one, two = of("wt2", 200, 1.5, whole_split=True), of("pydoc", 170, 1.25, whole_split=True)
+    table = side_by_side({"one": one, "two": two}, bits=True)
+    assert table.single_headers()[-1] == "Bits/byte (two)"
+    assert table.notes == ("The models differ, and so may their tokens: between runs compare bits a byte.",)
+    assert headline_of_runs({"one": one, "two": two}) == "Base in two has the fewest bits a byte: 1.250"
+    assert "Bits/byte" not in [column.header for column in side_by_side({"one": one, "two": two}).columns]
+    part = of("pydoc", 170, 1.25, whole_split=False)
+    assert "different texts or lengths" in side_by_side({"one": one, "part": part}).notes[0]
+    assert headline_of_runs({"one": one, "part": part}) == "2 runs side by side"
+
+
+def test_gains_over_each_other_have_signs_and_the_better_method_stands_first() -> None:
+    result = Result.load(ACCURACY)
+    table = paired_table(result)
+    assert table is not None
+    assert [row[0] for row in table.rows][:2] == ["Best (ours), over MbPA", "Best (ours), over kNN-LM"]
+    assert len(table.rows) == 6
+    assert [column.header for column in table.columns][1:4] == ["All", "OOV", "<50"]
+    assert table.columns[1].subheader == 3000
+    assert table.rows[0][1] == "+0.257 ±.067*"
+    assert table.rows[-1][0] == "kNN-LM, over Cache"
+    assert paired_table(sample_result(100)) is None
 
 
 def test_documents_are_the_worst_first_under_the_best_methods() -> None:
