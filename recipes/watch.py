@@ -3,7 +3,8 @@
     python -m recipes.watch tiny-pydoc-raw smollm2-135m --kills 50 --output recipes/watch.json
 
 Each model first reads documents of NumPy's linear algebra from a folder. "start" is the time from the command to the
-first answer; "answer" is that of the lines after it, the median. A kill (-9) comes at a random moment while three new
+first answer; "answer" is that of the lines after it, the median; "processor" is what a run takes of the processor with
+all its answers, which other programs do not change. A kill (-9) comes at a random moment while three new
 files are read; afterwards every document that was reported as read must be there, once.
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import resource
 import statistics
 import subprocess
 import sys
@@ -55,9 +57,9 @@ def read(model: str, folder: Path, characters: int) -> None:
 
 def timed(model: str, folder: Path) -> dict[str, Any]:
     """Return seconds from the command to its first answer, and those of each further answer."""
-    starts, answers = [], []
+    starts, answers, processor = [], [], []
     for _ in range(RUNS):
-        begun = time.perf_counter()
+        begun, used = time.perf_counter(), _used()
         with watching(model, folder, "--interactive") as process:
             assert process.stdin is not None
             assert process.stdout is not None
@@ -73,7 +75,20 @@ def timed(model: str, folder: Path) -> dict[str, Any]:
                 else:
                     starts.append(now - begun)
             process.stdin.close()
-    return {"start": [round(each, 2) for each in starts], "answer": statistics.median(answers), "slowest": max(answers)}
+        processor.append(_used() - used)
+    return {
+        "start": statistics.median(starts),
+        "fastest start": min(starts),
+        "processor": statistics.median(processor),
+        "answer": statistics.median(answers),
+        "slowest answer": max(answers),
+    }
+
+
+def _used() -> float:
+    """Return the seconds of the processor that ended processes took."""
+    found = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return found.ru_utime + found.ru_stime
 
 
 def killed(model: str, folder: Path, kills: int, generator: random.Random) -> dict[str, int]:
