@@ -24,7 +24,7 @@ BOTH = {
 
 
 def both() -> str:
-    """Return the Markdown of ``best-of-both`` beside what it mixes, with the new words of each text that has some."""
+    """Return the Markdown of ``best-of-both`` next to its parts, with the new words of each text that has some."""
     mixed, parts = BEST_OF_BOTH.name, BEST_OF_BOTH.parts
     names = (BASE, DYNAMIC, *parts, mixed)
     columns = (
@@ -75,6 +75,6 @@ def _interval(gains: dict[str, Any] | None, part: str) -> str:
 
 
 def origin(path: Path, up: str) -> str:
-    """Return what made a measurement, with a link to it from a page ``up`` folders below the root."""
+    """Return the origin of a measurement, with a link to it from a page ``up`` folders below the root."""
     by, where = read_json(path)["provenance"], f"{up}{path.relative_to(ROOT).as_posix()}"
     return f"[{path.stem}]({where}): `{by['command']}`, commit `{str(by['commit'])[:12]}`, seed {by['seed']}"

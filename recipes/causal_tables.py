@@ -36,7 +36,7 @@ def _rows(
 
 
 def _origins(found: Mapping[Path, Result], short: bool) -> str:
-    """Return what made some results; in short, where they are and of which commits."""
+    """Return the origin of some results; in short, their places and commits."""
     if not short:
         return "\n".join(f"- {origin_of(path.stem, path, result, '../')}" for path, result in found.items())
     made = ", ".join(f"[{path.stem}](../{path.relative_to(ROOT).as_posix()})" for path in found)
@@ -45,7 +45,7 @@ def _origins(found: Mapping[Path, Result], short: bool) -> str:
 
 
 def real(short: bool = False) -> str:
-    """Return what a pretrained model gains on pages of docs, in a short and in a long window."""
+    """Return the gains of a pretrained model on pages of docs, in a short and in a long window."""
     found = {path: Result.load(path) for path in REAL}
     columns = (
         Column("Method"),
@@ -67,7 +67,7 @@ def real(short: bool = False) -> str:
 
 
 def transformer(short: bool = False) -> str:
-    """Return what the default methods gain for the small Llama that ships, on three texts."""
+    """Return the gains of the default methods for the small Llama that ships, on three texts."""
     found = {path: Result.load(path) for path in TRANSFORMER}
     columns = (
         Column("Method"),
@@ -90,7 +90,7 @@ def transformer(short: bool = False) -> str:
 
 
 def transformer_tuned() -> str:
-    """Return what values found on validation text change for the Llama that ships, where they were found."""
+    """Return the effect of values found on validation text on the Llama that ships, where they were found."""
     found = {name: CAUSAL / f"llama-{name}-tuned.json" for name in TEXTS}
     results = {
         name: (path, Result.load(path), Result.load(CAUSAL / f"llama-{name}.json"))
@@ -155,7 +155,7 @@ def rates() -> str:
 
 
 def without_training_text() -> str:
-    """Return what dynamic evaluation gains where no training text is at hand, and what it costs."""
+    """Return the gains of dynamic evaluation without a training text, and its cost."""
     documents = {path.name: read_json(path) for path in sorted((CAUSAL.parent / "dynamic").glob("*.json"))}
     columns = (
         *map(Column, ("Model", "text", "learning weights", "pieces")),
@@ -182,7 +182,7 @@ def without_training_text() -> str:
 
 
 def beside_words() -> str:
-    """Return bits per byte of the Llama beside those of the AWD-LSTM of the same training text, on the same words."""
+    """Return bits per byte of the Llama next to those of the AWD-LSTM of the same training text, on the same words."""
     found = {name: CAUSAL / f"awd-{name}.json" for name in TEXTS}
     results = {
         name: (Result.load(CAUSAL / f"llama-{name}.json"), Result.load(path))
@@ -220,7 +220,7 @@ def beside_words() -> str:
 
 
 def keys() -> str:
-    """Return what memories of the states that enter the last feed-forward layer gain over the usual ones."""
+    """Return what memories of the last feed-forward layer's inputs gain over the usual ones."""
     found = {name: CAUSAL / f"llama-{name}-ffn-input.json" for name in TEXTS}
     results = {name: (Result.load(CAUSAL / f"llama-{name}.json"), Result.load(path)) for name, path in found.items()}
     columns = (
@@ -249,7 +249,7 @@ def keys() -> str:
 
 
 def heads() -> str:
-    """Return the cost of adaptation on output layers of the sizes of large models, beside the layer's own product."""
+    """Return the cost of adaptation on output layers of the sizes of large models, next to the layer's own product."""
     measured = BenchResult.load(CAUSAL / "heads.json")
     columns = (
         Column("Output layer of"),

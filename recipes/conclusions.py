@@ -1,7 +1,7 @@
 """The tables of recipes/conclusions.md: what the conclusions hang on, from the token losses of conclusions.sh.
 
 Usage: python -m recipes.conclusions RESULTS FILE, which writes losses, paired intervals and what made each run to
-a file, recipes/conclusions.json for the pages; what a run found earlier stays there until it is made anew.
+a file, recipes/conclusions.json for the pages; earlier numbers of a run stay there until it is made again.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ SPELLING = "n't"  # Penn Treebank's; WikiText-2 writes 't
 
 
 def paired(ours: Losses, theirs: Losses, where: np.typing.NDArray[np.bool_] | None = None, block: int = 200) -> Gain:
-    """Return what ``theirs`` (T,) gains over ``ours`` (T,), nats, with a paired block-bootstrap interval."""
+    """Return the gain of ``theirs`` (T,) over ``ours`` (T,), nats, with a paired block-bootstrap interval."""
     part = {"All": np.ones(len(ours), bool) if where is None else where}
     return bootstrap_gains({BASE: ours, "other": theirs}, part, Bootstrap(block=block))["other"][0]
 
@@ -102,12 +102,12 @@ def collect(results: Path, file: Path) -> None:
 def _over(
     nll: Mapping[str, Losses], where: np.typing.NDArray[np.bool_] | None = None, beside: str = BASE
 ) -> dict[str, Any]:
-    """Return what every method of a run gains over one of them, by default over the base."""
+    """Return the gains of every method of a run over one of them, by default over the base."""
     return {name: asdict(paired(nll[beside], losses, where)) for name, losses in nll.items() if name != beside}
 
 
 def _by_newness(tokens: TokenLosses) -> dict[str, Any]:
-    """Return what Hebb gains over MbPA on all tokens, on known words and on new ones."""
+    """Return the gain of Hebb over MbPA on all tokens, on known words and on new ones."""
     parts = {"all": np.ones(len(tokens.oov), bool), "known": ~tokens.oov, "new": tokens.oov}
     return {part: asdict(paired(tokens.nll["mbpa"], tokens.nll["hebb"], where)) for part, where in parts.items()}
 
@@ -157,7 +157,7 @@ def _said(gain: Mapping[str, Any]) -> str:
 
 
 def _origins(document: Mapping[str, Any], names: Sequence[str]) -> str:
-    """Return what made some runs."""
+    """Return the origin of some runs."""
     lines = []
     for name in names:
         made = document["runs"][name]["provenance"]
@@ -166,7 +166,7 @@ def _origins(document: Mapping[str, Any], names: Sequence[str]) -> str:
 
 
 def _page(table: Table, names: Sequence[str]) -> str:
-    """Return a table and the commands behind it."""
+    """Return a table and the commands that made it."""
     made = body(table).replace("\\`", "`")
     return f"{made}\n{_origins(read_json(FOUND), names)}\n"
 
@@ -201,7 +201,7 @@ def published() -> str:
 
 
 def interval() -> str:
-    """Return what methods gain over dynamic evaluation where all learn equally often: defaults, then it tuned."""
+    """Return the gains of methods over dynamic evaluation where all learn equally often: defaults, then it tuned."""
     document, runs = read_json(FOUND), list(ONE_INTERVAL)
     pages = []
     for some in (runs[:3], runs[3:]):
@@ -216,7 +216,7 @@ def interval() -> str:
 
 
 def freshness() -> str:
-    """Return what it is worth to learn sooner what was read."""
+    """Return the gain of learning sooner."""
     document = read_json(FOUND)
     columns = (
         Column("Method"),
@@ -235,7 +235,7 @@ def freshness() -> str:
 
 
 def regimes() -> str:
-    """Return what methods gain over a base that stays as trained, and over one that learns."""
+    """Return the gains of methods over a base that stays as trained, and over one that learns."""
     document = read_json(FOUND)
     columns = [Column("Method")]
     for title in REGIMES.values():
@@ -258,7 +258,7 @@ def rows() -> str:
 
 
 def seeds() -> str:
-    """Return what methods gain over bases that were trained with several seeds."""
+    """Return the gains of methods over bases that were trained with several seeds."""
     document = read_json(FOUND)
     runs = [f"seed-{seed}" for seed in SEEDS]
     columns = [Column("Method")]
@@ -284,7 +284,7 @@ def _beside(
 
 
 def classes() -> str:
-    """Return what Hebb gains over MbPA where its term is for all classes."""
+    """Return the gain of Hebb over MbPA if its term is for all classes."""
     found = read_json(FOUND)["classes"]
     parts = ("all", "known", "new")
     columns = (Column("eta and beta"), *(Column(f"{part} words", "signed") for part in parts))

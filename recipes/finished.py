@@ -1,4 +1,4 @@
-"""Say by the exit status whether a result was made, to its end, by a command.
+"""Check by the exit status whether a command finished a result.
 
 Usage: python recipes/finished.py FILE COMMAND...
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 def finished(file: Path, command: list[str]) -> bool:
-    """Return whether ``file`` names the command as its origin, and the token losses asked for lie beside it."""
+    """Return whether ``file`` names the command as its origin, and the token losses are next to it."""
     try:
         made_by = json.loads(file.read_text(encoding="utf-8"))["provenance"]["command"]
     except (OSError, ValueError, KeyError, TypeError):

@@ -1,4 +1,4 @@
-"""Record of ``recipes/gpu_check.sh`` on a GPU, in one file: tests, and losses on the GPU beside those on the CPU.
+"""Record of ``recipes/gpu_check.sh`` on a GPU, in one file: tests, and losses on the GPU next to those on the CPU.
 
 python -m recipes.gpu_check results/gpu
 """

@@ -43,7 +43,7 @@ END, UNKNOWN = "<|endoftext|>", "<unk>"
 
 
 class Windows(Dataset[dict[str, torch.Tensor]]):
-    """A text as windows of ``context`` tokens behind one another; what is left at the end is not read.
+    """A text as windows of ``context`` tokens one after the other; the rest at the end is not read.
 
     Args:
         ids: (T,) int64.
@@ -110,7 +110,7 @@ def measure(model: LlamaForCausalLM, ids: torch.Tensor, words: int, size: int, c
 
 
 def card(record: dict[str, Any], pieces: int) -> str:
-    """Return what the hub shows of the model."""
+    """Return the text that the hub shows about the model."""
     rows = [
         f"| {split} | {scores['word_perplexity']:.2f} | {scores['bits_per_byte']:.4f} |"
         for split, scores in record["scores"].items()

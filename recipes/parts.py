@@ -1,4 +1,4 @@
-"""Is ``best`` ever behind one of its parts? Its lead over the best of them on each text of a folder.
+"""Is ``best`` ever worse than one of its parts? Its lead over the best of them on each text of a folder.
 
     python -m recipes.parts smollm2-135m FOLDER --max-tokens 5000 --output recipes/parts/smollm2.json
 

@@ -85,7 +85,7 @@ def _said(folder: Path) -> str:
 def defaults() -> str:
     """Return the table of word models: the default methods at the default values and ``best``, and what each costs.
 
-    ``mixture+hebb`` is left out, as it says beside ``mixture+mbpa`` what ``hebb`` says beside ``mbpa``.
+    ``mixture+hebb`` is left out, because it compares with ``mixture+mbpa`` as ``hebb`` does with ``mbpa``.
     """
     results = within, larger, across = [Result.load(path) for path in (WITHIN, LARGER, ACROSS)]
     columns = (
@@ -116,7 +116,7 @@ def defaults() -> str:
 
 
 def _made(path: Path) -> str:
-    """Return a link to what was measured, and of which commit and seed it is."""
+    """Return a link to the measurement, with commit and seed."""
     by, name = read_json(path)["provenance"], path.parent.name
     return f"[{name}](../{path.relative_to(ROOT).as_posix()}), commit `{by['commit'][:12]}`, seed {by['seed']}"
 
@@ -133,7 +133,7 @@ def needs() -> str:
 
 
 def at_defaults() -> str:
-    """Return what is known of the default methods at the default values: gains with intervals, new words."""
+    """Return the results of the default methods at the default values: gains with intervals, new words."""
     parts = []
     for path in (WITHIN, LARGER, ACROSS):
         whole = Result.load(path)
@@ -144,7 +144,7 @@ def at_defaults() -> str:
 
 
 def carried() -> str:
-    """Return what the default values lose to a text's own best point, by method and text."""
+    """Return the losses of the default values to a text's own best point, by method and text."""
     document = read_json(DEFAULTS / "defaults.json")
     texts = {**document["chosen_on"], **document["transfer"]}
     methods = [name for name in ordered(texts["ptb"]) if name not in GONE]
@@ -154,7 +154,7 @@ def carried() -> str:
 
 
 def every_method() -> str:
-    """Return the Markdown of all methods at the default values, beside the paper, in a fixed order."""
+    """Return the Markdown of all methods at the default values, next to the paper's, in a fixed order."""
     found = {}
     for name in ORDER:
         whole = Result.load(RESULTS / name)
@@ -180,7 +180,7 @@ def cost() -> str:
 
 
 def strength() -> str:
-    """Return what every method gains over a small base and over one of the published shape, on the same text."""
+    """Return the gains of every method over a small base and over one of the published shape, on the same text."""
     found = {title: Result.load(path) for title, path in STRENGTHS.items()}
     columns = [Column("Method")]
     for title in found:
@@ -273,7 +273,7 @@ PAGES: dict[Path, dict[str, Callable[[], str]]] = {
 
 
 def marks(name: str) -> tuple[str, str]:
-    """Return what stands before and behind a written block."""
+    """Return the text before and after a written block."""
     return f"<!-- {name}: written by recipes/readme_results.py -->", f"<!-- end of {name} -->"
 
 

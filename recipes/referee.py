@@ -68,7 +68,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What both sides know before the first token: nothing of the text but how long it is."""
+    """Knowledge of both sides before the first token: only the length of the text."""
 
     scenario: Scenario  # without its text
     settings: Hyperparameters
@@ -145,7 +145,7 @@ def walk(known: Known, methods: Sequence[str], choose: Choose, title: str) -> li
 
 
 def coder(probabilities: Floats) -> coding.model.Categorical:
-    """What a coder makes of probabilities (V,): they are scaled to sum to 1, and each gets 2^-24 at least."""
+    """Turn probabilities (V,) into a coder's: they are scaled to sum to 1, and each gets 2^-24 at least."""
     return coding.model.Categorical(probabilities, perfect=False)
 
 
@@ -221,7 +221,7 @@ def _next(decoder: coding.queue.RangeDecoder, probabilities: Floats) -> int | No
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a method's code says of its losses.
+    """Compare a method's code with its losses.
 
     Args:
         tokens: of the text.

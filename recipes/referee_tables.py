@@ -1,4 +1,4 @@
-"""What the referee found, as tables: printed by it, and written into recipes/refereed/README.md."""
+"""Tables of the referee's findings: it prints them and writes them into recipes/refereed/README.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was tried to break hebblm, in a few rows: written into docs/reliability.md."""
+"""Attempts to break hebblm, in a few rows, for docs/reliability.md."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ ID, DISTANCE, LABEL, NORMALIZER = 8, 4, 8, 4  # bytes
 
 
 def measured() -> str:
-    """Return what a memory on disk costs by its entries."""
+    """Return the costs of a memory on disk by its entries."""
     document = read_json(DISK)
     rows = [
         "| Entries | of them real states | recall of the nearest 200 | resident, GB | on disk, GB | "
@@ -61,7 +61,7 @@ def built() -> str:
 
 
 def paper() -> str:
-    """Return what larger memories would cost on several machines, at the rates of the largest one measured."""
+    """Return the costs of larger memories on several machines, at the rates of the largest one measured."""
     row = read_json(DISK)["rows"][-1]
     document = read_json(DISK)["settings"]
     entries, k = row["entries"], document["k"]
@@ -74,7 +74,7 @@ def paper() -> str:
     for count in SIZES:
         for machines in MACHINES:
             each = count / machines
-            # A query goes to all others, each of which answers with K codes and distances; then the K winners' entries.
+            # A query goes to all others; each answers with K codes and distances; then the K winners' entries.
             others = (machines - 1) * (4 * width + k * (ID + DISTANCE))
             sent = others + (k * (2 * width + LABEL + NORMALIZER) if machines > 1 else 0)
             found.append(
@@ -85,7 +85,7 @@ def paper() -> str:
 
 
 def streams() -> str:
-    """Return what a token costs by the number of streams that are read side by side."""
+    """Return the cost of a token by the number of streams that are read side by side."""
     result = BenchResult.load(EVAL)
     [row] = [row for row in result.rows if row.name == "streams"]
     counts = [1, *result.settings["streams"]]
@@ -121,7 +121,7 @@ def streams() -> str:
 
 
 def whole() -> str:
-    """Return where the seconds of the runs behind README's table went."""
+    """Return where the seconds of the runs for README's table went."""
     documents = [read_json(DEFAULTS / f"result-{name}.json") for name in WHOLE]
     rows = [["Seconds", *(name.removesuffix("-sixteen") for name in WHOLE)], ["--", *["--:" for _ in WHOLE]]]
     rows.append(["methods", *(f"{len(each['methods'])}" for each in documents)])
@@ -159,7 +159,7 @@ def windows() -> str:
 
 
 def _origin(name: str, path: Any, document: dict[str, Any]) -> str:
-    """Return what made a measurement, with a link to it from a page of docs."""
+    """Return the origin of a measurement, with a link to it from a page of docs."""
     by = document["provenance"]
     where = f"../{path.relative_to(ROOT).as_posix()}"
     return f"- [{name}]({where}), `{by['command']}`, commit `{str(by['commit'])[:12]}`, seed {by['seed']}"

@@ -1,4 +1,4 @@
-"""A hook of mkdocs: pages link to files of the checkout beside docs/, and the site takes those files along."""
+"""A hook of mkdocs: pages link to files of the checkout next to docs/, and the site takes those files along."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: Any, files: Files) -> str:
-    """Let each link lead to where its target stands in the site."""
+    """Point each link to the place of its target in the site."""
     here = page.file.src_uri
 
     def inside(match: re.Match[str]) -> str:
@@ -48,5 +48,5 @@ def _target(page: str, link: str) -> Path:
 
 
 def _uri(target: Path) -> str:
-    """Return where a file of the checkout stands in the site: that of docs/ at the top, all else beside it."""
+    """Return where a file of the checkout stands in the site: that of docs/ at the top, everything else next to it."""
     return target.relative_to(DOCS if target.is_relative_to(DOCS) else ROOT).as_posix()
