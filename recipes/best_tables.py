@@ -18,6 +18,7 @@ FOLDER = ROOT / "recipes" / "best"
 RESULTS = ROOT / "recipes" / "results"
 BOTH = {
     "Penn Treebank": RESULTS / "intra-ptb" / "result.json",
+    "Penn Treebank, base of published shape": FOLDER / "both" / "ptb-medium.json",
     "WikiText-2": RESULTS / "intra-wt2" / "result.json",
     "WikiText-2's model on Penn Treebank": RESULTS / "wt2-to-ptb" / "result.json",
 }

@@ -275,8 +275,10 @@ def paired_table(result: StoredResult) -> Table | None:
     pairs = [pair for pair in combinations(by_loss(result), 2) if BASE not in pair and result.gain(*pair)]
     if not pairs:
         return None
-    item = next(item for item in result.methods.values() if item.gains)
-    parts = [gain for gain in item.gains if result.gain(*pairs[0], part=gain.part) and gain.part not in (KNOWN, PIECES)]
+    paired = result.extra["paired"]
+    names = next(found for first, second in (pairs[0], pairs[0][::-1]) if (found := paired.get(first, {}).get(second)))
+    gains = (result.gain(*pairs[0], part=part) for part in names if part not in (KNOWN, PIECES))
+    parts = [gain for gain in gains if gain]
     columns = (
         Column("First, over second", subheader="tokens"),
         *(Column(gain.part, "signed", subheader=gain.tokens) for gain in parts),

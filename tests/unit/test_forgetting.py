@@ -243,7 +243,7 @@ def test_what_cannot_be_forgotten_is_refused(words: hebblm.LanguageModel, tmp_pa
     opened.read(MINUTES, name="minutes")
     opened.save(tmp_path / "known")
     shorter = hebblm.load("llama-wt2-small", device="cpu", context=32).reader(memory=tmp_path / "known")
-    with pytest.raises(UserError, match="read with context = 256, stride = 128, and the model has context = 32"):
+    with pytest.raises(UserError, match="read with context = 256, stride = 128, but the model has context = 32"):
         shorter.forget("minutes")
 
 

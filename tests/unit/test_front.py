@@ -107,5 +107,5 @@ def test_a_model_is_read_where_it_was_loaded_and_told_of_by_its_name(
 
 @pytest.mark.parametrize("name", ["mbpa", "mixture+hebb"])
 def test_methods_that_adapt_the_head_are_refused_another_layers_keys_before_anything_is_loaded(name: str) -> None:
-    with pytest.raises(UserError, match=f"^{re.escape(name)} adapts the head .*key last"):
+    with pytest.raises(UserError, match=f"^{re.escape(name)} adapts the output layer .*key last"):
         hebblm.evaluate("llama-wt2-small", "ptb", ["knn", name], key="ffn-input")

@@ -147,7 +147,7 @@ def test_bad_factory_strings_are_named(factory: str) -> None:
     [
         ({"rescore": 0}, "memory.rescore=0"),
         ({"nprobe": 0}, "memory.nprobe=0"),
-        ({"factory": "PQ4x4fs", "nprobe": 4}, "memory.nprobe=4 has no meaning"),
+        ({"factory": "PQ4x4fs", "nprobe": 4}, "memory.nprobe=4 has no effect"),
     ],
 )
 def test_options_out_of_range_are_named(options: dict[str, Any], match: str) -> None:

@@ -80,7 +80,7 @@ def test_a_file_is_named_wherever_a_model_is(tmp_path: Path, capsys: pytest.Capt
     assert by_folder.model.sha256 == hebblm.load(path, device="cpu").model.sha256
     with pytest.raises(UserError, match=r"has no config.json; name one of its files, such as .*tiny.gguf"):
         hebblm.load(tmp_path, device="cpu")
-    with pytest.raises(UserError, match=r"gguf_file = 'x\.gguf' changes nothing"):
+    with pytest.raises(UserError, match=r"gguf_file = 'x\.gguf' has no effect"):
         hebblm.load((llama(), tokenizer()), gguf_file="x.gguf")
     capsys.readouterr()
     for wrong in ("other.gguf", "a.gguf"):

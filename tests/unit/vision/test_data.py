@@ -150,7 +150,7 @@ def repack(change: Callable[[bytes], bytes]) -> Callable[[bytes], bytes]:
         ("train-images-idx3-ubyte.gz", cut, "truncated or damaged"),
         ("train-images-idx3-ubyte.gz", repack(cut), "should hold 4,720 bytes by its header, not 2,360"),
         ("train-images-idx3-ubyte.gz", lambda data: b"<html>not found</html>", "truncated or damaged"),
-        ("train-labels-idx1-ubyte.gz", repack(lambda data: idx((6,), bytes(6), kind=0x0D)), "no idx file"),
+        ("train-labels-idx1-ubyte.gz", repack(lambda data: idx((6,), bytes(6), kind=0x0D)), "is not an idx file"),
         ("train-images-idx3-ubyte.gz", repack(lambda data: idx((6, 8, 8), bytes(384))), "8x8 pixels"),
         ("train-labels-idx1-ubyte.gz", repack(lambda data: idx((5,), bytes(5))), "6 pictures"),
         ("t10k-labels-idx1-ubyte.gz", repack(lambda data: idx((4,), b"\0\1\12\2")), "label 10 at 2"),
@@ -337,8 +337,8 @@ def test_runs_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "told"),
     [
-        (b"", "no pickle of CIFAR-100"),
-        (pickle.dumps(content())[:-40], "no pickle of CIFAR-100"),
+        (b"", "is not a pickle of CIFAR-100"),
+        (pickle.dumps(content())[:-40], "is not a pickle of CIFAR-100"),
         (pickle.dumps([1]), "has no data, fine_labels, coarse_labels"),
         (pickle.dumps(content(data=np.zeros((2, 3071), np.uint8))), "no pictures of 3,072 bytes"),
         (pickle.dumps(content(fine_labels=[1])), "2 pictures and 1 fine_labels"),
