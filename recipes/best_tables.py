@@ -77,5 +77,6 @@ def _interval(gains: dict[str, Any] | None, part: str) -> str:
 
 def origin(path: Path, up: str) -> str:
     """Return the origin of a measurement, with a link to it from a page ``up`` folders below the root."""
-    by, where = read_json(path)["provenance"], f"{up}{path.relative_to(ROOT).as_posix()}"
+    document, where = read_json(path), f"{up}{path.relative_to(ROOT).as_posix()}"
+    by = document.get("provenance", document)
     return f"[{path.stem}]({where}): `{by['command']}`, commit `{str(by['commit'])[:12]}`, seed {by['seed']}"
