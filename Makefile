@@ -2,7 +2,7 @@
 VENV ?= .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
-INSTALL = @echo 'installing hebblm and what it needs into $(VENV): once, a few minutes'; $(BIN)/python -m pip install --quiet --editable
+INSTALL = @echo 'installing hebblm and what it needs into $(VENV): once, a few minutes, about 2 GB; pip says nothing meanwhile'; $(BIN)/python -m pip install --quiet --editable
 MODEL ?= tiny-pydoc-raw
 TEXT ?= CHANGELOG.md
 
@@ -60,22 +60,22 @@ clean:  ## remove the environment, caches of tools and results; models stay in t
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/.created:
-	$(PYTHON) -m venv $(VENV)
-	touch $@
+	@$(PYTHON) -m venv $(VENV)
+	@touch $@
 
 # Editable, so that the models under data/ are found and a changed source needs no second installation.
 $(VENV)/.cpu: pyproject.toml | $(VENV)/.created
 	$(INSTALL) '.[cpu]'
-	touch $@
+	@touch $@
 
 $(VENV)/.gguf: pyproject.toml | $(VENV)/.created
 	$(INSTALL) '.[cpu,gguf]'
-	touch $(VENV)/.cpu $@
+	@touch $(VENV)/.cpu $@
 
 $(VENV)/.test: pyproject.toml | $(VENV)/.created
 	$(INSTALL) '.[cpu,test]'
-	touch $(VENV)/.cpu $(VENV)/.gguf $@
+	@touch $(VENV)/.cpu $(VENV)/.gguf $@
 
 $(VENV)/.dev: pyproject.toml | $(VENV)/.created
 	$(INSTALL) '.[cpu,dev]'
-	touch $(VENV)/.cpu $(VENV)/.gguf $(VENV)/.test $@
+	@touch $(VENV)/.cpu $(VENV)/.gguf $(VENV)/.test $@

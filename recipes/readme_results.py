@@ -59,10 +59,10 @@ STRENGTHS = {
 BESIDE_THE_PAPER = (FIRST, "intra-ptb", "intra-wt2")
 NEEDS = (
     ("the lowest loss on any text", ("best",)),
-    ("repeated words and names, almost for free", ("cache",)),
+    ("names and phrases that repeat, almost for free", ("ngram",)),
     ("everything that you ever read, not only the recent past", ("knn",)),
     ("a new domain, and a model that may change its own weights", ("dynamic",)),
-    ("exact wording: code, forms, minutes", ("ngram",)),
+    ("the cheapest method as published", ("cache",)),
 )
 
 

@@ -213,7 +213,8 @@ def _forget(config: ForgetConfig, argv: list[str]) -> None:
         reader.save(config.folder)
     left = [document.tokens or 0 for document in reader.documents()]
     texts = "1 text" if len(left) == 1 else f"{len(left):,} texts"
-    tell(f"forgotten; {texts} of {sum(left):,} tokens {'is' if len(left) == 1 else 'are'} left in {config.folder}")
+    gone = config.word or ", ".join(name or "all text without a name" for name in config.document)
+    tell(f"{gone} is forgotten; {config.folder} now holds {texts}, {sum(left):,} tokens in all")
 
 
 main = choosing(PROG, {"build": _build, "info": _info, "merge": _merge, "forget": _forget})

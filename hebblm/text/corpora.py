@@ -130,6 +130,8 @@ def check_name(name: str) -> None:
     if kind == "text":
         if Path(path) != STANDARD_INPUT and not Path(path).exists():
             raise UserError(f"{path} does not exist; name a UTF-8 text file or a folder of them")
+        if Path(path).is_file() and not Path(path).stat().st_size:
+            raise UserError(f"{path} is empty; put text into it")
         return
     if Path(name).exists():
         raise UserError(f"{name} is not a folder that hebblm-preprocess wrote; for plain text say text:{name}")
