@@ -226,6 +226,7 @@ PAGES: dict[Path, dict[str, Callable[[], str]]] = {
         "transformer": lambda: causal.transformer(short=True),
     },
     DOCS / "results-images.md": {"images": pictures},
+    DOCS / "memory.md": {"watch": real_tables.watch},
     DOCS / "scale.md": {"disk": scale_tables.measured},
     DOCS / "reliability.md": {"figures": reliability_tables.summary},
     RESULTS / "README.md": {"by-count": at_defaults, "every-method": every_method},

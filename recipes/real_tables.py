@@ -82,8 +82,8 @@ def harm() -> str:
     ]
     for name, title in (("prose", "prose, nothing learned"), ("prose, learned from", "prose, learned from")):
         part = found[name]
-        losses = (f"{part[side]:.3f}" for side in ("alone", "with memory"))
-        rows.append((f"{title}: nats a piece", *losses, _interval(part["gain"])))
+        alone, remembering = (f"{part[side]:.3f}" for side in ("alone", "with memory"))
+        rows.append((f"{title}: nats a piece", alone, remembering, _interval(part["gain"])))
         rows.append(("- from its 2,000th piece on", "", "", _interval(part["gain from the 2,000th on"])))
     return f"{body(Table('harm', '', columns, tuple(rows)))}\n- {origin(path, '../')}\n"
 
@@ -108,6 +108,22 @@ def generation() -> str:
                 rows.append((f"{title}, {way}", MEASURES[name], *values, _interval(each["difference"])))
         made.append(f"- {origin(path, '../')}")
     return "\n".join([body(Table("generation", "", columns, tuple(rows))), *made, ""])
+
+
+def watch() -> str:
+    """Return how soon a watching reader answers, and how many kills it survived."""
+    path = KEPT / "watch.json"
+    columns = (
+        Column("Model"),
+        Column("Seconds to the first answer"),
+        Column("Seconds an answer then"),
+        Column("Kills survived"),
+    )
+    rows = []
+    for name, found in read_json(path)["models"].items():
+        kills = f"{found['survived']} of {found['kills']}" if "kills" in found else ""
+        rows.append((name, f"{found['start']:.1f}", f"{found['answer']:.2f}", kills))
+    return f"{body(Table('watch', '', columns, tuple(rows)))}\n- {origin(path, '../')}\n"
 
 
 def draw() -> None:
