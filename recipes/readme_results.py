@@ -222,6 +222,7 @@ PAGES: dict[Path, dict[str, Callable[[], str]]] = {
         "texts": lambda: real_tables.texts(short=True),
         "windows": lambda: real_tables.windows(short=True),
         "harm": real_tables.harm,
+        "generation": real_tables.generation,
         "transformer": lambda: causal.transformer(short=True),
     },
     DOCS / "results-images.md": {"images": pictures},

@@ -114,7 +114,7 @@ def main() -> int:
     for name in DRAWN:
         for measure, row in found[name]["measures"].items():
             print(name, measure, row, flush=True)
-    about = provenance(command_line(PROG, sys.argv[1:]), device="cpu", seed=0)
+    about = provenance("python -m " + command_line("recipes.generation.measure", sys.argv[1:]), device="cpu", seed=0)
     write_json(
         options.output,
         {
