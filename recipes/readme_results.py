@@ -220,6 +220,7 @@ PAGES: dict[Path, dict[str, Callable[[], str]]] = {
     DOCS / "results-transformers.md": {
         "real": lambda: causal.real(short=True),
         "texts": lambda: real_tables.texts(short=True),
+        "wide": real_tables.wide,
         "windows": lambda: real_tables.windows(short=True),
         "harm": real_tables.harm,
         "generation": real_tables.generation,

@@ -69,6 +69,18 @@ def windows(*, short: bool = False) -> str:
     return "\n".join([body(Table("windows", "", columns, tuple(rows))), *([] if short else _origins(found)), ""])
 
 
+def wide() -> str:
+    """Return bits a byte of the cache with its default window and with one that holds all, next to kNN-LM."""
+    names = ("Text", "Cache of 2,000 pieces", "Cache of 20,000 pieces", "kNN-LM")
+    rows = []
+    for text, title in TITLES.items():
+        short, long = (Result.load(path) for path in (FOLDER / f"{text}-1024.json", FOLDER / "wide" / f"{text}.json"))
+        rows.append((title, _bits(short, "cache"), _bits(long, "cache"), _bits(long, "knn")))
+    columns = (Column(names[0]), *(Column(name, "nll", decimals=3) for name in names[1:]))
+    made = ", ".join(f"[{text}](../recipes/real/wide/{text}.json)" for text in TITLES)
+    return f"{body(Table('wide', '', columns, tuple(rows)))}\n- {made}\n"
+
+
 def harm() -> str:
     """Return what a memory of docs and code does to facts and prose that have nothing to do with them."""
     path = KEPT / "harm" / "smollm2.json"
