@@ -218,12 +218,8 @@ PAGES: dict[Path, dict[str, Callable[[], str]]] = {
     DOCS / "huggingface.md": {"demo-real": demo_real},
     DOCS / "results.md": {"defaults": defaults},
     DOCS / "results-transformers.md": {
-        "real": lambda: causal.real(short=True),
-        "texts": lambda: real_tables.texts(short=True),
-        "wide": real_tables.wide,
         "windows": lambda: real_tables.windows(short=True),
         "harm": real_tables.harm,
-        "generation": real_tables.generation,
         "transformer": lambda: causal.transformer(short=True),
     },
     DOCS / "results-images.md": {"images": pictures},
@@ -269,7 +265,12 @@ PAGES: dict[Path, dict[str, Callable[[], str]]] = {
         "learned": lambda: second_sighting.table("learned"),
         "pieces": lambda: second_sighting.table("pieces"),
     },
-    RECIPES / "real" / "README.md": {"texts": real_tables.texts, "windows": real_tables.windows},
+    RECIPES / "real" / "README.md": {
+        "texts": real_tables.texts,
+        "windows": real_tables.windows,
+        "wide": real_tables.wide,
+        "generation": real_tables.generation,
+    },
     RECIPES / "refereed" / "README.md": {"referee": referee_tables.referee},
 }
 

@@ -35,8 +35,8 @@ MEASURES = {
 WRITTEN = {"docs": "documentation", "code": "code"}
 
 
-def texts(*, short: bool = False) -> str:
-    """Return bits a byte of every method on each text, in a short and in a long window; ``short`` without commands."""
+def texts() -> str:
+    """Return bits a byte of every method on each text, in a short and in a long window."""
     found = {path: Result.load(path) for text in TITLES for path in sorted(FOLDER.glob(f"{text}-*.json"))}
     names = [name for name in ALL if all(name in result.methods for result in found.values())]
     columns = (Column("Text"), Column("Window", "count"), *(Column(name_of(name), "nll", decimals=3) for name in names))
@@ -44,7 +44,7 @@ def texts(*, short: bool = False) -> str:
     for path, result in sorted(found.items(), key=lambda item: list(TITLES).index(item[0].stem.split("-")[0])):
         values = (result.methods[name].bits_per_byte for name in names)
         rows.append((TITLES[path.stem.split("-")[0]], result.model["context"], *values))
-    return "\n".join([body(Table("texts", "", columns, tuple(rows))), *([] if short else _origins(found)), ""])
+    return "\n".join([body(Table("texts", "", columns, tuple(rows))), *_origins(found), ""])
 
 
 def windows(*, short: bool = False) -> str:

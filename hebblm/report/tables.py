@@ -275,10 +275,10 @@ def paired_table(result: StoredResult) -> Table | None:
     pairs = [pair for pair in combinations(by_loss(result), 2) if BASE not in pair and result.gain(*pair)]
     if not pairs:
         return None
+    first, second = pairs[0]
     paired = result.extra["paired"]
-    names = next(found for first, second in (pairs[0], pairs[0][::-1]) if (found := paired.get(first, {}).get(second)))
-    gains = (result.gain(*pairs[0], part=part) for part in names if part not in (KNOWN, PIECES))
-    parts = [gain for gain in gains if gain]
+    names = paired.get(first, {}).get(second) or paired[second][first]
+    parts = [gain for name in names if name not in (KNOWN, PIECES) and (gain := result.gain(*pairs[0], part=name))]
     columns = (
         Column("First, over second", subheader="tokens"),
         *(Column(gain.part, "signed", subheader=gain.tokens) for gain in parts),
