@@ -1,9 +1,9 @@
 """Is ``best`` ever worse than one of its parts? Its lead over the best of them on each text of a folder.
 
-    python -m recipes.parts smollm2-135m FOLDER --max-tokens 5000 --output recipes/parts/smollm2.json
+    python -m recipes.parts smollm2-135m FOLDER --max-tokens 20000 --output recipes/parts/smollm2.json
 
-Every .txt file of FOLDER is read by itself, with a memory that begins empty. The lead is the loss of the part that is
-the best one on the first n tokens of that text, less that of ``best``: a part chosen with the answer in hand.
+Every .txt file of FOLDER is read once, with a memory that begins empty. The lead is the loss of the part that is the
+best one on the first n tokens of that text, less that of ``best``: a part chosen with the answer in hand.
 """
 
 from __future__ import annotations
@@ -11,13 +11,20 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 import hebblm
+from hebblm.adapt.methods import METHODS
+from hebblm.evaluation.passes import shared_pass
 from hebblm.files import read_json, sha256, write_json
 from hebblm.language_model import LanguageModel
 from hebblm.provenance import provenance
+from hebblm.request import Request
 
 PROG = "python -m recipes.parts"
 PARTS = ("lstm", "cache", "knn", "mbpa", "ngram")
@@ -25,18 +32,23 @@ BEST = "best"
 LENGTHS = (2_000, 5_000, 20_000)
 
 
-def read(lm: LanguageModel, text: Path, most: int) -> dict[str, dict[str, Any]]:
-    """Return for each length the mean loss of every part and of ``best``, nats a token or piece."""
+def leads(losses: Mapping[str, NDArray[np.float32]]) -> dict[str, dict[str, Any]]:
+    """Return for each length the mean loss of every part and of ``best``; ``losses`` (T,) are those of the tokens."""
     found: dict[str, dict[str, Any]] = {}
-    for length in sorted({min(length, most) for length in LENGTHS}):
-        result = hebblm.evaluate(lm, str(text), [*PARTS, BEST], max_tokens=length, device="cpu")
-        means = {name: each.nll if each.piece_nll is None else each.piece_nll for name, each in result.methods.items()}
+    tokens = len(losses[BEST])
+    for length in sorted({min(length, tokens) for length in LENGTHS}):
+        means = {name: float(each[:length].mean(dtype=np.float64)) for name, each in losses.items()}
         part = min(PARTS, key=means.__getitem__)
-        scored = int(result.scenario.extra.get("pieces", result.scenario.tokens))
-        found[str(scored)] = {**means, "part": part, "lead": means[part] - means[BEST]}
-        if scored < length:  # the text ends before
-            break
+        found[str(length)] = {**means, "part": part, "lead": means[part] - means[BEST]}
     return found
+
+
+def read(lm: LanguageModel, text: Path, most: int) -> dict[str, NDArray[np.float32]]:
+    """Return the losses (T,) of every part and of ``best`` on the first tokens or pieces of a text, nats."""
+    request = Request.of(lm, text, max_tokens=most, device="cpu")
+    scenario, _ = request.open("evaluate", PROG)
+    rules = {name: METHODS[name].rule(request.settings.methods) for name in (*PARTS, BEST)}
+    return shared_pass(scenario, rules, request.settings).scores.nll
 
 
 def main() -> int:
@@ -53,7 +65,7 @@ def main() -> int:
     for path in sorted(options.folder.glob("*.txt")):
         if path.stem in texts:
             continue
-        lengths = read(lm, path, options.max_tokens)
+        lengths = leads(read(lm, path, options.max_tokens))
         texts[path.stem] = {"sha256": sha256(path), "bytes": path.stat().st_size, "lengths": lengths}
         about = provenance(f"{PROG} {shlex.join(sys.argv[1:])}", device="cpu", seed=0)
         write_json(options.output, {**about, "texts": texts})
