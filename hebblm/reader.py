@@ -158,7 +158,8 @@ class Reader(Answers):
         Args:
             text: a string, whose line breaks become ``<eos>``, or the ids of known words, (T,); or a list of such
                 documents, or a dict of them by name, which the base reads as one batch.
-            learn: whether the reader remembers the text; if not, only its place in the text moves on.
+            learn: whether the reader remembers the text. If not, only its place in the text moves on; up to the end of
+                that text it learns how far to trust each part of its method.
             progress: called with the number of tokens done and T after each interval.
             name: the document's name, to give to :meth:`forget`.
 
@@ -234,6 +235,8 @@ class Reader(Answers):
         """Record that a text is read now, from its beginning unless it goes on."""
         if not self.journal.goes_on(name):
             self._stand()
+        elif learn:
+            self._context.settle()
         reading = Reading(name, learn, self.journal.now(), text)
         self.journal.begin([reading], len(self._base.head.weight), together=False)
         return reading

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,6 +14,7 @@ from torch import Tensor
 from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.context import Context
 from hebblm.adapt.methods.rule import Rule
+from hebblm.adapt.needs import Learned, Learner
 from hebblm.adapt.step import Labelled, step
 from hebblm.errors import UserError
 from hebblm.evaluation.training_text import gradient_statistics
@@ -194,12 +196,16 @@ class StreamReader:
         for begin, text in zip(layout.begins, texts, strict=True):
             new[[begin + place for place in text.unknown]] = True
 
+        followed: dict[int, dict[Learner[Any], Learned]] = {}
+
         def score(item: Labelled) -> None:
             rows = len(item.batch.head.weight)
             targets, places = self.known(item.labels, rows), torch.from_numpy(item.places)
             adapted[places] = self.rule.score(item.batch, targets).float().cpu()
             base[places] = self.base.trained_losses(item.batch, targets).float().cpu()
             new[places] |= (item.labels >= rows).cpu()
+            if not self.learn:
+                followed.update(item.batch.shares_after(targets))
 
         before = [state.history[::-1].tolist() for state in self.context.stream_states]
         for start in range(0, layout.longest, self.every):
@@ -207,6 +213,7 @@ class StreamReader:
             with self._whole():
                 step(self._predict(layout, ids, inputs, start, stop), score, self._learn if self.learn else None)
             if not self.learn:  # learning moves the context on by itself
+                self.context.follow(followed)
                 self.context.begin(*(past + list(text.ids[:stop]) for past, text in zip(before, texts, strict=True)))
             progress(sum(min(stop, length) for length in lengths), total)
         parts = (torch.split(rows, lengths) for rows in (adapted, base, new))
@@ -221,7 +228,7 @@ class StreamReader:
         states = states if layout.streams > 1 else states[None]  # (B, n, D)
         for group in layout.groups(start, stop, self.every):
             labels = layout.labels(group, ids)  # (N,)
-            block = replace(layout.block(group, labels, self.every, written=self.learn), learned=self.learn)
+            block = layout.block(group, labels, self.every, written=self.learn)
             batch = EvalBatch(layout.states(group, states, start), self.context, block)
             yield Labelled(batch, labels, layout.places(group))
 

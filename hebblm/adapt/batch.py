@@ -210,18 +210,22 @@ class EvalBatch:
 
     def observation(self, targets: Tensor) -> Observation:
         """Return the observation to learn from, after the batch's labels (N,) are scored."""
+        shares = self.shares_after(targets)
+        return Observation(self.hidden, self.queries, targets, self.block, self.key_normalizers, shares)
+
+    def shares_after(self, targets: Tensor) -> dict[int, dict[Learner[Any], Learned]]:
+        """Return the shares of each stream after the batch's labels (N,) are scored."""
         block, count = self.block, len(targets)
         alone = Block(targets, torch.zeros_like(targets), 0, written=False)
         streams = [(0, slice(None), alone)] if block is None else list(block.by_stream())
         evidence = {learner: self._evidence(learner, targets) for learner in self.context.learners} if count else {}
-        shares: dict[int, dict[Learner[Any], Learned]] = {
+        return {
             stream: {
                 learner: self._learned(learner, stream, [*_places(part), len(part.labels)], said[rows].tolist())[-1]
                 for learner, said in evidence.items()
             }
             for stream, rows, part in streams
         }
-        return Observation(self.hidden, self.queries, targets, block, self.key_normalizers, shares)
 
     def _learned(self, learner: Learner[L], stream: int, places: list[int], evidence: list[Any]) -> list[L]:
         """Return a stream's shares: before the batch, and after the rows before each further place."""
@@ -267,4 +271,4 @@ class EvalBatch:
 
 def _places(block: Block) -> list[int]:
     """Return the rows of one stream's block at which its shares learn, from 0 on."""
-    return learning_places(sorted(set(block.visible.tolist())), len(block.labels)) if block.learned else [0]
+    return learning_places(sorted(set(block.visible.tolist())), len(block.labels))

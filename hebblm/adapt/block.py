@@ -24,7 +24,6 @@ class Block:
     used: int  # the most rows that any row sees
     written: bool  # whether observed rows are in the memory
     streams: Tensor | None = None  # (N,) int64 stream of each row; None if all are of the first
-    learned: bool = True  # whether shares learn from rows as these are scored
 
     @classmethod
     def of(cls, labels: Tensor, every: int, written: bool) -> Block:
@@ -54,7 +53,7 @@ class Block:
         for stream in torch.unique(self.streams).tolist():
             rows = (self.streams == stream).nonzero().squeeze(1)
             visible = torch.searchsorted(rows, self.visible[rows].contiguous())
-            yield stream, rows, Block(self.labels[rows], visible, int(visible[-1]), self.written, learned=self.learned)
+            yield stream, rows, Block(self.labels[rows], visible, int(visible[-1]), self.written)
 
     @property
     def causal(self) -> bool:

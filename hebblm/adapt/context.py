@@ -23,6 +23,9 @@ from hebblm.memory.ngrams import Array, NGrams
 from hebblm.types import OutputHead
 
 
+HERE = ", here"  # after the name of a share: what it is at this place of a text that is not learned
+
+
 @dataclass(frozen=True, slots=True)
 class Observation:
     """Scored mini-batch to learn from."""
@@ -42,6 +45,12 @@ class StreamState:
     recent: Window
     history: Ints  # (order,) tokens that were observed last, the nearest first
     shares: dict[Learner[Any], Learned] = field(default_factory=dict)
+    learned: dict[Learner[Any], Learned] | None = None  # while shares follow a text that is not learned: those before
+
+    def settle(self) -> None:
+        """Go back to the shares before a text that was not learned."""
+        if self.learned is not None:
+            self.shares, self.learned = self.learned, None
 
 
 class Context:
@@ -179,6 +188,7 @@ class Context:
         """
         if not firsts:
             for state in self.stream_states:
+                state.settle()
                 state.shares = {
                     learner: share.doubted if isinstance(share, LearnedGate) else share
                     for learner, share in state.shares.items()
@@ -186,6 +196,17 @@ class Context:
         if self.ngrams is not None:
             for state, tokens in zip(self.stream_states, firsts or [()] * len(self.stream_states), strict=True):
                 state.history = self.ngrams.context_after(tokens)
+
+    def follow(self, shares: Mapping[int, dict[Learner[Any], Learned]]) -> None:
+        """Take over shares by stream after a text that is not learned; they hold until the streams settle."""
+        for stream, own in shares.items():
+            state = self.stream_states[stream]
+            state.shares, state.learned = own, state.shares if state.learned is None else state.learned
+
+    def settle(self) -> None:
+        """Go back to the shares that were learned, after texts that were not."""
+        for state in self.stream_states:
+            state.settle()
 
     def note(self, labels: Sequence[Tensor], rank: int, *, write: bool = True) -> None:
         """Count the labels (M,) of the other processes, after ``rank``, this one, has taken its own."""
@@ -202,20 +223,29 @@ class Context:
 
     @property
     def known_shares(self) -> dict[str, tuple[float, ...]]:
-        """Numbers of every learned share by name, for :meth:`recall_shares`."""
-        return {learner.learned_as: share.as_floats for learner, share in self.shares.items()}
+        """Numbers of every share by name, for :meth:`recall_shares`: as learned, and as a text made them here."""
+        learned = self.stream_states[0].learned
+        here = {learner.learned_as: share.as_floats for learner, share in self.shares.items()}
+        if learned is None:
+            return here
+        kept = {learner.learned_as: share.as_floats for learner, share in learned.items()}
+        return {**kept, **{f"{name}{HERE}": numbers for name, numbers in here.items()}}
 
     def recall_shares(self, known: Mapping[str, tuple[float, ...]]) -> list[str]:
         """Load an earlier context's shares, as far as they are learned here too.
 
         Returns the names of those that do not fit: they are not learned here, or have another number of values.
         """
-        unused = dict(known)
+        unused = {name: numbers for name, numbers in known.items() if not name.endswith(HERE)}
+        here: dict[Learner[Any], Learned] = {}
         for learner, share in self.shares.items():
             numbers = known.get(learner.learned_as, ())
             if len(numbers) == len(share.as_floats):
                 self.shares[learner] = share.from_floats(numbers)
+                here[learner] = share.from_floats(known.get(f"{learner.learned_as}{HERE}", numbers))
                 del unused[learner.learned_as]
+        if any(name.endswith(HERE) for name in known):
+            self.follow({0: {**self.shares, **here}})
         return list(unused)
 
     @property
