@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from inspect import isfunction
+from itertools import pairwise
 from typing import TypeVar
 
 import numpy as np
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor
 
 from hebblm.adapt.batch import EvalBatch
+from hebblm.adapt.block import Block
 from hebblm.adapt.context import Context
 from hebblm.adapt.methods import DYNAMIC
 from hebblm.adapt.methods.rule import Rule
@@ -21,7 +23,7 @@ from hebblm.expected import Suggestion, draw, most_probable
 from hebblm.explain import Explanation, explained
 from hebblm.journal import Journal, laid_out
 from hebblm.memory.base import AnyMemory
-from hebblm.memory.ngram_rows import contexts_of
+from hebblm.memory.ngram_rows import Ints, contexts_of
 from hebblm.memory.ngrams import NGrams
 from hebblm.models.base import State, TrainedModel
 from hebblm.ranking import RankedText, ranked
@@ -83,6 +85,8 @@ class Answers:
     def log_probs(self, ids: Sequence[int] | Tensor, *, last: int = 1) -> Tensor:
         """Predict the token after each of the last tokens of a text of its own; learns nothing.
 
+        The tokens before show how far to trust each part of the method on this text: shares that learn follow them.
+
         Args:
             ids: (T,) the text from its beginning, with nothing before it.
             last: N, the number of tokens at the end to predict after.
@@ -96,14 +100,21 @@ class Answers:
         found = known_ids(self.vocabulary, ids, "row of ids; reader.vocabulary.encode(TEXT, include=False).ids are one")
         if not found or whole("last", last, 0) > len(found):
             raise UserError(f"last = {last} must be at most the number of ids, {len(found)}, and that at least 1")
+        tokens = self._known(self._last.new_tensor(found))
         with self._base.aside():
             self._base.load_stream_state(self._beginning)
-            hidden = self._base.read(self._known(self._last.new_tensor(found)))
-        first, rows = len(hidden) - last, []
-        with torch.no_grad():
-            for begin in range(first, len(hidden), self.update_every):
-                part = hidden[begin : begin + self.update_every]
-                rows.append(self._rule.log_probs(self._batch(part, found[: begin + len(part)])))
+            hidden = self._base.read(tokens)
+        first, every, rows = len(hidden) - last, self.update_every, []
+        places = [*range(0, first, every), *range(first, len(hidden), every), len(hidden)]
+        with torch.no_grad(), self._context.aside():
+            for begin, end in pairwise(places):
+                if begin >= first:
+                    rows.append(self._rule.log_probs(self._batch(hidden[begin:end], found[:end])))
+                if self._context.learners and end < len(hidden):
+                    self._context.begin(found[: begin + 1])
+                    labels = tokens[begin + 1 : end + 1]
+                    block = Block.of(labels, every, written=False)
+                    self._context.follow(self._states(hidden[begin:end], block).shares_after(labels))
         return torch.cat(rows) if rows else hidden.new_zeros(0, len(self._base.head.weight))
 
     @torch.no_grad()
@@ -238,8 +249,11 @@ class Answers:
         contexts, ngrams = None, self._context.ngrams
         if ngrams is not None and text is not None:
             contexts = contexts_of(np.array([*text, 0]), len(text) + 1 - len(hidden), ngrams.order)
+        return self._states(hidden, contexts=contexts)
+
+    def _states(self, hidden: Tensor, block: Block | None = None, contexts: Ints | None = None) -> EvalBatch:
         states = hidden.to(self._last.device, self._base.head.weight.dtype)
-        return EvalBatch(states, self._context, contexts=contexts)
+        return EvalBatch(states, self._context, block, contexts=contexts)
 
     def _after(self, ids: Tensor) -> list[int]:
         """Return as many of the last tokens read as n-grams look at, then ``ids`` without its first, which was read."""

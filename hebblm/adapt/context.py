@@ -203,6 +203,16 @@ class Context:
             state = self.stream_states[stream]
             state.shares, state.learned = own, state.shares if state.learned is None else state.learned
 
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Forget in the end what shares and n-grams followed in the block."""
+        before = self.stream_states
+        self.stream_states = [copy.copy(state) for state in before]
+        try:
+            yield
+        finally:
+            self.stream_states = before
+
     def settle(self) -> None:
         """Go back to the shares that were learned, after texts that were not."""
         for state in self.stream_states:
