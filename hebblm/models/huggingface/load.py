@@ -14,7 +14,7 @@ from hebblm.download import checked, quiet_hub
 from hebblm.errors import UserError
 from hebblm.files import lack, read_json
 from hebblm.models.catalog import is_gguf
-from hebblm.models.huggingface import gguf
+from hebblm.models.huggingface import gguf, unpacked
 from hebblm.models.huggingface.adapter import PeftAdapter, find_adapter, merged
 from hebblm.models.huggingface.probe import READS, check_kind, line
 from hebblm.models.pretrained import PRETRAINED, obtain
@@ -23,6 +23,7 @@ from hebblm.progress import say
 LOCATION = ("cache_dir", "force_download", "local_files_only", "proxies", "revision", "subfolder", "token")
 """Options for the place of a model, which its tokenizer shares."""
 DTYPES = ("auto", "float32", "bfloat16", "float16")
+KEPT = "bfloat16"  # type of unpacked weights that are kept
 INSTALL = "models of transformers need more to be installed: pip install -e '.[hf]' in the checkout"
 OPENED = "open model and tokenizer yourself, and give hebblm.load((model, tokenizer))"
 CONVERT = (
@@ -79,7 +80,9 @@ def load_causal(name: str | Path, *, device: torch.device, dtype: str = "auto", 
     if is_gguf(Path(name)):
         found = checked(Path(name), None if known is None else known.file_sha256, required=True)
         others = {key: value for key, value in options.items() if key not in LOCATION}
-        return Loaded(*_load_gguf(Path(name), device, dtype, others), origin, found)
+        if known is None or others or dtype not in ("auto", KEPT):
+            return Loaded(*_load_gguf(Path(name), device, dtype, others), origin, found)
+        return Loaded(*_load_kept(Path(name), device, found), origin, found)
     folder = Path(name)
     if not folder.is_dir() and (folder.is_absolute() or str(name).startswith((".", "~")) or len(folder.parts) > 2):
         raise UserError(
@@ -145,6 +148,21 @@ def _load_gguf(path: Path, device: torch.device, dtype: str, options: Mapping[st
     with _in_one_line(f"the tokenizer of {path}"), _quiet():
         tokenizer = file.tokenizer()
         tokenizer("a")
+    return model, tokenizer
+
+
+def _load_kept(path: Path, device: torch.device, found: str) -> tuple[Any, Any]:
+    """Load a model from its unpacked weights; without them unpack the GGUF file, and keep them for the next time."""
+    from transformers import AutoTokenizer
+
+    folder = unpacked.folder_of(path)
+    if unpacked.is_whole(folder, found):
+        model = _load_model(str(folder), {}, device, KEPT, {})
+        with _in_one_line(f"the tokenizer of {folder}"):
+            return model, AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    model, tokenizer = _load_gguf(path, device, KEPT, {})
+    with _quiet():
+        unpacked.keep(folder, found, model, tokenizer)
     return model, tokenizer
 
 

