@@ -195,7 +195,7 @@ class EvalBatch:
             block = self.block
             index = torch.zeros(len(self.hidden), dtype=torch.int64, device=self.hidden.device)
             if block is None:
-                return self._learned(learner, 0, [0], []), index
+                return self._learned(learner, 0, [0], index.new_zeros(0)), index
             evidence = self._evidence(learner, block.labels)
             shares: list[L] = []
             for stream, rows, part in block.by_stream():
@@ -203,7 +203,7 @@ class EvalBatch:
                 steps = torch.tensor(places, device=index.device)
                 own = torch.arange(len(part.labels), device=index.device)
                 index[rows] = len(shares) + torch.searchsorted(steps, own, right=True) - 1
-                shares += self._learned(learner, stream, places, evidence[rows][: places[-1]].tolist())
+                shares += self._learned(learner, stream, places, evidence[rows])
             return shares, index
 
         return self.shared(("learned", learner), compute)
@@ -221,20 +221,25 @@ class EvalBatch:
         evidence = {learner: self._evidence(learner, targets) for learner in self.context.learners} if count else {}
         return {
             stream: {
-                learner: self._learned(learner, stream, [*_places(part), len(part.labels)], said[rows].tolist())[-1]
+                learner: self._learned(learner, stream, places, said[rows])[-1].after(said[rows][places[-1] :].tolist())
                 for learner, said in evidence.items()
             }
             for stream, rows, part in streams
+            for places in [_places(part)]
         }
 
-    def _learned(self, learner: Learner[L], stream: int, places: list[int], evidence: list[Any]) -> list[L]:
+    def _learned(self, learner: Learner[L], stream: int, places: list[int], evidence: Tensor) -> list[L]:
         """Return a stream's shares: before the batch, and after the rows before each further place."""
-        if learner not in self.context.learners:
-            raise ValueError(f"the share of {learner} is learned; call learn_shares of its context first")
-        shares = [cast(L, self.context.stream_states[stream].shares[learner])]
-        for start, end in pairwise(places):
-            shares.append(shares[-1].after(evidence[start:end]))
-        return shares
+
+        def compute() -> list[L]:
+            if learner not in self.context.learners:
+                raise ValueError(f"the share of {learner} is learned; call learn_shares of its context first")
+            shares, said = [cast(L, self.context.stream_states[stream].shares[learner])], evidence.tolist()
+            for start, end in pairwise(places):
+                shares.append(shares[-1].after(said[start:end]))
+            return shares
+
+        return self.shared(("learned", learner, stream, len(places)), compute)
 
     def _evidence(self, learner: Learner[Any], labels: Tensor) -> Tensor:
         """Return the evidence of the first labels (n,) for a learner's shares, (N,) or (N, E) float64.
