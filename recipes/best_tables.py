@@ -16,6 +16,12 @@ from recipes.markdown import ROOT, body, origin_of
 
 FOLDER = ROOT / "recipes" / "best"
 RESULTS = ROOT / "recipes" / "results"
+PARTS = ROOT / "recipes" / "parts"
+MODELS = {
+    "AWD-LSTM": "small-wt2-raw",
+    "Small Llama": "llama-wt2-small",
+    "SmolLM2-135M": "smollm2",
+}
 BOTH = {
     "Penn Treebank": RESULTS / "intra-ptb" / "result.json",
     "Penn Treebank, base of published shape": FOLDER / "both" / "ptb-medium.json",
@@ -44,6 +50,24 @@ def both() -> str:
                 rows.append((heading, *losses, *(interval_text(gain, mark="*") for gain in gains if gain)))
         made.append(f"- {origin_of(title, path, result, '../')}")
     return "\n".join([body(Table("both", "", columns, tuple(rows))), *made, ""])
+
+
+def parts() -> str:
+    """Return the lead of ``best`` over the best of its parts on twelve texts, by model and tokens read."""
+    found: dict[str, dict[str, list[float]]] = {title: {} for title in MODELS}
+    made = []
+    for title, stem in MODELS.items():
+        for path in sorted(PARTS.glob(f"{stem}*.json")):
+            for text, each in read_json(path)["texts"].items():
+                found[title][text] = [row["lead"] for row in each["lengths"].values()]
+            made.append(f"- {origin(path, '../')}")
+    texts = sorted({text for each in found.values() for text in each})
+    rows = [
+        (text, *(" / ".join(f"{lead:+.3f}" for lead in found[title].get(text, ())) for title in MODELS))
+        for text in texts
+    ]
+    columns = (Column("Text"), *(Column(title) for title in MODELS))
+    return "\n".join([body(Table("parts", "", columns, tuple(rows))), *made, ""])
 
 
 def forms() -> str:

@@ -218,7 +218,7 @@ PAGES: dict[Path, dict[str, Callable[[], str]]] = {
     DOCS / "huggingface.md": {"demo-real": demo_real},
     DOCS / "results.md": {"defaults": defaults},
     DOCS / "results-transformers.md": {
-        "windows": lambda: real_tables.windows(short=True),
+        "windows": real_tables.windows_in_short,
         "harm": real_tables.harm,
         "transformer": lambda: causal.transformer(short=True),
     },
@@ -229,7 +229,7 @@ PAGES: dict[Path, dict[str, Callable[[], str]]] = {
     RESULTS / "README.md": {"by-count": at_defaults, "every-method": every_method},
     RESULTS / "bench" / "README.md": {"whole": scale_tables.whole, "cost": cost},
     DEFAULTS / "README.md": {"carried": carried, "windows": scale_tables.windows},
-    RECIPES / "best" / "README.md": {"both": best_tables.both, "forms": best_tables.forms},
+    RECIPES / "best" / "README.md": {"both": best_tables.both, "parts": best_tables.parts, "forms": best_tables.forms},
     RECIPES / "scale" / "README.md": {
         "built": scale_tables.built,
         "disk": scale_tables.measured,

@@ -47,12 +47,8 @@ def texts() -> str:
     return "\n".join([body(Table("texts", "", columns, tuple(rows))), *_origins(found), ""])
 
 
-def windows(*, short: bool = False) -> str:
+def windows() -> str:
     """Return bits a byte of the base and of ``best`` by window, and the window of the base that is as good."""
-    found = {path: Result.load(path) for path in sorted((FOLDER / "windows").glob("*.json"))}
-    by_text: dict[str, list[Result]] = defaultdict(list)
-    for path, result in found.items():
-        by_text[path.stem.split("-")[0]].append(result)
     columns = (
         Column("Text"),
         Column("Window", "count"),
@@ -61,12 +57,24 @@ def windows(*, short: bool = False) -> str:
         Column("The base needs a window of"),
     )
     rows = []
-    for text, results in by_text.items():
-        results.sort(key=lambda result: int(result.model["context"]))
-        base = [(int(result.model["context"]), _bits(result, BASE)) for result in results]
+    for text, results in _by_text().items():
+        base = [(_window(result), _bits(result, BASE)) for result in results]
         for (window, bits), result in zip(base, results, strict=True):
             rows.append((TITLES[text], window, bits, _bits(result, BEST), worth(base, _bits(result, BEST))))
-    return "\n".join([body(Table("windows", "", columns, tuple(rows))), *([] if short else _origins(found)), ""])
+    found = {path: Result.load(path) for path in sorted((FOLDER / "windows").glob("*.json"))}
+    return "\n".join([body(Table("windows", "", columns, tuple(rows))), *_origins(found), ""])
+
+
+def windows_in_short() -> str:
+    """Return the same bits a byte in one row for each text: the base / ``best``."""
+    found = _by_text()
+    windows = sorted({_window(result) for results in found.values() for result in results})
+    rows = []
+    for text, results in found.items():
+        bits = {_window(result): f"{_bits(result, BASE):.3f} / {_bits(result, BEST):.3f}" for result in results}
+        rows.append((TITLES[text], *(bits.get(window, "") for window in windows)))
+    columns = (Column("Text: base / best"), *(Column(f"{window:,}") for window in windows))
+    return body(Table("windows", "", columns, tuple(rows)))
 
 
 def wide() -> str:
@@ -139,26 +147,37 @@ def watch() -> str:
 
 
 def draw() -> None:
-    """Draw bits a byte of the base and of ``best`` by window."""
+    """Draw bits a byte of the base and of ``best`` by window, one panel for each text."""
     from matplotlib.figure import Figure
 
-    results = sorted(
-        (Result.load(path) for path in (FOLDER / "windows").glob("*.json")),
-        key=lambda result: int(result.model["context"]),
-    )
-    figure = Figure((6, 3.2), layout="constrained")
-    axes = figure.subplots()
-    windows = [int(result.model["context"]) for result in results]
-    for name, style in ((BASE, "--"), (BEST, "-")):
-        axes.plot(
-            windows, [_bits(result, name) for result in results], style, color="black", marker="o", label=name_of(name)
-        )
-    axes.set_xscale("log", base=2)
-    axes.set_xticks(windows, [f"{window:,}" for window in windows])
-    axes.set_xlabel("window, pieces")
-    axes.set_ylabel("bits a byte")
+    found = _by_text()
+    figure = Figure((3.4 * len(found), 3.2), layout="constrained")
+    for axes, (text, results) in zip(figure.subplots(1, len(found), squeeze=False)[0], found.items(), strict=True):
+        windows = [_window(result) for result in results]
+        for name, style in ((BASE, "--"), (BEST, "-")):
+            bits = [_bits(result, name) for result in results]
+            axes.plot(windows, bits, style, color="black", marker="o", label=name_of(name))
+        needs = worth([(_window(result), _bits(result, BASE)) for result in results], _bits(results[0], BEST))
+        axes.set_title(f"{TITLES[text]}:\nat {windows[0]:,}, best equals a window of\n{needs}", fontsize="medium")
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(windows, [f"{window:,}" for window in windows], fontsize="small")
+        axes.set_xlabel("window, pieces")
+        axes.set_ylabel("bits a byte")
     axes.legend()
     save(figure, PICTURE)
+
+
+def _by_text() -> dict[str, list[Result]]:
+    """Return the results of each text, the shortest window first."""
+    found: dict[str, list[Result]] = defaultdict(list)
+    for text in TITLES:
+        for path in (FOLDER / "windows").glob(f"{text}-*.json"):
+            found[text].append(Result.load(path))
+    return {text: sorted(results, key=_window) for text, results in found.items()}
+
+
+def _window(result: Result) -> int:
+    return int(result.model["context"])
 
 
 def _interval(gain: dict[str, float]) -> str:
