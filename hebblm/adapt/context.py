@@ -22,7 +22,6 @@ from hebblm.memory.ngram_rows import PAD, Ints, contexts_of
 from hebblm.memory.ngrams import Array, NGrams
 from hebblm.types import OutputHead
 
-
 HERE = ", here"  # after the name of a share: what it is at this place of a text that is not learned
 
 

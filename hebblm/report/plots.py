@@ -17,7 +17,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from PIL import Image
 
 from hebblm.files import write_bytes
-from hebblm.report.buckets import KNOWN, OOV
+from hebblm.report.buckets import KNOWN, OOV, part_label
 from hebblm.report.drawing import STYLE, TALLEST, End, by_bucket, grouped_bars, label_ends, short
 from hebblm.report.methods import BASE, Look, best_of, looks
 from hebblm.report.numbers import difference, display, perplexity
@@ -129,7 +129,7 @@ def occurrence_figure(result: Result) -> Figure | None:
                 label=look.name,
             )
         axis.set_ylabel("Nats per token")
-        axis.set_title(f"Loss on OOV words by occurrence, {result.scenario.label}")
+        axis.set_title(f"Loss on new words by occurrence, {result.scenario.label}")
         by_bucket(
             figure, [(bucket.bucket, bucket.tokens) for bucket in buckets], "Occurrence of the word in the stream"
         )
@@ -193,8 +193,8 @@ def comparison_figure(result: Result) -> Figure | None:
     items = result.methods
     panels = {"All tokens": {method: difference(base.nll, items[method].nll) for method in others}}
     if base.oov_nll is not None:
-        panels["Out of vocabulary"] = {method: difference(base.oov_nll, items[method].oov_nll) for method in others}
-        panels["In vocabulary"] = {
+        panels["New words"] = {method: difference(base.oov_nll, items[method].oov_nll) for method in others}
+        panels["Known words"] = {
             method: difference(base.in_vocabulary_nll, items[method].in_vocabulary_nll) for method in others
         }
     styles = looks(result.methods)
@@ -243,7 +243,11 @@ def accuracy_figure(result: Result) -> Figure | None:
             axis.axhline(0, color="#555555", linewidth=0.8)
             axis.set_ylabel(title)
         axes[0].set_title(f"Suggestions by training count and occurrence, {result.scenario.label}")
-        by_bucket(figure, [(part.part, part.tokens) for part in parts], "Training count, or occurrence of a new word")
+        by_bucket(
+            figure,
+            [(part_label(part.part), part.tokens) for part in parts],
+            "Training count, or occurrence of a new word",
+        )
     return figure
 
 

@@ -100,7 +100,11 @@ def summary_table(result: StoredResult) -> Table:
         *text_columns(result),
         (
             Column(
-                "OOV" if result.of_pieces else "OOV nats", "nll", "min", "word" if result.of_pieces else "", decimals=3
+                "New words" if result.of_pieces else "Nats, new words",
+                "nll",
+                "min",
+                "word" if result.of_pieces else "",
+                decimals=3,
             ),
             lambda _, item: item.oov_nll,
         ),

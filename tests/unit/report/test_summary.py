@@ -133,13 +133,13 @@ def test_the_table_is_sorted_and_has_no_empty_column() -> None:
     across, within = sample_result(3000), sample_result(3000, source="ptb", target="ptb")
     table = summary_table(across)
     assert [column.header for column in table.columns] == [
-        "Method", "Perplexity", "Nats", "Gain", "OOV nats", "Tokens/s",
+        "Method", "Perplexity", "Nats", "Gain", "Nats, new words", "Tokens/s",
     ]  # fmt: skip
     assert [row[0] for row in table.rows][:2] == ["Mixture+Hebb ◄", "Mixture+MbPA"]
     losses = [row[2] for row in table.rows]
     assert losses == sorted(item.nll for item in across.methods.values())
     assert table.notes == ("Gain: nats a token below the base, ± half of the 95 % interval.",)
-    assert "OOV nats" not in [column.header for column in summary_table(within).columns]
+    assert "Nats, new words" not in [column.header for column in summary_table(within).columns]
     alone = summary_table(sample_result(300, methods=("hebb",)))
     assert "Gain" not in [column.header for column in alone.columns]
     assert alone.notes == ()
