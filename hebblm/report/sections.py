@@ -114,7 +114,7 @@ def time_table(seconds: Seconds) -> Table:
     return Table(
         "seconds",
         "Where the time goes",
-        (Column("What"), Column("Seconds", "amount"), Column("Percent", "amount")),
+        (Column("What"), Column("Seconds", "amount"), Column("%", "percent")),
         tuple((what, spent, 100 * spent / seconds.total) for what, spent in rows),
         ("A method's time alone is base, retrieval if it asks for it, its own, and shared work it rests on.",),
     )
