@@ -134,13 +134,16 @@ def _remembered(entry: int, weight: float, written: WrittenText, vocabulary: Voc
 
 
 def explanation_tables(title: str, found: Sequence[Explanation], shown: Callable[[str], str]) -> list[Table]:
-    """Return tables of the words' shares and of the entries that speak for them; ``shown`` formats a text."""
+    """Return tables of the words' shares and of the entries that speak for them; ``shown`` formats a text.
+
+    Entries of a word in equal text stand in one row, which gives what they give together.
+    """
     names = [*found[0].shares] if found else []
-    parts = (Column(f"{name_of(unaliased(name))}, %", "nll", decimals=2) for name in names)
+    parts = (Column(f"{name_of(unaliased(name))}, %", "percent") for name in names)
     columns = (
         Column("Next word"),
-        Column("Adapted, %", "nll", decimals=2),
-        Column("Unadapted, %", "nll", decimals=2),
+        Column("Adapted, %", "percent"),
+        Column("Unadapted, %", "percent"),
         *parts,
     )
     rows: list[tuple[Cell, ...]] = [
@@ -148,13 +151,17 @@ def explanation_tables(title: str, found: Sequence[Explanation], shown: Callable
         for item in found
     ]
     tables = [Table("explained", title, columns, tuple(rows))]
-    rows = [
-        (shown(item.word), 100 * entry.weight, _place(entry), shown(_marked(item.word, entry)))
-        for item in found
-        for entry in item.entries
-    ]
+    rows = []
+    for item in found:
+        alike: dict[str, list[MemoryEntry]] = {}
+        for entry in item.entries:
+            alike.setdefault(shown(_marked(item.word, entry)), []).append(entry)
+        given = {text: sum(entry.weight for entry in same) for text, same in alike.items()}
+        for text in sorted(given, key=given.__getitem__, reverse=True):
+            more = f" and {len(alike[text]) - 1} more" if len(alike[text]) > 1 else ""
+            rows.append((shown(item.word), 100 * given[text], _place(alike[text][0]) + more, text))
     if rows:
-        weight = Column("Closeness, %" if found[0].by_closeness else "Gives, %", "nll", decimals=2)
+        weight = Column("Closeness, %" if found[0].by_closeness else "Gives, %", "percent")
         columns = (Column("Next word"), weight, Column("Where it was read"), Column("Text", wide=True))
         tables.append(Table("entries", "What the memory holds of these words", columns, tuple(rows)))
     return tables

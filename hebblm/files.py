@@ -58,7 +58,7 @@ def atomic_path(path: Path, *, directory: bool = False) -> Iterator[Path]:
         if error.filename2 is None and error.filename is not None and not _concerns(error.filename, path, temporary):
             raise
         raise unwritable(path, error) from error
-    except BaseException:
+    except BaseException:  # Ctrl-C too leaves no temporary file
         _remove(temporary)
         raise
 
@@ -70,7 +70,7 @@ def _take_place(temporary: Path, path: Path, *, directory: bool) -> None:
         if directory and path.is_dir():
             os.replace(path, former)
         os.replace(temporary, path)
-    except BaseException:
+    except BaseException:  # Ctrl-C too brings the former folder back
         if former.exists() and not path.exists():
             os.replace(former, path)
         raise

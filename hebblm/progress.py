@@ -31,7 +31,7 @@ T = TypeVar("T")
 QUIET = 60.0  # seconds between two lines of a log
 SHORTEST, LONGEST = 6, 40  # of a bar itself
 _SILENT: ContextVar[bool] = ContextVar("silent", default=False)
-NUMBERS = 74  # columns for a description and the numbers, before a bar may be longer than the shortest
+NUMBERS = 83  # columns for a description and the numbers, before a bar may be longer than the shortest
 
 
 class Description(ProgressColumn):
@@ -79,7 +79,7 @@ class Display(Progress):
         words = f"{task.description}: {task.completed:,.0f}"
         if task.total is not None:
             words += f" of {task.total:,.0f}"
-        words += f" {task.fields.get('unit', '')}, {duration(now - start)}"
+        words += f" {task.fields.get('unit', '')}, {duration(now - start)} elapsed"
         if task.total is not None and task.completed > done:
             # If there are several steps, the first does not count for the pace: an earlier run may have done it.
             first, after = self._firsts[task_id]
@@ -136,8 +136,9 @@ def bar() -> Display:
         MofNCompleteColumn(table_column=whole()),
         TextColumn("{task.fields[unit]}", table_column=whole()),
         TimeElapsedColumn(table_column=whole()),
-        TextColumn("left", table_column=whole()),
+        TextColumn("elapsed,", table_column=whole()),
         TimeRemainingColumn(table_column=whole()),
+        TextColumn("left", table_column=whole()),
         console=console,
         transient=False,
         disable=not told(),

@@ -306,7 +306,7 @@ class Reader(Answers):
         """Remove the words that have no row yet if reading is interrupted."""
         try:
             yield
-        except BaseException:
+        except BaseException:  # Ctrl-C too: a word without a row cannot be predicted
             self.vocabulary.exclude(len(self._base.head.weight))
             raise
 

@@ -175,7 +175,7 @@ def known_ids(vocabulary: Vocabulary, text: Sequence[int] | Tensor, wanted: str)
     """Return the ids (T,) of a text; an error calls anything else "not a ``wanted``"."""
     try:
         rows = np.asarray(text.cpu() if isinstance(text, Tensor) else text)
-    except (TypeError, ValueError, RuntimeError):
+    except (TypeError, ValueError, RuntimeError):  # rows of several lengths, or a tensor with gradients
         rows = np.empty(())
     if rows.ndim != 1 or (len(rows) and rows.dtype.kind not in "iu"):
         raise UserError(f"{text!r:.60} is not a {wanted}")

@@ -90,7 +90,7 @@ class Request:
         tuning = shlex.join(["hebblm-tune", *union.arguments()])
         note = f"hyper-parameters: {lender}"
         if config.corpora()[1] != "text:-":  # standard input is read once
-            note += f"; find this model's own with {tuning}"
+            note += f"; to find this model's own: {tuning}"
         request = cls(config, chosen, note if lender else "", folder, given)
         if chosen.base.lr:
             request.check_one_stream(f"base.lr={chosen.base.lr} lets the base follow a single stream")

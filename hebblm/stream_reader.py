@@ -246,7 +246,7 @@ class StreamReader:
         before = self.base.stream_state()
         try:
             yield
-        except BaseException:
+        except BaseException:  # Ctrl-C too: the same text is read again from here
             self.base.load_stream_state(before)
             self.context.set_head(self.base.head)
             raise

@@ -7,9 +7,11 @@ import re
 from pathlib import Path
 from typing import Any
 
+from mkdocs.plugins import get_plugin_logger
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
+log = get_plugin_logger(__name__)
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 SHARED = ("CONTRIBUTING.md", "CHANGELOG.md")  # pages of the site that stand above docs/
@@ -25,6 +27,8 @@ def on_files(files: Files, config: Any) -> Files:
         for link in LINK.findall(file.content_string):
             target = _target(file.src_uri, link)
             uri = _uri(target)
+            if target.is_dir():  # the site has no page for it
+                log.warning("%s links to the folder %s; link to a file in it", file.src_uri, link)
             if target.is_file() and files.get_file_from_path(uri) is None:
                 files.append(new := File.generated(config, uri, abs_src_path=str(target)))
                 pages += [new] if new.is_documentation_page() else []

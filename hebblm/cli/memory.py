@@ -159,8 +159,8 @@ def _info(config: InfoConfig, argv: list[str]) -> None:
         "search": index,
         "n-grams": ngrams,
         "size": f"{sum(size for size, _ in manifest.files.values()) / 1e6:,.1f} MB, all files whole",
-        "model": f"{memory.about.get('model') or 'unnamed'}, weights {manifest.model_hash[:12]}",
-        "vocabulary": f"{manifest.dictionary_hash[:12]}, {len(memory.words):,} new words",
+        "model": memory.about.get("model") or "unnamed",
+        "new words": f"{len(memory.words):,}",
         "tokenizer": {"own": "the model's own", None: "that of a reader's first text"}.get(split, split),
         "texts": len(texts) or "not recorded",
     }
@@ -171,7 +171,10 @@ def _info(config: InfoConfig, argv: list[str]) -> None:
         known = [
             f"{text[key]:,} {unit if text[key] != 1 else unit[:-1]}" for key, unit in units.items() if text.get(key)
         ]
-        known += [f"{word} {text[word]}" for word in ("read", "column") if text.get(word)]
+        if text.get("read"):
+            known.append(f"read {text['read'][:16].replace('T', ' ')} UTC")
+        if text.get("column"):
+            known.append(f"column {text['column']}")
         said = f" ({', '.join(known)})" if known else ""
         tell(f"  {text.get('path', 'texts without a name')}{said}")
 

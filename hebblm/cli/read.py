@@ -178,7 +178,7 @@ def _main(config: ReadConfig) -> None:
         texts[0] = file, chain(begin, rest)
 
     def suggest(title: str, context: str) -> None:
-        columns = (Column("Next word"), Column("Adapted, %", "amount"), Column("Unadapted, %", "amount"))
+        columns = (Column("Next word"), Column("Adapted, %", "percent"), Column("Unadapted, %", "percent"))
         suggested = reader.suggest(context, config.words)
         rows = tuple((_shown(word, reader), 100 * adapted, 100 * base) for word, adapted, base in suggested)
         print_table(Table("suggested", title, columns, rows), Console(stderr=piped))
@@ -278,6 +278,8 @@ def _shown(word: str, reader: Reader) -> str:
         word = "\n"  # the end of line that a model of words has
     if "\n" in word and not word.strip():
         return f"{BREAK * word.count(chr(10))} (line break)"
+    if reader.vocabulary.unknown is not None:
+        word = word.replace(f"[{reader.vocabulary[reader.vocabulary.start]}]", f"[{BREAK}]")
     return "␣ (blank)" if word.isspace() else word.replace("\n", BREAK)
 
 

@@ -66,8 +66,7 @@ def _start(config: ScenarioConfig, start: str) -> tuple[dict[str, Any], str]:
     name = f"{source}-to-{target}" if source != target else target
     paper = paper_values(source or "", target)
     if start == "default":
-        own = name in ("ptb", "wt2", "wt2-to-ptb") and config.checkpoint is None and config.model is None
-        return {}, "" if own else "the default ones, found on validation text of ptb, wt2 and wt2-to-ptb"
+        return {}, ""
     if start == "tune":  # the default values, with the published window of the cache, which is not tuned
         return {name: paper[name] for name in ("cache.window",) if name in paper}, ""
     if start == "paper":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hebblm.report.accuracy import MEASURES, Accuracy
-from hebblm.report.buckets import ALL
+from hebblm.report.buckets import ALL, part_label
 from hebblm.report.gains import Gain
 from hebblm.report.methods import name_of, ordered
 from hebblm.report.stored import StoredResult
@@ -45,7 +45,7 @@ def accuracy_by_part(result: StoredResult, measure: str) -> Table | None:
         return None
     shown = [part for part in next(iter(items.values())) if part.tokens]
     columns = [Column("Part", subheader="words")]
-    columns += [Column(part.part, "nll", "max", part.tokens, 1) for part in shown]
+    columns += [Column(part_label(part.part), "nll", "max", part.tokens, 1) for part in shown]
     rows = [
         (name_of(name), *(_scaled(part, measure) for part in parts if part.tokens)) for name, parts in items.items()
     ]

@@ -23,6 +23,11 @@ ALL, OOV, KNOWN, PIECES = "All", "OOV", "Known", "Pieces"
 OOV_BY_OCCURRENCE = tuple(f"{OOV} {name}" for name in OCCURRENCES)
 
 
+def part_label(part: str) -> str:
+    """Return the printed name of a part of a stream."""
+    return part.replace(OOV, "New words")
+
+
 @dataclass(frozen=True, slots=True)
 class FrequencyBucket:
     """The tokens whose training count falls into one range."""
@@ -126,7 +131,7 @@ def occurrences_so_far(tokens: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def occurrence_masks(seen: NDArray[np.integer], oov: NDArray[np.bool_]) -> list[NDArray[np.bool_]]:
-    """Return which tokens are that occurrence of an OOV word, (T,) bool for each of :data:`OCCURRENCES`.
+    """Return which tokens are that occurrence of a new word, (T,) bool for each of :data:`OCCURRENCES`.
 
     Arguments are each token's occurrences so far, and whether it is outside the source vocabulary, (T,) each.
     """
@@ -137,7 +142,7 @@ def occurrence_masks(seen: NDArray[np.integer], oov: NDArray[np.bool_]) -> list[
 def occurrence_report(
     nll: NDArray[np.floating], seen: NDArray[np.integer], oov: NDArray[np.bool_]
 ) -> list[FrequencyBucket]:
-    """Return the mean loss of out-of-vocabulary tokens by the number of the occurrence, all (T,).
+    """Return the mean loss of new words by the number of the occurrence, all (T,).
 
     The buckets recombine to the loss over all such tokens; without such tokens there are no buckets.
     """

@@ -43,7 +43,7 @@ FORMATS = ("md", "csv", "html", "png", "svg")
 DEFAULT_FORMATS = ("md", "csv", "html", "png")
 
 CAPTIONS = {  # of the plots of a result
-    "occurrences": "Loss on OOV words by occurrence",
+    "occurrences": "Loss on new words by occurrence",
     "comparison": "What each method gains over the base",
     "frequency": "Perplexity by frequency in training",
     "running": "Running perplexity over the stream",

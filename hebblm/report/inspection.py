@@ -137,7 +137,7 @@ BLOCK = 200  # tokens a paragraph; those out of sight are not laid out
 def inspect_page(run: Inspection, *, method: str | None = None, count: int = 20_000) -> str:
     """Return the page of a run, which needs no other file and loads nothing.
 
-    Shading, training counts and out-of-vocabulary marks of the chosen method are in the HTML itself; the script adds
+    Shading, training counts and marks of new words of the chosen method are in the HTML itself; the script adds
     the choice of another method and the details of a token.
     """
     chosen = run.choose(method)
@@ -184,8 +184,8 @@ def _lines(run: Inspection, count: int) -> list[str]:
     part = "" if count == total else f" The first {count:,} of {total:,} tokens are shown."
     return [
         scenario_line(run.result.scenario),
-        f"Gain: loss of the {name_of(BASE)} minus loss of the method, nats. Losses are underlined, words outside the "
-        f"vocabulary dotted.{part}",
+        f"Gain: loss of the {name_of(BASE)} minus loss of the method, nats. Losses are underlined, new words "
+        f"dotted.{part}",
         f"{by.get('command', 'unknown command')} (commit {str(by.get('commit'))[:12]})",
     ]
 

@@ -8,7 +8,7 @@ from typing import Literal
 INFINITY = "inf"
 MISSING = "-"
 
-Kind = Literal["text", "nll", "perplexity", "count", "amount", "signed"]
+Kind = Literal["text", "nll", "perplexity", "count", "amount", "percent", "signed"]
 
 
 def perplexity(nll: float) -> float:
@@ -29,8 +29,8 @@ def difference(loss: float | None, other: float | None) -> float | None:
 def display(value: str | float | None, kind: Kind, decimals: int = 4) -> str:
     """Format a cell for people.
 
-    Losses and differences have ``decimals`` decimals; perplexities lose decimals as they grow and turn to
-    scientific notation from one million on; an absent value is ``-`` and an infinite one ``inf``.
+    Losses and differences have ``decimals`` decimals, percent one, or two below 1; perplexities lose decimals as they
+    grow and turn to scientific notation from one million on; an absent value is ``-`` and an infinite one ``inf``.
     """
     if value is None:
         return MISSING
@@ -47,6 +47,8 @@ def display(value: str | float | None, kind: Kind, decimals: int = 4) -> str:
             return _display_perplexity(value)
         case "amount":
             return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+        case "percent":
+            return "<0.01" if 0 < value < 0.005 else f"{value:.{1 if value >= 1 else 2}f}"
         case "count":
             return f"{value:,.0f}"
         case "text":

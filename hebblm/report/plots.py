@@ -17,7 +17,8 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from PIL import Image
 
 from hebblm.files import write_bytes
-from hebblm.report.buckets import KNOWN, OOV
+from hebblm.report import titles
+from hebblm.report.buckets import KNOWN, OOV, part_label
 from hebblm.report.drawing import STYLE, TALLEST, End, by_bucket, grouped_bars, label_ends, short
 from hebblm.report.methods import BASE, Look, best_of, looks
 from hebblm.report.numbers import difference, display, perplexity
@@ -84,7 +85,7 @@ def frequency_figure(result: Result) -> Figure | None:
         axes[0].yaxis.set_major_formatter(FuncFormatter(short))
         axes[0].yaxis.set_minor_formatter(NullFormatter())
         axes[0].set_ylabel("Perplexity (log scale)")
-        axes[0].set_title(f"Perplexity by frequency in training, {result.scenario.label}")
+        axes[0].set_title(titles.by_frequency(result))
         if base:
             gains = {
                 method: [difference(base.get(label), nll[method].get(label)) for label in labels]
@@ -129,7 +130,7 @@ def occurrence_figure(result: Result) -> Figure | None:
                 label=look.name,
             )
         axis.set_ylabel("Nats per token")
-        axis.set_title(f"Loss on OOV words by occurrence, {result.scenario.label}")
+        axis.set_title(titles.by_occurrence(result))
         by_bucket(
             figure, [(bucket.bucket, bucket.tokens) for bucket in buckets], "Occurrence of the word in the stream"
         )
@@ -172,7 +173,7 @@ def running_figure(result: Result) -> Figure | None:
         axis.set_xlim(0, end)
         axis.set_xlabel("Tokens scored so far")
         axis.set_ylabel("Perplexity so far" + (" (log scale)" if axis.get_yscale() == "log" else ""))
-        axis.set_title(f"Running perplexity, {result.scenario.label}")
+        axis.set_title(titles.running(result))
         last = {method: perplexity(result.methods[method].running[-1][1]) for method in styles}
         label_ends(
             axis,
@@ -193,8 +194,8 @@ def comparison_figure(result: Result) -> Figure | None:
     items = result.methods
     panels = {"All tokens": {method: difference(base.nll, items[method].nll) for method in others}}
     if base.oov_nll is not None:
-        panels["Out of vocabulary"] = {method: difference(base.oov_nll, items[method].oov_nll) for method in others}
-        panels["In vocabulary"] = {
+        panels["New words"] = {method: difference(base.oov_nll, items[method].oov_nll) for method in others}
+        panels["Known words"] = {
             method: difference(base.in_vocabulary_nll, items[method].in_vocabulary_nll) for method in others
         }
     styles = looks(result.methods)
@@ -208,7 +209,7 @@ def comparison_figure(result: Result) -> Figure | None:
         axes[0].invert_yaxis()
         figure.supxlabel("Gain over the base (nats per token, higher is better)", fontsize=9, color="#333333")
         figure.suptitle(
-            f"What adaptation gains, {result.scenario.label}",
+            titles.overall(result),
             x=0.01,
             ha="left",
             fontsize=10.5,
@@ -242,8 +243,12 @@ def accuracy_figure(result: Result) -> Figure | None:
             grouped_bars(axis, values, styles)
             axis.axhline(0, color="#555555", linewidth=0.8)
             axis.set_ylabel(title)
-        axes[0].set_title(f"Suggestions by training count and occurrence, {result.scenario.label}")
-        by_bucket(figure, [(part.part, part.tokens) for part in parts], "Training count, or occurrence of a new word")
+        axes[0].set_title(titles.suggestions(result))
+        by_bucket(
+            figure,
+            [(part_label(part.part), part.tokens) for part in parts],
+            "Training count, or occurrence of a new word",
+        )
     return figure
 
 

@@ -16,7 +16,7 @@ _FACT_COLUMNS = (Column("What"), Column("Value"))
 
 
 def scenario_line(scenario: ScenarioRecord, label: str = "") -> str:
-    """The scenario in one line: policies, tokens, rate of out-of-vocabulary tokens."""
+    """The scenario in one line: policies, tokens, share of new words."""
     of = f" of {scenario.extra['part']}" if scenario.extra.get("part") else ""
     return (
         f"{label or scenario.label} ({scenario.kind}): normalization {scenario.normalization}, "
@@ -34,7 +34,7 @@ def fact_tables(result: StoredResult) -> list[Table]:
         ("Normalization", scenario.normalization),
         ("Vocabulary", scenario.vocabulary),
         ("Tokens", f"{scenario.tokens:,}"),
-        ("Out of vocabulary", _oov(scenario)),
+        ("New words", _oov(scenario)),
         *flatten(scenario.extra),
         *flatten({name: value for name, value in result.extra.items() if name not in _ELSEWHERE}),
     ]
@@ -86,14 +86,14 @@ def _share(scenario: ScenarioRecord) -> str:
 
 
 def _oov(scenario: ScenarioRecord) -> str:
-    """Return out-of-vocabulary tokens as count, rate and number of words, and the unknown ones."""
+    """Return new words in the text as count, share and number of different ones, and the unknown ones."""
     unk = scenario.extra.get("unk_tokens")
     if scenario.extra.get("words_counted_in", "") is None:
         return "training counts and new words not known (--source CORPUS names a text to count words in)"
     rate = 100 * unk / scenario.tokens if unk and scenario.tokens else 0.0
     text = "" if unk is None else f", {unk:,} <unk> in the text ({rate:.2f} %)"
-    kind = "tokens" if scenario.extra.get("pieces") is None else "words"
-    return f"{scenario.oov_tokens:,} OOV {kind} ({100 * scenario.oov_rate:.2f} %, {scenario.oov_types:,} types){text}"
+    share = f"{100 * scenario.oov_rate:.2f} %, {scenario.oov_types:,} different"
+    return f"{scenario.oov_tokens:,} new words ({share}){text}"
 
 
 def _text(value: Any) -> str:
@@ -114,7 +114,7 @@ def time_table(seconds: Seconds) -> Table:
     return Table(
         "seconds",
         "Where the time goes",
-        (Column("What"), Column("Seconds", "amount"), Column("Percent", "amount")),
+        (Column("What"), Column("Seconds", "amount"), Column("%", "percent")),
         tuple((what, spent, 100 * spent / seconds.total) for what, spent in rows),
         ("A method's time alone is base, retrieval if it asks for it, its own, and shared work it rests on.",),
     )

@@ -52,7 +52,7 @@ class MethodResult:
     words_perplexity: float | None = None  # perplexity per word for a subword vocabulary
     bits_per_byte: float | None = None  # loss in bits per byte of the raw text, the spelling of what has no id included
     running: tuple[tuple[int, float], ...] = ()  # points (tokens scored so far, mean loss so far in nats)
-    # the loss of out-of-vocabulary tokens by which occurrence of their word in the stream they are
+    # the loss of new words by which occurrence of their word in the stream they are
     oov_occurrences: tuple[FrequencyBucket, ...] = ()
     gains: tuple[Gain, ...] = ()  # what the method gains over the unadapted model, part by part
     # what the source domain's text costs before and after; None where that was not asked for
@@ -171,7 +171,7 @@ class StoredResult:
         Args:
             method: name of the method.
             other: name of the other; by default the base.
-            part: All, OOV, Known, or a range of training counts such as ``<50``: per word. Pieces: per piece of a word.
+            part: All, OOV (new words), Known, or training counts such as ``<50``: per word; Pieces: per piece.
         """
         if other == BASE:
             return next((gain for gain in self.methods[method].gains if gain.part == part), None)

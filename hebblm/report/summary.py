@@ -44,7 +44,7 @@ def gain_of(result: StoredResult, method: str) -> Gain | None:
 
 
 def verdict(result: StoredResult) -> str:
-    """Return which method is best, by how much and at what cost, or why that is undecided; at most three sentences."""
+    """Return which method is best, by how much, or why that is undecided; at most three sentences."""
     finite = [name for name in by_loss(result) if math.isfinite(result.methods[name].loss)]
     if not finite:
         return "No method has a finite loss: each gave some token no probability."
@@ -100,7 +100,11 @@ def summary_table(result: StoredResult) -> Table:
         *text_columns(result),
         (
             Column(
-                "OOV" if result.of_pieces else "OOV nats", "nll", "min", "word" if result.of_pieces else "", decimals=3
+                "New words" if result.of_pieces else "Nats, new words",
+                "nll",
+                "min",
+                "word" if result.of_pieces else "",
+                decimals=3,
             ),
             lambda _, item: item.oov_nll,
         ),
@@ -157,16 +161,14 @@ def _undecided(result: StoredResult, others: list[str], gain: Gain, measured: st
         )
         if not result.methods[others[0]].gains:
             return f"The result holds no interval; {known}: {measured}."
-        least = LEAST_BLOCKS * result.bootstrap.block
-        remedy = "read a longer text" if result.scenario.extra.get("whole_split", True) else "raise --max-tokens"
-        why = f"an interval takes {least:,} {_unit(result)}s; {remedy}"
-        return f"{tokens} are too few to tell who is best ({why}). So far {known}: {measured}."
+        least, whole = LEAST_BLOCKS * result.bootstrap.block, result.scenario.extra.get("whole_split", True)
+        remedy = f"read a text of {least:,} {_unit(result)}s or more" if whole else f"raise --max-tokens to {least}"
+        return f"{tokens} are too few to tell who is best; {remedy}. So far {known}: {measured}."
     text = f"{tokens} cannot tell whether {name} is better than the base: {measured}."
-    for other in others[1:]:
-        better = gain_of(result, other)
-        if better is not None and better.certain and _value(better) > 0:
-            return f"{text} Better for certain: {_name(other)}, {_nats(result, better)}."
-    return text
+    better = (
+        other for other in others[1:] if (found := gain_of(result, other)) and found.certain and _value(found) > 0
+    )
+    return f"{text} {_name(sure)} is better for certain." if (sure := next(better, None)) else text
 
 
 def _lead(result: StoredResult, others: list[str]) -> tuple[bool, str]:
@@ -174,43 +176,29 @@ def _lead(result: StoredResult, others: list[str]) -> tuple[bool, str]:
     if len(others) < 2:
         return True, ""
     best, following = others[:2]
-    behind = result.methods[following].loss - result.methods[best].loss
-    text = f" Next is {_name(following)}, {behind:.3f} nats behind"
     paired = result.extra.get("lead") or {}
     low, high = paired.get("low"), paired.get("high")
     if (paired.get("best"), paired.get("next")) != (best, following) or low is None or high is None:
-        return False, f"{text}; no interval between the two is known."
-    interval = f"({_level(result)} % interval {low:.3f} to {high:.3f}"
+        return False, f" Next is {_name(following)}; no interval between the two is known."
     if leaves_out_zero(low, high):
-        return True, f"{text} {interval})."
-    return False, f"{text} {interval}, which holds 0): undecided between the two."
+        return True, f" Next is {_name(following)}."
+    return False, f" {_name(following)} is too close to call."
 
 
 def _measured(result: StoredResult, method: str, gain: Gain) -> str:
-    """Return a gain in nats with its interval, in perplexity, and its cost."""
-    share = 100 * (perplexity(-_value(gain)) - 1)
-    change = f"{abs(share):.1f} % {'less' if share <= 0 else 'more'}"
-    text = (
-        f"{_nats(result, gain)}, perplexity {_perplexity(result, method)} instead of "
-        f"{_perplexity(result, BASE)} ({change})"
-    )
-    rate, alone = (result.methods[name].tokens_per_second for name in (method, BASE))
-    return f"{text}, at {display(rate, 'amount')} {_unit(result)}s a second instead of {display(alone, 'amount')}"
+    """Return a method's perplexity and, where the interval of its gain is known, the gain in nats with it."""
+    text = f"perplexity {_perplexity(result, method)} instead of {_perplexity(result, BASE)}"
+    if gain.low is None or gain.high is None:
+        return text
+    value = _value(gain)
+    sign, (low, high) = ("below", (gain.low, gain.high)) if value >= 0 else ("above", (-gain.high, -gain.low))
+    interval = f"{_level(result)} % interval {low:.3f} to {high:.3f}"
+    return f"{text}, {abs(value):.3f} nats a {_unit(result)} {sign} the base ({interval})"
 
 
 def _value(gain: Gain) -> float:
     assert gain.gain is not None
     return gain.gain
-
-
-def _nats(result: StoredResult, gain: Gain) -> str:
-    value = _value(gain)
-    if gain.low is None or gain.high is None:
-        return f"{abs(value):.3f} nats a {_unit(result)} {'below' if value >= 0 else 'above'} the base"
-    sign, (low, high) = ("below", (gain.low, gain.high)) if value >= 0 else ("above", (-gain.high, -gain.low))
-    holds = "" if gain.certain else ", which holds 0"
-    interval = f"{_level(result)} % interval {low:.3f} to {high:.3f}{holds}"
-    return f"{abs(value):.3f} nats a {_unit(result)} {sign} the base ({interval})"
 
 
 def _name(method: str) -> str:

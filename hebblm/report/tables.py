@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 from typing import Any, Literal
 
-from hebblm.report.buckets import ALL, KNOWN, OCCURRENCES, OOV_BY_OCCURRENCE, PIECES, gap_notes
+from hebblm.report.buckets import ALL, KNOWN, OCCURRENCES, OOV_BY_OCCURRENCE, PIECES, gap_notes, part_label
 from hebblm.report.gains import LEAST_BLOCKS, Gain
 from hebblm.report.methods import BASE, name_of, ordered
 from hebblm.report.numbers import MISSING, Kind, difference, perplexity
@@ -18,7 +18,7 @@ Item = tuple[str, MethodResult]
 Said = tuple[Column, Callable[[str, MethodResult], Cell]]
 _METHOD = Column("Method")
 _WITHIN: tuple[tuple[str, Kind, str], ...] = (("Perplexity", "perplexity", "perplexity"),)
-_ACROSS: tuple[tuple[str, Kind, str], ...] = (("Nats", "nll", "nll"), ("OOV nats", "nll", "oov_nll"))
+_ACROSS: tuple[tuple[str, Kind, str], ...] = (("Nats", "nll", "nll"), ("Nats, new words", "nll", "oov_nll"))
 
 
 def method_table(
@@ -48,15 +48,15 @@ def comparison_table(result: StoredResult) -> Table:
     columns = loss_columns(result)
     if result.scenario.oov_tokens:
         columns += [
-            (Column("OOV nats", "nll", "min", word), lambda _, item: item.oov_nll),
-            (Column("Known nats", "nll", "min", word), lambda _, item: item.in_vocabulary_nll),
+            (Column("Nats, new words", "nll", "min", word), lambda _, item: item.oov_nll),
+            (Column("Nats, known words", "nll", "min", word), lambda _, item: item.in_vocabulary_nll),
         ]
     columns.append(speed_column(result, "max"))
     if any(map(_rose, result.methods.values())):
         columns.append((Column("Queries whose loss rose", "count"), lambda _, item: _rose(item)))
     columns += with_values(items, text_columns(result))
     title = f"Methods on {result.scenario.label}, best first"
-    units = f"Nats: mean loss a {'piece' if result.of_pieces else 'token'}. OOV: words that training lacked."
+    units = f"Nats: mean loss a {'piece' if result.of_pieces else 'token'}. New words: those that training lacked."
     return method_table("comparison", title, items, columns, (units, *lost_notes(result), *fast_notes(result)))
 
 
@@ -205,7 +205,7 @@ LONGEST = 20  # documents that a report shows
 
 
 def occurrence_table(result: StoredResult) -> Table | None:
-    """Return the loss on out-of-vocabulary words by occurrence, nats; None without such words."""
+    """Return the loss on new words by occurrence, nats; None without such words."""
     items = [(name, item) for name, item in methods_of(result) if item.oov_occurrences]
     if not items:
         return None
@@ -214,7 +214,7 @@ def occurrence_table(result: StoredResult) -> Table | None:
         (name_of(name), *(bucket.nll for bucket in item.oov_occurrences), item.oov_nll) for name, item in items
     )
     gaps = gap_notes((item.oov_occurrences, item.oov_nll) for _, item in items)
-    title = f"Nats on OOV words by occurrence in the stream, {result.scenario.label}"
+    title = f"Nats on new words by occurrence in the stream, {result.scenario.label}"
     return Table("occurrences", title, by_bucket("Occurrence", "nll", shape), rows, (_learned_note(result), *gaps))
 
 
@@ -237,7 +237,7 @@ def occurrences_by_run(results: Mapping[str, StoredResult]) -> Table | None:
         return None
     return Table(
         "occurrences-by-run",
-        "Nats on OOV words by occurrence in the stream, run by run",
+        "Nats on new words by occurrence in the stream, run by run",
         (
             Column("Occurrence", wide=True),
             *(Column(name, "nll", "min", decimals=3) for name in (*OCCURRENCES, ALL)),
@@ -259,7 +259,7 @@ def gain_table(result: StoredResult) -> Table | None:
     counted = any(gain.part != ALL for gain in shown)
     columns = (
         Column("Training count" if counted else "Method", subheader="tokens"),
-        *(Column(gain.part, "signed", subheader=gain.tokens) for gain in shown),
+        *(Column(part_label(gain.part), "signed", subheader=gain.tokens) for gain in shown),
     )
     rows = []
     for name, item in items:
@@ -281,7 +281,7 @@ def paired_table(result: StoredResult) -> Table | None:
     parts = [gain for name in names if name not in (KNOWN, PIECES) and (gain := result.gain(*pairs[0], part=name))]
     columns = (
         Column("First, over second", subheader="tokens"),
-        *(Column(gain.part, "signed", subheader=gain.tokens) for gain in parts),
+        *(Column(part_label(gain.part), "signed", subheader=gain.tokens) for gain in parts),
     )
     rows = []
     for pair in pairs:
@@ -293,7 +293,7 @@ def paired_table(result: StoredResult) -> Table | None:
 
 
 def gain_rows(result: StoredResult) -> Table:
-    """Return every gain of every part, including OOV words by occurrence, one per row, for programs."""
+    """Return every gain of every part, including new words by occurrence, one per row, for programs."""
     columns = (
         Column("Method"),
         Column("Part"),

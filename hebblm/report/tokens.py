@@ -116,7 +116,7 @@ def word_table(result: Result, tokens: TokenLosses, top: int = 15) -> Table | No
         Column("Word"),
         Column("Occurrences", "count"),
         Column("In training", "count"),
-        Column("OOV"),
+        Column("New word"),
         Column("Gain (nats)", "signed", decimals=1),
         Column("Per occurrence", "signed", decimals=2),
     )

@@ -59,7 +59,7 @@ def published(scenario: ScenarioRecord) -> Published | None:
         notes = (part, *notes)
     if found.oov_rate:
         theirs, ours = 100 * found.oov_rate, 100 * scenario.oov_rate
-        rate = f"The paper states {theirs:.2f} % of tokens out of vocabulary; this run has {ours:.2f} %."
+        rate = f"In the paper {theirs:.2f} % of the tokens are new words, in this run {ours:.2f} %."
         notes = (*notes, rate)
     return replace(found, notes=notes)
 
@@ -88,7 +88,7 @@ def _beside_losses(result: Result, printed: Published) -> Table:
     # Header, kind and the paper's decimals; what is shown and the losses behind it, the paper's and ours.
     parts: list[tuple[str, Kind, int, tuple[_Losses, _Losses], tuple[_Losses, _Losses]]] = [
         ("Nats", "nll", 2, (printed.nll, nll), (printed.nll, nll)),
-        ("OOV nats", "nll", 2, (printed.oov_nll, oov), (printed.oov_nll, oov)),
+        ("Nats, new words", "nll", 2, (printed.oov_nll, oov), (printed.oov_nll, oov)),
     ]
     if printed.perplexity:
         theirs = {method: math.log(value) for method, value in printed.perplexity.items()}
@@ -98,7 +98,7 @@ def _beside_losses(result: Result, printed: Published) -> Table:
     methods = ordered([*(printed.perplexity or printed.nll), *result.methods])
     rows: list[list[Cell]] = [[name_of(method)] for method in methods]
     for header, kind, decimals, shown, losses in parts:
-        gain = "OOV gain" if header.startswith("OOV") else "Gain"
+        gain = "Gain, new words" if header.endswith("new words") else "Gain"
         sources = (("paper", decimals), ("here", 3))
         columns += [Column(header, kind, "min", source, places) for source, places in sources]
         columns += [Column(gain, "signed", "max", source, places) for source, places in sources]

@@ -238,7 +238,7 @@ def test_merged_memories_hold_both_with_one_number_a_word(
     assert main(["info", "both"]) == 0
     told = capsys.readouterr().out
     assert f"{len(keys)} of width" in told
-    assert "2 new words" in told
+    assert "new words   2\n" in told
     assert "tokenizer   the model's own" in told
     assert "texts/a.txt" in told
     assert MODEL in told

@@ -128,7 +128,7 @@ def test_a_verdict_over_the_beginning_says_so(tmp_path: Path) -> None:
     assert "raise --max-tokens" in few.verdict()
     (tmp_path / "short.txt").write_text("the list is long .\n" * 10)
     short = hebblm.evaluate(model("byte-level"), tmp_path / "short.txt", METHODS)
-    assert "read a longer text" in short.verdict()
+    assert "; read a text of" in short.verdict()
     assert "on these" not in short.verdict()
 
 

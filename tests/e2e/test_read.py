@@ -100,7 +100,7 @@ def test_only_the_first_tokens_are_read(model: str, tmp_path: Path, capsys: pyte
     assert not any("quux" in word for word in reader.vocabulary.words), "nothing is learned of what is not read"
     assert memory(["info", str(tmp_path / "known")]) == 0
     told = capsys.readouterr().out
-    assert f"model       {model}, weights" in told
+    assert f"model       {model}\n" in told
     assert "texts       2" in told
     for path in files:
         [size] = re.findall(rf"{re.escape(path)} \((\d+) bytes, 60 tokens, ", told)

@@ -27,7 +27,7 @@ from hebblm.adapt.methods.ngram import Ngram
 from hebblm.adapt.methods.rule import Rule
 from hebblm.errors import UserError
 from hebblm.expected import most_probable
-from hebblm.explain import AROUND, MOST
+from hebblm.explain import AROUND, MOST, Explanation, MemoryEntry, explanation_tables
 from hebblm.journal import laid_out
 from hebblm.memory.ngrams import LONG, LONG_FROM, SHORT
 from hebblm.reader import Reader
@@ -339,3 +339,16 @@ def test_what_cannot_be_explained_is_refused(models: dict[str, hebblm.LanguageMo
     with pytest.raises(UserError, match="give a string"):
         reader.explain(3)  # type: ignore[arg-type]
     assert math.isclose(sum(sum(item.shares.values()) for item in reader.explain("Call", 10**6)), 1.0, abs_tol=0.05)
+
+
+def test_entries_in_equal_text_stand_in_one_row_and_the_heaviest_row_comes_first() -> None:
+    entries = tuple(
+        MemoryEntry(weight, "a.txt", token, before, " .")
+        for weight, token, before in ((0.3, 90, "one"), (0.2, 70, "two"), (0.15, 50, "two"))
+    )
+    found = Explanation("list", 0.8, 0.1, {"knn": 0.8}, entries, by_closeness=False)
+    table = explanation_tables("now", [found], str)[1]
+    assert table.rows == (
+        ("list", pytest.approx(35), "a.txt, token 70 and 1 more", "two[list] ."),
+        ("list", pytest.approx(30), "a.txt, token 90", "one[list] ."),
+    )

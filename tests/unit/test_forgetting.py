@@ -258,7 +258,7 @@ def test_the_command_forgets_and_lists_what_is_left(
     reader.save("known")
     assert memory(["info", "known"]) == 0
     told = capsys.readouterr().out
-    assert "texts       3\n  minutes.txt (75 bytes, 15 tokens, 2 new words, read 2026-05-03T10:00:00+00:00)\n" in told
+    assert "texts       3\n  minutes.txt (75 bytes, 15 tokens, 2 new words, read 2026-05-03 10:00 UTC)\n" in told
     assert memory(["forget", "known", "--document", "minutes.txt", "", "--device", "cpu"]) == 0
     assert (
         capsys.readouterr().out

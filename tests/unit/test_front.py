@@ -53,8 +53,8 @@ def test_a_mistake_is_told_before_anything_is_opened(
 
 
 def test_the_tuning_that_is_suggested_can_be_run() -> None:
-    request = Request.of(None, "ptb", source="pydoc", vocabulary="open", unk_share=0.3, k=50)
-    assert request.note.endswith("with hebblm-tune --source pydoc --target ptb --k 50")
+    request = Request.of(None, "ptb", "tuned", source="pydoc", vocabulary="open", unk_share=0.3, k=50)
+    assert request.note.endswith("own: hebblm-tune --source pydoc --target ptb --k 50")
 
 
 def test_a_folder_is_scored_by_document_and_a_result_that_will_be_replaced_is_told(
@@ -99,9 +99,9 @@ def test_a_model_is_read_where_it_was_loaded_and_told_of_by_its_name(
     monkeypatch.chdir(tmp_path)
     lm = hebblm.load(name, device="cpu")
     monkeypatch.chdir(tmp_path / "elsewhere")
-    hebblm.evaluate(lm, str(tmp_path / "notes.txt"), "lstm", memory_content="test", max_tokens=np.int64(40))
+    hebblm.evaluate(lm, str(tmp_path / "notes.txt"), "lstm", hyperparameters="tuned", max_tokens=np.int64(40))
     told = capsys.readouterr().err
-    assert f"with hebblm-tune --checkpoint {'' if name != 'copy' else f'{tmp_path}/'}{name} --text" in told
+    assert f"own: hebblm-tune --checkpoint {'' if name != 'copy' else f'{tmp_path}/'}{name} --text" in told
     assert "--device cpu" in told
 
 

@@ -163,7 +163,7 @@ class HuggingFaceBase(GradientBase):
             if not all(getattr(layer, "is_croppable", False) for layer in cache.layers):
                 raise ValueError("a layer keeps more than one state a token")
             cache.crop(-count)
-        except (AttributeError, ValueError, RuntimeError):
+        except (AttributeError, ValueError, RuntimeError):  # not every cache can be cut; the window is read again
             self._cache = None
 
     @torch.no_grad()
@@ -202,7 +202,7 @@ class HuggingFaceBase(GradientBase):
             expected = GradientBase.branches(base, rows)
             try:
                 states = base._beside(rows)
-            except (RuntimeError, ValueError, IndexError, TypeError):
+            except (RuntimeError, ValueError, IndexError, TypeError):  # it reads them one at a time
                 return False
             return all(agree(own, other, exact) for own, other in zip(states, expected, strict=True))
 

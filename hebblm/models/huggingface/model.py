@@ -211,7 +211,7 @@ class HuggingFaceModel(Network):
                 expected = torch.stack([base.read(row[part]) for base, row in zip(alone, rows, strict=True)])
                 try:
                     states = together.read(rows[:, part])
-                except (RuntimeError, ValueError, IndexError):
+                except (RuntimeError, ValueError, IndexError):  # it reads one text at a time
                     return False
                 if states.shape != expected.shape or not agree(states, expected, exact):
                     return False

@@ -64,7 +64,7 @@ function show(index) {
   spans[index].classList.add('at');
   detail.replaceChildren(node('h2', spans[index].textContent));
   const count = data.counts === null ? 'unknown' : data.counts[index].toLocaleString('en');
-  const known = oov.has(index) ? 'out of the vocabulary' : count + ' times in training';
+  const known = oov.has(index) ? 'new word' : count + ' times in training';
   detail.append(node('p', 'Token ' + index.toLocaleString('en') + ': ' + known + '.', 'note'));
   table('Under every method', ['Method', 'Probability', 'Loss', 'Gain'], data.methods.map(([name, title]) => [
     name === method ? node('b', title) : title, probability(loss(name, index)), digits(loss(name, index), 3),

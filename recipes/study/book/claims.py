@@ -46,7 +46,7 @@ class Claim:
     interval: Interval = None  # both ends of an interval of that margin; None where none is known
     better: str = ""  # the method that the paper has before the other one
     worse: str = ""  # the other one
-    part: Part = "all"  # what the margin is of: all tokens, OOV words, or where a gain comes from
+    part: Part = "all"  # what the margin is of: all tokens, new words, or where a gain comes from
     reason: str = ""  # what the outcome may hang on
 
     @property
@@ -173,8 +173,8 @@ def _of_run(name: str, result: Result) -> Iterator[Claim]:
     yield from chain(
         pair_claims(label, name, theirs, ours, PAIRS, interval=known),
         _best(label, name, theirs, ours, known),
-        pair_claims(f"{label}, OOV words", name, printed.oov_nll, oov, PAIRS, part="oov", interval=new),
-        _best(f"{label}, OOV words", name, printed.oov_nll, oov, new, "oov"),
+        pair_claims(f"{label}, new words", name, printed.oov_nll, oov, PAIRS, part="oov", interval=new),
+        _best(f"{label}, new words", name, printed.oov_nll, oov, new, "oov"),
     )
     if {"mbpa", "hebb"} <= ours.keys():
         yield from _where_hebb_gains(name, result, printed)
@@ -224,7 +224,7 @@ def _where_hebb_gains(name: str, result: Result, printed: paper.Published) -> It
         on_oov = _margin(printed.oov_nll["mbpa"], printed.oov_nll["hebb"])
         theirs = on_oov - _margin(printed.nll["mbpa"], printed.nll["hebb"])
         ours = _margin(mbpa.oov_nll, hebb.oov_nll) - _margin(mbpa.nll, hebb.nll)
-        text = f"Hebb gains more on MbPA on OOV words than on all, {label}"
+        text = f"Hebb gains more on MbPA on new words than on all, {label}"
         yield Claim(text, name, theirs, ours, _difference(result, OOV, ALL), "hebb", "mbpa", "where")
 
 

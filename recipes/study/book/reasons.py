@@ -112,7 +112,7 @@ def _where_it_is_lost(claim: Claim, result: Result) -> str | None:
         if better.oov_nll is None or worse.oov_nll is None:
             return None
         new = (worse.oov_nll - better.oov_nll) * result.scenario.oov_tokens / total
-        return f"of the margin, {new:+.3f} is on OOV words and {claim.here - new:+.3f} on known ones"
+        return f"of the margin, {new:+.3f} is on new words and {claim.here - new:+.3f} on known ones"
     its = {bucket.bucket: bucket.nll for bucket in worse.frequency}
     shares = {
         mine.bucket: (loss - mine.nll) * mine.tokens / total
@@ -176,7 +176,7 @@ def _another_share_of_new_words(claim: Claim, result: Result) -> str | None:
     theirs = printed.oov_rate
     if max(rate, theirs) < APART * min(rate, theirs):
         return None
-    return f"{100 * rate:.2f} % of the tokens are out of vocabulary, in the paper {100 * theirs:.2f} %"
+    return f"{100 * rate:.2f} % of the tokens are new words, in the paper {100 * theirs:.2f} %"
 
 
 _RULES: tuple[Callable[[Claim, Result], str | None], ...] = (

@@ -14,7 +14,7 @@ from recipes.study import paper
 
 RULE = (
     "Of the runs of a scenario one counts: with other values than the paper's, with the policies that are the "
-    "default, with the share of OOV words nearest to the paper's, of the paper's methods and of the tokens the most, "
+    "default, with the share of new words nearest to the paper's, of the paper's methods and of the tokens the most, "
     "with the base of the lowest validation perplexity. "
     "What the others give is told apart."
 )

@@ -92,13 +92,13 @@ def test_across_domains_new_words_are_claims_of_their_own() -> None:
     result = across()
     claims = by_text(result)
     assert len(claims) == 19
-    oov = claims["Hebb better than MbPA, wt2-to-ptb test, OOV words"]
+    oov = claims["Hebb better than MbPA, wt2-to-ptb test, new words"]
     assert oov.paper == pytest.approx(12.04 - 10.36)
     mbpa, hebb = result.methods["mbpa"], result.methods["hebb"]
     assert mbpa.oov_nll is not None
     assert hebb.oov_nll is not None
     assert oov.here == pytest.approx(mbpa.oov_nll - hebb.oov_nll)
-    more = claims["Hebb gains more on MbPA on OOV words than on all, wt2-to-ptb test"]
+    more = claims["Hebb gains more on MbPA on new words than on all, wt2-to-ptb test"]
     assert more.paper == pytest.approx(1.68 - 0.13)
     assert more.here == pytest.approx(oov.here - (mbpa.nll - hebb.nll))
 

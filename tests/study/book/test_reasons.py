@@ -93,9 +93,9 @@ def test_across_domains() -> None:
     result = replace(result, model={"update": {"lr": 10.0}})
     scenario = replace(result.scenario, oov_tokens=6_973)
     found = likely_reason(HEBB, replace(result, scenario=scenario))
-    assert "is on OOV words and" in found
+    assert "is on new words and" in found
     assert "the base learns from the stream at a rate of 10, the paper's at 0.0001" in found
-    assert "8.46 % of the tokens are out of vocabulary, in the paper 3.77 %" in found
+    assert "8.46 % of the tokens are new words, in the paper 3.77 %" in found
     oov = likely_reason(replace(HEBB, part="oov"), changed(result, "lstm", oov_nll=8.66))
     assert "the base is 4.00 nats better than the paper's: less is left to gain" in oov
 

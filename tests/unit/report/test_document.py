@@ -182,7 +182,7 @@ def test_the_summary_is_a_verdict_the_scenario_and_one_table(width: int) -> None
 def test_reports_open_with_the_verdict_and_new_words_are_pictured_right_behind_it(tmp_path: Path) -> None:
     result = sample_result(3000)
     write_report(result, tmp_path, formats=("md", "html", "png"))
-    caption = "Loss on OOV words by occurrence"
+    caption = "Loss on new words by occurrence"
     for name in ("report.md", "report.html"):
         text = (tmp_path / name).read_text(encoding="utf-8")
         assert text.count(caption) == 1

@@ -178,7 +178,7 @@ def test_running_figure_is_logarithmic_only_for_a_wide_range() -> None:
 
 
 def test_comparison_has_a_panel_for_new_words_only_across_domains() -> None:
-    for target, titles in (("ptb", ["All tokens", "Out of vocabulary", "In vocabulary"]), ("wt2", ["All tokens"])):
+    for target, titles in (("ptb", ["All tokens", "New words", "Known words"]), ("wt2", ["All tokens"])):
         figure = comparison_figure(sample_result(400, target=target, methods=SMALL))
         assert figure is not None
         assert [axis.get_title(loc="left") for axis in figure.axes] == titles

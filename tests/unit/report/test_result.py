@@ -147,6 +147,10 @@ def test_encoding_survives_strict_json(value: Any) -> None:
         (12.34, "amount", "12.3"),
         (-5_550_000.0, "amount", "-5,550,000"),
         (82_430, "count", "82,430"),
+        (88.18, "percent", "88.2"),
+        (0.393, "percent", "0.39"),
+        (0.004, "percent", "<0.01"),
+        (0.0, "percent", "0.00"),
         ("<50", "text", "<50"),
     ],
 )

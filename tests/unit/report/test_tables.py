@@ -52,8 +52,10 @@ def test_every_method_has_its_own_look() -> None:
 
 def test_comparison_within_one_domain_has_no_column_of_new_words() -> None:
     table = comparison_table(sample_result(500, source="ptb", target="ptb"))
-    assert not {"OOV nats", "Known nats"} & {item.header for item in table.columns}
-    assert {"OOV nats", "Known nats"} <= {item.header for item in comparison_table(sample_result(500)).columns}
+    assert not {"Nats, new words", "Nats, known words"} & {item.header for item in table.columns}
+    assert {"Nats, new words", "Nats, known words"} <= {
+        item.header for item in comparison_table(sample_result(500)).columns
+    }
 
 
 def test_comparison_holds_the_numbers_of_the_result() -> None:
@@ -169,7 +171,7 @@ def test_side_by_side_fills_gaps_with_dashes() -> None:
             "within": sample_result(200, source="ptb", target="ptb", methods=("lstm", "mbpa")),
         }
     )
-    assert table.single_headers() == ["Method", "Nats (across)", "OOV nats (across)", "Perplexity (within)"]
+    assert table.single_headers() == ["Method", "Nats (across)", "Nats, new words (across)", "Perplexity (within)"]
     text = {row[0]: row[1:] for row in table.text()}
     assert list(text) == ["Base", "MbPA", "Hebb"]
     assert text["MbPA"][:2] == ["-", "-"]
@@ -200,7 +202,7 @@ def test_gains_over_each_other_have_signs_and_the_better_method_stands_first() -
     assert table is not None
     assert [row[0] for row in table.rows][:2] == ["Best (ours), over MbPA", "Best (ours), over kNN-LM"]
     assert len(table.rows) == 6
-    assert [column.header for column in table.columns][1:4] == ["All", "OOV", "<50"]
+    assert [column.header for column in table.columns][1:4] == ["All", "New words", "<50"]
     assert table.columns[1].subheader == 3000
     assert table.rows[0][1] == "+0.257 ±.067*"
     assert table.rows[-1][0] == "kNN-LM, over Cache"
@@ -292,7 +294,7 @@ def test_gains_carry_their_interval_and_a_mark_where_it_leaves_out_zero() -> Non
     }
     table = gain_table(replace(result, methods=methods))
     assert table is not None
-    assert [column.header for column in table.columns] == ["Training count", "All", "OOV", "<50", ">50"]
+    assert [column.header for column in table.columns] == ["Training count", "All", "New words", "<50", ">50"]
     assert [column.subheader for column in table.columns[1:]] == [300, 5, 20, 280]
     assert table.text() == [
         ["MbPA", "+0.123 ±.025*", "-2.000 ±1.500*", "+0.050 ±.040", "+0.200"],
