@@ -29,6 +29,7 @@ from hebblm.ranks import leads
 
 T = TypeVar("T")
 QUIET = 60.0  # seconds between two lines of a log
+BRIEF = 1.0  # seconds of work whose bar disappears with its end
 SHORTEST, LONGEST = 6, 40  # of a bar itself
 _SILENT: ContextVar[bool] = ContextVar("silent", default=False)
 NUMBERS = 83  # columns for a description and the numbers, before a bar may be longer than the shortest
@@ -66,6 +67,17 @@ class Display(Progress):
         """Change a task as rich does."""
         super().update(task_id, **changes)
         self._log(task_id)
+
+    def stop(self) -> None:
+        """Stop as rich does; work that took no time leaves no bar."""
+        now = time.monotonic()
+        for task_id, (begin, _) in self._begins.items():
+            self._tasks[task_id].visible &= now - begin >= BRIEF
+        if any(task.visible for task in self.tasks):
+            super().stop()
+        else:
+            self.live.transient = True  # leaves no empty line either
+            self.live.stop()
 
     def _log(self, task_id: TaskID) -> None:
         """Write how far a task is, unless a bar shows it or the last line is recent."""
