@@ -75,7 +75,7 @@ class Answers:
         if hidden.ndim != 2 or hidden.shape[1] != width:
             raise UserError(f"states of shape {tuple(hidden.shape)} are not (N, {width}), as this model gives them")
         if texts is not None and len(texts) != len(hidden):
-            raise UserError(f"{len(texts)} texts do not lead to {len(hidden)} states; give one for each")
+            raise UserError(f"{len(texts)} texts do not fit {len(hidden)} states; give one text for each state")
         contexts, ngrams = None, self._context.ngrams
         if texts and ngrams is not None:
             contexts = np.concatenate([contexts_of(np.array([*text, 0]), len(text), ngrams.order) for text in texts])
@@ -99,7 +99,7 @@ class Answers:
         """
         found = known_ids(self.vocabulary, ids, "row of ids; reader.vocabulary.encode(TEXT, include=False).ids are one")
         if not found or whole("last", last, 0) > len(found):
-            raise UserError(f"last = {last} must be at most the number of ids, {len(found)}, and that at least 1")
+            raise UserError(f"last = {last} must lie between 1 and the number of ids, {len(found)}")
         tokens = self._known(self._last.new_tensor(found))
         with self._base.aside():
             self._base.load_stream_state(self._beginning)

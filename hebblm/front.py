@@ -210,9 +210,9 @@ def tune(
     """
     options = {"split": "valid", "max_tokens": 10_000, **options}
     if options["split"] != "valid":
-        raise UserError(f"split {options['split']!r} must not be tuned on; use --split valid")
+        raise UserError(f"tuning must not read the split {options['split']!r}; use --split valid")
     if options.get("vocabulary") == "open":
-        raise UserError("vocabulary 'open' cannot be tuned; tune with union, whose values serve both")
+        raise UserError("vocabulary 'open' cannot be tuned; tune with union, and use the values for both")
     methods = tuple(_named(methods))
     with_parts(methods)
     request = Request.of(model, target, "tune", None, settings, output_path, **options)

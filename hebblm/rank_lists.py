@@ -52,7 +52,9 @@ def read_lists(path: Path) -> list[Line]:
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 raise UserError(f"{place} holds no alternatives ({error}); {FORM}") from error
             if not found.candidates or not all(one.text for one in found.candidates):
-                raise UserError(f"{place} has no candidate, or one without text; give each a text, or remove the line")
+                raise UserError(
+                    f"{place} has a candidate without text, or no candidate; write its text, or remove the line"
+                )
             lists.append((place, found))
     if not lists:
         raise UserError(f"{path} holds no alternatives; {FORM}")

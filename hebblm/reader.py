@@ -226,7 +226,7 @@ class Reader(Answers):
             ):
                 reading = reading or self._begin(name, learn, texts)
                 if not self.journal.reads(reading):
-                    raise UserError("another text was read before all pieces of this one; read one after the other")
+                    raise UserError("another text was read before this one was finished; read one text after the other")
                 yield self._read_on(encoded, size, learn, report, reading)
         if reading is not None and (most is None or len(reading.tokens) < most):
             reading.end()

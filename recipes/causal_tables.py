@@ -220,7 +220,7 @@ def beside_words() -> str:
 
 
 def keys() -> str:
-    """Return what memories of the last feed-forward layer's inputs gain over the usual ones."""
+    """Return the gain of memories of the last feed-forward layer's inputs over the usual ones."""
     found = {name: CAUSAL / f"llama-{name}-ffn-input.json" for name in TEXTS}
     results = {name: (Result.load(CAUSAL / f"llama-{name}.json"), Result.load(path)) for name, path in found.items()}
     columns = (

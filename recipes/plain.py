@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("hebblm", "awd_lstm")
+PACKAGES = ("hebblm", "awd_lstm", "recipes")
 SAYING = ("UserError", "CheckpointError", "say")  # calls whose text a user reads
 OPENING = re.compile(r"(?:Return what|Say|Tell|Let) ")  # a docstring names the thing, or what a call does
 MOST_WORDS = 18_000  # in README and docs, tables and code included

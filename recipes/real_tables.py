@@ -90,7 +90,7 @@ def wide() -> str:
 
 
 def harm() -> str:
-    """Return what a memory of docs and code does to facts and prose that have nothing to do with them."""
+    """Return how a memory of docs and code changes facts and prose that have nothing to do with them."""
     path = KEPT / "harm" / "smollm2.json"
     document = read_json(path)
     found = document["methods"][BEST]

@@ -45,7 +45,7 @@ def documents(model: str, folder: Path) -> list[str]:
 
 
 def read(model: str, folder: Path, characters: int) -> None:
-    """Let a reader read so much documentation, in ten files."""
+    """Read so much documentation, in ten files."""
     notes = folder / "notes"
     notes.mkdir()
     text, size = text_of("docs"), characters // 10

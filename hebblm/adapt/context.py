@@ -79,7 +79,7 @@ class Context:
         streams: int = 1,
     ) -> None:
         if k < 1:
-            raise UserError(f"k = {k} must be at least 1 neighbour")
+            raise UserError(f"k = {k} is too few neighbours; choose at least 1")
         checks.precise(head.weight)
         self.head = head
         self.memory = memory

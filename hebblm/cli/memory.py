@@ -114,7 +114,7 @@ def _build(config: BuildConfig, argv: list[str]) -> int:
     settings = parse_settings(config.set)
     for name in settings:
         if not name.startswith("memory.") and name not in ("ngram.order", "ngram.capacity"):
-            raise UserError(f"--set {name} changes no memory; memory.*, ngram.order and ngram.capacity do")
+            raise UserError(f"--set {name} has no effect on a memory; set memory.*, ngram.order or ngram.capacity")
     values = Hyperparameters().changed(settings)
     kept, counted = values.memory, values.methods[NgramConfig]
     from hebblm.corpus_memory import build
@@ -198,7 +198,7 @@ def _forget(config: ForgetConfig, argv: list[str]) -> None:
     from hebblm.reader_state import READER
 
     if not (config.folder / READER).is_file():
-        raise UserError(f"{config.folder} holds no reader; name a folder that hebblm-read --save wrote")
+        raise UserError(f"{config.folder} does not hold a reader; name a folder that hebblm-read --save wrote")
     name = config.model or read_about(config.folder, READER).get("model")
     if name is None:
         raise UserError(f"{config.folder} does not name its model; name it with --model")

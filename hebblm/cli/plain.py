@@ -106,6 +106,6 @@ def check_values(name: str, value: Any) -> None:
     elif isinstance(value, float) and not abs(value) < float("inf"):
         raise UserError(f"{name} = {value} must be a finite number")
     elif isinstance(value, int) and abs(value) > MOST:
-        raise UserError(f"{name} is a number of more than 53 bits; choose a smaller one")
+        raise UserError(f"{name} is too large a number; choose one below 2^53")
     elif name.endswith(("seed", "seeds")) and isinstance(value, int) and value < 0:
         raise UserError(f"{name} = {value} must be at least 0")

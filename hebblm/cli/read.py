@@ -102,13 +102,13 @@ class ReadConfig(ReadingOptions):
 
     def __post_init__(self) -> None:
         if self.interactive and self.watch is None:
-            raise UserError("--interactive asks about the texts of --watch FOLDER; name that folder too")
+            raise UserError("--interactive works only with --watch FOLDER; add --watch and the folder of your texts")
         if self.watch is not None:
             check_watch(self.watch, self.save)
             if self.max_tokens is not None:
                 raise UserError(f"--watch {self.watch} reads whole files; leave --max-tokens {self.max_tokens} out")
         if self.ranked is not None and self.rank is None:
-            raise UserError(f"--ranked {self.ranked} is for the lists of --rank; name their file with --rank")
+            raise UserError(f"--ranked {self.ranked} is where the lists of --rank go; name their file with --rank")
         for name in ("words", "new_tokens", "max_tokens", "update_every", "k"):
             if (value := getattr(self, name)) is not None:
                 whole(name, value)

@@ -87,7 +87,7 @@ def _report(config: ReportConfig, argv: list[str]) -> None:
     formats = check_formats([name.strip() for name in config.format.split(",")])
     paths = config.results
     if config.output_path is None and len(paths) > 1:
-        raise UserError(f"{len(paths)} results need a common place for their report; add --output-path DIR")
+        raise UserError(f"{len(paths)} results go into one report; say where with --output-path DIR")
     directory = _folder(paths[0]) if config.output_path is None else config.output_path
     edges = None if config.edges is None else parse_edges([config.edges])
     loaded = [_load(path, edges) for path in paths]

@@ -75,7 +75,7 @@ def main(config: VisionConfig, argv: list[str]) -> int:
         raise UserError(f"seeds {config.seeds} must be at least one, each once and none below 0")
     check_plotted(config.plotted)
     if config.experiment == "timing" and size() > 1:
-        raise UserError(f"{size()} processes would slow each other down; timing takes one")
+        raise UserError(f"{size()} processes would slow each other down; run timing in one")
     if size() > len(config.seeds):
         raise UserError(f"{size()} processes are more than --seeds {len(config.seeds)}; use as many seeds or more")
     folder = config.output_path or Path("results/vision") / f"{config.experiment}-{config.scale}"

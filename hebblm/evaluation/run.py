@@ -149,7 +149,7 @@ def run_scenario(
     log, parts = None, None
     if log_neighbors:
         if not any(rule.needs.retrieval for rule in rules.values()):
-            raise UserError(f"no method of {','.join(methods)} retrieves; add one to log neighbours of")
+            raise UserError(f"{','.join(methods)} look up no neighbours; add a method that does, such as knn")
         log = NeighborLog(log_neighbors, settings.methods[MbpaConfig], write=scenario.writes)
         parts = ComponentLog(log_neighbors, rules)
     logs = _accuracy_logs(scenario.stream, rules, moving) if accuracy else ()

@@ -74,7 +74,7 @@ class AdaptedLM(TemplateLM):  # type: ignore[misc]
     ) -> None:
         super().__init__()
         if not pretrained:
-            raise UserError("no model is named; say which with --model_args pretrained=NAME")
+            raise UserError("no model is named; name one with --model_args pretrained=NAME")
         if device == HARNESS_DEVICE and not torch.cuda.is_available():
             say(f"torch finds no CUDA device; {pretrained} is read on the CPU instead of the harness's {device}")
             device = "cpu"
@@ -97,7 +97,7 @@ class AdaptedLM(TemplateLM):  # type: ignore[misc]
     def set_cache_hook(self, cache_hook: CacheHook) -> None:
         """Refuse the harness's cache of scores if the reader learns."""
         if self.learn:
-            raise UserError("learn=True does not learn from a document whose score is cached; leave --use_cache out")
+            raise UserError("learn=True cannot learn from documents with cached scores; leave --use_cache out")
         super().set_cache_hook(cache_hook)
 
     @property

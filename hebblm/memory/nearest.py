@@ -240,7 +240,7 @@ def checked(queries: Tensor, entries: Entries, k: int) -> Tensor:
     check_tensors(queries=queries)
     dim = entries.keys.shape[1]
     if k < 1:
-        raise UserError(f"the number of neighbours K is {k}; it must be at least 1")
+        raise UserError(f"K = {k} is too few neighbours; choose at least 1")
     if queries.ndim != 2 or queries.shape[1] != dim:
         raise ValueError(f"queries of shape {tuple(queries.shape)} do not fit a memory of width {dim}")
     if not bool(queries.isfinite().all()):

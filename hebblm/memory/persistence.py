@@ -132,7 +132,7 @@ def _check_fields(manifest: Manifest, path: Path) -> None:
         sound = sizes == expected and has_index == ("index.faiss" in manifest.files)
         sound = sound and (manifest.store == "disk" and has_index) == ("lists.bin" in manifest.files)
     if not sound:
-        raise UserError(f"{path} contradicts itself; build the memory again")
+        raise UserError(f"{path} has values that contradict each other; build the memory again")
 
 
 class ReadText(TypedDict, total=False):

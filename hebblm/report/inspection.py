@@ -107,7 +107,9 @@ def load_neighbors(path: Path, total: int, result: Result | None = None) -> dict
     for row in order.select([name for name in _KINDS if name != "rank"]).to_pylist():
         neighbors.setdefault(row.pop("position"), []).append(Neighbor(**row))
     if neighbors and not 0 <= min(neighbors) <= max(neighbors) < total:
-        raise UserError(f"{path} has position {max(neighbors)}, the stream {total} tokens; they must be of one run")
+        raise UserError(
+            f"{path} has position {max(neighbors)}, but the run has {total} tokens; evaluate again with --log-neighbors"
+        )
     return {position: tuple(near) for position, near in neighbors.items()}
 
 

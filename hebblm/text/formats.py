@@ -93,7 +93,9 @@ def raw_lines(stream: BinaryIO, path: Path) -> Iterator[bytes]:
     """Lines of an opened file as bytes, with their ends."""
     while raw := stream.readline(MAX_LINE_BYTES):
         if len(raw) == MAX_LINE_BYTES and not raw.endswith(b"\n"):
-            raise UserError(f"{shown(path)} has a line above {MAX_LINE_BYTES >> 20} MiB; break the text into lines")
+            raise UserError(
+                f"{shown(path)} has a line longer than {MAX_LINE_BYTES >> 20} MiB; break the text into lines"
+            )
         yield raw
 
 

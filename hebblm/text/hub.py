@@ -81,7 +81,7 @@ def hub_sources(identifier: str, column: str | None, remedy: str) -> tuple[dict[
     tenth = len(first) // 10
     end = len(first) - tenth * len(missing)
     if "train" in found and (end <= 0 or (missing and tenth == 0)):
-        raise UserError(f"hf:{identifier} has {len(first)} training rows, too few to split; choose another")
+        raise UserError(f"hf:{identifier} has {len(first)} training rows, too few to split; choose another data set")
     sources: dict[str, LineSource] = {}
     for split in NAMES:
         if split in missing:

@@ -240,7 +240,7 @@ def kept_texts(texts: Any) -> Path:
         data = "".join(lines).encode()
     except UnicodeEncodeError as error:
         raise UserError(
-            f"target holds {error.object[error.start]!r}, half a surrogate pair; decode it again"
+            f"target holds {error.object[error.start]!r}, half of a character; decode the text again"
         ) from error
     path = cache_dir() / "texts" / f"{hashlib.sha256(data).hexdigest()[:16]}.jsonl"
     return path if path.is_file() else write_bytes(path, data)

@@ -38,10 +38,10 @@ class Subwords(Vocabulary):
         own = (index for piece, index in tokenizer.get_vocab().items() if piece not in added)
         if (last := max([*own, begin or 0])) >= rows:
             raise UserError(
-                f"the tokenizer has a piece of id {last:,} and the model {rows:,} rows: it is of another model"
+                f"the tokenizer has piece {last:,}, but the model only {rows:,} rows; use the model's own tokenizer"
             )
         if begin is None:
-            raise UserError("the tokenizer has neither bos_token nor eos_token for a text to begin with; set one")
+            raise UserError("the tokenizer has no bos_token or eos_token to put before a text; set one")
         self.tokenizer = tokenizer
         self.words = []
         self.start = begin

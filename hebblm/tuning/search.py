@@ -106,7 +106,7 @@ class Search:
                         "method out (--methods)"
                     )
             wanted = ", ".join(f"{key}={value}" for key, value in self.fixed.items() if key in best.tried[0])
-            raise UserError(f"{wanted} is not among the values that are tried for {method}; fix one that is")
+            raise UserError(f"{wanted} is not a value that tuning tries for {method}; choose one that it tries")
 
     def check_fixed(self) -> None:
         """Refuse fixed values that no point of a method will have, before anything is read."""
@@ -122,7 +122,7 @@ class Search:
                 values, key = list(axis), f"{dotted(method)}.{name}"
                 if self.fixed.get(key, values[0]) not in values:
                     raise UserError(
-                        f"{key}={self.fixed[key]} is not among the values that are tried for {method}; fix one of "
+                        f"{key}={self.fixed[key]} is not a value that tuning tries for {method}; choose one of "
                         f"{', '.join(map(str, values))}"
                     )
 

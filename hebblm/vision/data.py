@@ -163,7 +163,9 @@ def load_cifar100(folders: Sequence[Path], downloads: Path | None = None) -> Ima
                 if part is None or not member.isreg():
                     continue
                 if member.size > LONGEST:
-                    raise UserError(f"{path}: {member.name} has {member.size:,} bytes, which is no CIFAR-100")
+                    raise UserError(
+                        f"{path}: {member.name} has {member.size:,} bytes; CIFAR-100 has fewer, download it again"
+                    )
                 stream = archive.extractfile(member)
                 assert stream is not None  # a regular file always has one
                 parse = _parse_pickle if members is PICKLED else parse_records

@@ -176,7 +176,9 @@ class PretrainingSettings(Settings):
     def __post_init__(self) -> None:
         Settings.__post_init__(self)
         if len(self.epochs) != len(self.lr):
-            raise UserError(f"pretraining.epochs = {self.epochs} and pretraining.lr = {self.lr} must be as many values")
+            raise UserError(
+                f"pretraining.epochs = {self.epochs} and pretraining.lr = {self.lr} must have equally many values"
+            )
         if self.schedule == "onecycle" and len(self.epochs) > 1:
             raise UserError(f"pretraining.epochs = {self.epochs} must be one value with schedule=onecycle")
 
@@ -392,7 +394,7 @@ def settings_of(
     for name, other in (("mbpa_pull", "newton"), ("mbpa_lambda", "rmsprop"), ("mbpa_steps", "rmsprop")):
         if f"adaptation.{name}" in changes and other != optimizer:
             raise UserError(
-                f"adaptation.{name} is of {other}, and MbPA goes by {optimizer}; leave it out, or set "
+                f"adaptation.{name} belongs to {other}, but MbPA uses {optimizer}; leave it out, or set "
                 f"adaptation.mbpa_optimizer={other}"
             )
     return settings

@@ -30,7 +30,7 @@ def split(dataset: ImageDataset, old_classes: int, held_out: int, seed: int) -> 
     """Draw the old classes, and ``held_out`` pictures of every class."""
     if old_classes >= dataset.classes:
         raise UserError(
-            f"{old_classes} pre-training classes leave no new one of the {dataset.classes} of {dataset.name}; choose "
+            f"{old_classes} pre-training classes leave no new class of the {dataset.classes} of {dataset.name}; choose "
             f"at most {dataset.classes - 1}"
         )
     new = torch.ones(dataset.classes, dtype=torch.bool)

@@ -23,7 +23,7 @@ ETA, BETA = 0.7, 0.6  # of the paper's Penn Treebank column; the cost does not d
 
 
 def case_of(config: AdaptConfig, source: Source, **more: Any) -> dict[str, Any]:
-    """Return what a row of the measurement of adaptation records about its case."""
+    """Return the facts of its case that a row of the measurement of adaptation records."""
     classes, dim = source.head.weight.shape
     own = {"vocabulary": classes, "dim": dim, "k": config.k, "batch": config.batch}
     return {**own, **more, "source": source.describe()}

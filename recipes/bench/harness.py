@@ -91,7 +91,7 @@ class Harness:
 
     @torch.no_grad()
     def fill(self, size: int) -> None:
-        """Let the memory hold ``size`` entries of the source, with the normalisers of their base logits."""
+        """Fill the memory with ``size`` entries of the source, with the normalisers of their base logits."""
         head = self.source.head
         self.memory = build_memory(head.weight.shape[1], MemoryConfig(), self.source.device)
         for keys, labels in self.source.entries(size):
@@ -109,7 +109,7 @@ class Harness:
         )
 
     def rewind(self, tokens: int, streams: int = 1) -> None:
-        """Go back to before the stream, of which the first tokens are read, as so many streams in parallel."""
+        """Go back to before the stream, and read its first tokens as so many streams in parallel."""
         classes, ids = self.source.head.weight.shape[0], self._ids[:tokens]
         lines = int((ids == EOS).sum())
         self.memory.reset()
@@ -168,7 +168,7 @@ class Harness:
         return {f"ms_{name}": 1000 * seconds / len(self._stream) for name, seconds in costs.items()}
 
     def case(self, **more: object) -> dict[str, Any]:
-        """Return what a row records about its case."""
+        """Return the facts of its case that a row records."""
         classes, dim = self.source.head.weight.shape
         return {
             "architecture": self.model.config.to_dict(),

@@ -24,7 +24,7 @@ def cpu_name() -> str:
 
 
 def use_threads(threads: int | None) -> int:
-    """Let torch and FAISS use so many threads, None for as many as torch takes; return the number."""
+    """Give torch and FAISS so many threads, None for as many as torch takes; return the number."""
     if threads is not None:
         torch.set_num_threads(threads)
     count = torch.get_num_threads()

@@ -24,7 +24,7 @@ SPREAD = 0.1  # standard deviation of a pixel around its class's picture
 
 
 def problem(seed: int, device: torch.device, dtype: torch.dtype = torch.float32) -> Callable[[int], NetworkProblem]:
-    """Return what adapts an untrained network to the first queries; pixels are drawn around one picture a class."""
+    """Return how an untrained network adapts to the first queries; pixels are drawn around one picture a class."""
     draw = torch.Generator().manual_seed(seed)
     classes = torch.rand(CLASSES, PIXELS, generator=draw)
     labels = torch.randint(CLASSES, (ENTRIES + TOGETHER,), generator=draw)

@@ -49,7 +49,7 @@ class States:
 
 
 def _states(source: Source, config: RetrieveConfig) -> States:
-    """Return what is stored with queries of its source: a mini-batch of its own a round, and those of recall."""
+    """Return stored entries with queries of their source: a mini-batch of its own a round, and those of recall."""
     count = max(config.batch * (config.repeats + 1), config.recall_queries)
     return States(*filled(source, max(config.entries)), source.queries(count)[0], source.describe())
 

@@ -86,7 +86,7 @@ class SyntheticSource:
         return hidden, torch.cat(targets).to(self.device)
 
     def describe(self) -> dict[str, Any]:
-        """Return what a measurement records about its input."""
+        """Return the facts of its input that a measurement records."""
         return {
             "kind": "synthetic",
             "states": f"mixture of {self.CENTRES} Gaussians, total variance {self.VARIANCE:g}, one query in "
@@ -139,7 +139,7 @@ class ModelSource:
         return torch.cat(hidden), ids[1:]
 
     def describe(self) -> dict[str, Any]:
-        """Return what a measurement records about its input."""
+        """Return the facts of its input that a measurement records."""
         return {
             "kind": "model",
             "states": f"{self.model.folder.name} on {self.corpus.meta.name}",
@@ -157,7 +157,7 @@ class ModelSource:
 
 
 Source = SyntheticSource | ModelSource
-"""Gives entries for a memory, and queries with the words that follow them, none of which is an entry."""
+"""Gives entries for a memory, and queries with the words that follow them; no query is an entry."""
 
 
 def open_source(checkpoint: Path, device: torch.device) -> ModelSource:
@@ -191,7 +191,7 @@ class Batch:
     counts: Tensor
 
     def given(self) -> tuple[Tensor, Neighbors, OutputHead]:
-        """Return what every form takes first."""
+        """Return the first arguments of every form."""
         return self.hidden, self.neighbors, self.head
 
     def first(self, rows: int, k: int | None = None) -> Batch:

@@ -25,7 +25,7 @@ def _costs(row: Row) -> Iterator[tuple[Cell, ...]]:
 
 
 def described(row: Row) -> str:
-    """Return what a row is about: its name, sizes and settings."""
+    """Return the subject of a row: its name, sizes and settings."""
     sizes = (f"{key} {value}" for key, value in row.case.items() if isinstance(value, (int, float, str)))
     return f"{row.name}: {', '.join(sizes)}"
 
@@ -36,7 +36,7 @@ def spread(value: Spread) -> str:
 
 
 def training_table(results: Sequence[BenchResult]) -> Table | None:
-    """Return tokens a second of each preset beside the plain model, None where no training was measured."""
+    """Return tokens a second of each preset next to the plain model, None where no training was measured."""
     rows = tuple(
         (
             row.case["preset"],

@@ -52,7 +52,7 @@ def measured(lm: LanguageModel, method: str, text: str, settings: dict[str, Any]
 
 
 def compared(lm: LanguageModel, text: str, settings: dict[str, Any]) -> dict[str, Any]:
-    """Return what dynamic evaluation gains on a text over the base."""
+    """Measure what dynamic evaluation gains on a text over the base."""
     scores, cost = measured(lm, "dynamic", text, settings)
     gain = (scores.unadapted.nll - scores.nll).double()
     means = gain.cumsum(0) / torch.arange(1, len(gain) + 1)

@@ -30,7 +30,7 @@ DRAWN = {"greedy": 0.0, "sampled": 1.0}  # temperature
 
 
 def described(lm: LanguageModel, alone: Reader, answer: str, own: Sequence[int]) -> dict[str, float]:
-    """Return what an answer has in common with the text's own pieces, how varied it is, and how the model finds it."""
+    """Measure what an answer has in common with the text's own pieces, how varied it is, and how the model finds it."""
     assert lm.pieces is not None
     ids = lm.pieces.ids(answer)[:LENGTH]
     same = [one == other for one, other in zip(ids, own, strict=False)]

@@ -50,7 +50,7 @@ def asked(reader: Reader, prompt: str, answer: str) -> tuple[float, bool]:
 
 
 def measured(lm: LanguageModel, method: str, texts: list[Path], pieces: int, prose: str) -> dict[str, Any]:
-    """Return what is known with a memory of some texts and without."""
+    """Measure what is known with a memory of some texts and without."""
     reader, alone = lm.reader(method), lm.reader("base")
     for text in texts:
         ids = lm.vocabulary.encode(text.read_text(encoding="utf-8"), include=False).ids[:pieces]

@@ -1,8 +1,8 @@
-"""What drafts save: tokens a pass and speed of a reader's generate, beside prompt lookup of transformers.
+"""What drafts save: tokens a pass and speed of a reader's generate, compared with prompt lookup of transformers.
 
-A reader reads the beginning of a text; prompts are from behind it. Each is answered with and without drafts, one after
-the other, by the reader and by ``model.generate`` with the same window. "other" is text that does not repeat: articles,
-drawn at temperature 1, behind documentation that was read.
+A reader reads the beginning of a text; prompts are from the text after it. Each is answered with and without drafts,
+one after the other, by the reader and by ``model.generate`` with the same window. "other" is text that does not
+repeat: articles, drawn at temperature 1, after documentation that was read.
 
     python -m recipes.rank.drafts --output recipes/rank/drafts.json
 """
@@ -51,7 +51,7 @@ class Passes:
 
 
 def cut(lm: hebblm.LanguageModel, text: str, prompts: str, read: int, count: int, size: int) -> tuple[str, list[str]]:
-    """Beginning of a text, of so many tokens, and prompts from behind it, evenly spaced, at beginnings of lines."""
+    """Beginning of a text, of so many tokens, and prompts from after it, evenly spaced, at beginnings of lines."""
     assert lm.pieces is not None
     ids = lm.pieces.ids(text[: 8 * read])
     beginning = lm.pieces.join(ids[:read])

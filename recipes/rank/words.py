@@ -1,7 +1,7 @@
 """Whether a reader tells a text's words from others of like spelling, before and after it read of the same.
 
 Each list holds a word of the text and five words near it in spelling, from the words of the text and of the model's
-dictionary, behind up to twenty words before it. A method reads the beginning of a text; the lists are from behind that.
+dictionary, after up to twenty words before it. A method reads the beginning of a text; the lists are from the rest.
 
     python -m recipes.rank.words --text numpy --output recipes/rank/numpy.json
 """
@@ -33,8 +33,8 @@ from hebblm.text.corpora import resolve
 from hebblm.text.documentation import tokens_of
 
 METHODS = "lstm,cache,knn,mbpa,mixture+mbpa,ngram,best"
-NEAR = 5  # words beside the right one
-LOOKED_AT = 60  # words of like letters, of which the nearest are taken
+NEAR = 5  # words besides the right one
+LOOKED_AT = 60  # words of like letters, the nearest are taken
 BEFORE = 20  # words
 COMMON = 100  # occurrences in the training text from which on a word is common
 KINDS = ("common", "rare", "new, read of", "new, not read of")
@@ -62,7 +62,7 @@ def lines_of(text: str) -> Iterator[str]:
 
 
 def cut(text: str, read: int) -> tuple[list[str], list[str]]:
-    """Lines of the beginning of a text, of so many words or a few more, and those behind."""
+    """Lines of the beginning of a text, of so many words or a few more, and those after."""
     lines, count = list(lines_of(text)), 0
     for number, line in enumerate(lines):
         count += len(line.split()) + 1
@@ -92,15 +92,15 @@ def _ratio(matcher: difflib.SequenceMatcher[str], other: str) -> float:
 
 
 def choices(
-    lm: hebblm.LanguageModel, read: Sequence[str], behind: Sequence[str], most: int, near: int, seed: int
+    lm: hebblm.LanguageModel, read: Sequence[str], after: Sequence[str], most: int, near: int, seed: int
 ) -> list[Choice]:
-    """Lists from the lines behind, ``most`` of each kind."""
+    """Lists from the lines after it, ``most`` of each kind."""
     known = dict(zip((lm.vocabulary[n] for n in range(lm.vocabulary.known)), lm.vocabulary.counts, strict=True))
     seen = {word for line in read for word in line.split()}
     places: dict[str, list[tuple[str, str]]] = {kind: [] for kind in KINDS}
-    for number, line in enumerate(behind):
+    for number, line in enumerate(after):
         words = line.split()
-        above = " ".join(behind[max(0, number - 2) : number]).split() if len(words) < BEFORE else []
+        above = " ".join(after[max(0, number - 2) : number]).split() if len(words) < BEFORE else []
         for at, word in enumerate(words):
             if len(word) >= 3 and word.isalpha():
                 count = known.get(word)
@@ -108,13 +108,13 @@ def choices(
                 places[kind].append((word, " ".join([*above, *words[:at]][-BEFORE:])))
     draw = random.Random(seed)
     chosen = [(kind, *place) for kind, all_ in places.items() for place in draw.sample(all_, min(most, len(all_)))]
-    every = sorted({word for word in (*known, *seen, *" ".join(behind).split()) if len(word) >= 3 and word.isalpha()})
+    every = sorted({word for word in (*known, *seen, *" ".join(after).split()) if len(word) >= 3 and word.isalpha()})
     alike = nearest(sorted({word for _, word, _ in chosen}), every, near)
     return [Choice(kind, before, (word, *alike[word])) for kind, word, before in chosen]
 
 
 def right(reader: Reader, lists: Sequence[Choice], title: str) -> list[bool]:
-    """Whether the right word of each list comes first; a list is behind the beginning of a text."""
+    """Whether the right word of each list comes first; a list comes after the beginning of a text."""
     found = []
     for one in track(lists, title, len(lists), "lists"):
         words = sorted(one.words)  # so that equal scores say nothing about the right one
@@ -164,9 +164,9 @@ def main(argv: list[str] | None = None) -> int:
     check_writable(asked.output.parent)
     by = provenance("python -m " + command_line("recipes.rank.words", argv), device="cpu", seed=asked.seed)
     lm = hebblm.load(asked.model, device="cpu")
-    read, behind = cut(asked.text, asked.read)
-    lists = choices(lm, read, behind, asked.lists, NEAR, asked.seed)
-    more = choices(lm, read, behind, asked.timed // 3, 9, asked.seed)[: asked.timed] if asked.timed else []
+    read, after = cut(asked.text, asked.read)
+    lists = choices(lm, read, after, asked.lists, NEAR, asked.seed)
+    more = choices(lm, read, after, asked.timed // 3, 9, asked.seed)[: asked.timed] if asked.timed else []
     found: dict[str, Any] = {}
     base: dict[str, list[bool]] = {}
     for method in asked.methods.split(","):

@@ -81,7 +81,7 @@ def main() -> int:
 
 
 def alone(threads: int, stage: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:
-    """Return what a stage measures, run in a process of its own."""
+    """Return the measurements of a stage, run in a process of its own."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), use_threads, (threads,)) as pool:
         return pool.submit(stage, *arguments).result()
 
@@ -112,7 +112,7 @@ def entries_of(real: Path, count: int) -> Iterator[tuple[Tensor, Tensor]]:
 
 
 def read_pieces(real: Path, count: int, place: Path) -> dict[str, Any]:
-    """Write the finished pieces of a memory, as ``hebblm-memory build`` leaves them if it is killed behind the last."""
+    """Write the finished pieces of a memory, as ``hebblm-memory build`` leaves them if it is killed after the last."""
     for index, (keys, labels) in enumerate(entries_of(real, count)):
         pieces_of(place).save(index, {"keys": keys.half(), "labels": labels})
     return {}
@@ -122,7 +122,7 @@ def fill(place: Path, config: MemoryConfig) -> dict[str, Any]:
     """Build and save a memory of finished pieces.
 
     Returns:
-        Seconds until their entries are in the memory, all of which an interruption costs again; seconds of the index
+        Seconds until their entries are in the memory, and an interruption costs all of them again; seconds of the index
         and the files; bytes on disk, and of resident memory.
     """
     started, pieces = time.perf_counter(), pieces_of(place)
@@ -143,7 +143,7 @@ def fill(place: Path, config: MemoryConfig) -> dict[str, Any]:
 
 
 def pieces_of(place: Path) -> Segments:
-    """Return what a memory is built of."""
+    """Return the parts of a memory."""
     return Segments(place.with_name(f"{place.name}.parts"))
 
 

@@ -1,4 +1,4 @@
-"""``python -m recipes.study``: the book, goals of cost, results beside the paper, what the paper leaves open."""
+"""``python -m recipes.study``: the book, goals of cost, results next to the paper, what the paper leaves open."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class BookConfig:
 
 @options(f"{PROG} book", BookConfig, f"{PROG} book recipes/results --output-path results/book")
 def _book(config: BookConfig, argv: list[str]) -> None:
-    """The results book: every run under a folder beside the paper, nothing in it typed by hand."""
+    """The results book: every run under a folder next to the paper, nothing in it typed by hand."""
     written = write_book(TITLE, contents(load_sources(config.results)), config.output_path)
     print(f"Wrote {len(written)} files to {config.output_path}")
 
@@ -62,7 +62,7 @@ class CostConfig:
 
 @options(f"{PROG} cost", CostConfig, f"{PROG} cost recipes/results/bench/*.json")
 def _cost(config: CostConfig, argv: list[str]) -> None:
-    """Goals beside what was measured, and how far above its floor that is, as Markdown."""
+    """Goals next to what was measured, and how far above its floor that is, as Markdown."""
     text = "\n".join(map(to_markdown, cost_tables([BenchResult.load(path) for path in config.files])))
     if config.output_path is None:
         print(text)
@@ -72,7 +72,7 @@ def _cost(config: CostConfig, argv: list[str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class PaperConfig:
-    """Options of the tables beside the paper.
+    """Options of the tables next to the paper.
 
     Args:
         results: folders that hebblm-eval wrote, or their result.json.
@@ -83,7 +83,7 @@ class PaperConfig:
 
 @options(f"{PROG} paper", PaperConfig, f"{PROG} paper results/wt2-to-ptb")
 def _paper(config: PaperConfig, argv: list[str]) -> None:
-    """Results on the paper's texts beside its own numbers, as Markdown."""
+    """Results on the paper's texts next to its own numbers, as Markdown."""
     found = [(path, paper_tables(Result.load(path))) for path in config.results]
     for path, tables in found:
         print("\n".join(map(to_markdown, tables)) or f"{path}: the paper has no numbers for this scenario")

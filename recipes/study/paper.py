@@ -1,4 +1,4 @@
-"""The numbers that the paper prints on text, and tables of results beside them.
+"""The numbers that the paper prints on text, and tables of results next to them.
 
 ``paper.json`` in this folder holds Table "lm" (perplexity, or nats per token) and Table "frequency" (test perplexity by
 training count), with the tokens of the whole stream.
@@ -71,7 +71,7 @@ def base_perplexity(source: str) -> float | None:
 
 
 def paper_tables(result: Result) -> list[Table]:
-    """Return our numbers beside those of the paper, for the scenarios that the paper has."""
+    """Return our numbers next to those of the paper, for the scenarios that the paper has."""
     printed = published(result.scenario)
     if printed is None:
         return []
@@ -82,10 +82,10 @@ def paper_tables(result: Result) -> list[Table]:
 
 
 def _beside_losses(result: Result, printed: Published) -> Table:
-    """Return losses beside the paper's, and what each method gains: within a domain as perplexity, else in nats."""
+    """Return losses next to the paper's, and what each method gains: within a domain as perplexity, else in nats."""
     nll = {method: item.nll for method, item in result.methods.items()}
     oov = {method: item.oov_nll for method, item in result.methods.items() if item.oov_nll is not None}
-    # Header, kind and the paper's decimals; what is shown and the losses behind it, the paper's and ours.
+    # Header, kind and the paper's decimals; what is shown and the losses it comes from, the paper's and ours.
     parts: list[tuple[str, Kind, int, tuple[_Losses, _Losses], tuple[_Losses, _Losses]]] = [
         ("Nats", "nll", 2, (printed.nll, nll), (printed.nll, nll)),
         ("Nats, new words", "nll", 2, (printed.oov_nll, oov), (printed.oov_nll, oov)),
@@ -109,7 +109,7 @@ def _beside_losses(result: Result, printed: Published) -> Table:
 
 
 def _beside_frequency(result: Result, printed: Published) -> Table:
-    """Return perplexity by training count beside the paper's, for the methods that the paper lists."""
+    """Return perplexity by training count next to the paper's, for the methods that the paper lists."""
     buckets = list(next(iter(printed.frequency.values())))
     columns = [_METHOD, Column("Source"), *(Column(bucket, "perplexity") for bucket in buckets)]
     rows: list[list[Cell]] = []
@@ -126,7 +126,7 @@ def _beside(
     name: str, result: Result, columns: Sequence[Column], rows: Sequence[Sequence[Cell]], notes: Sequence[str]
 ) -> Table:
     what = "Perplexity by training count" if name.endswith("frequency") else "Results"
-    title = f"{what} on {result.scenario.label} beside the paper"
+    title = f"{what} on {result.scenario.label} next to the paper"
     return Table(name, title, tuple(columns), tuple(map(tuple, rows)), (*notes, f"Paper: {SOURCE}."))
 
 

@@ -100,7 +100,7 @@ MISTAKES = [
     ("train --corpus {prepared} --output-path model --arch gpt", "gpt"),
     ("train --corpus {prepared} --output-path model --epochs 0", "0"),
     ("tune --intra-domain klingon --output-path out", "unknown corpus 'klingon'"),
-    ("tune --intra-domain ptb --split test", "must not be tuned on"),
+    ("tune --intra-domain ptb --split test", "tuning must not read the split"),
     ("tune --intra-domain ptb --around nowhere.json", "nowhere.json does not exist"),
     ("report empty.txt", "empty.txt is not valid JSON"),
     ("read tiny-pydc", "did you mean tiny-pydoc-raw"),
@@ -118,7 +118,7 @@ MISTAKES = [
     (f"{BUILD} nowhere", "nowhere does not exist"),
     (f"{BUILD} empty", "empty holds no file of text (.txt, .jsonl"),
     (f"{BUILD} texts --output-path texts", "texts does not hold a memory"),
-    (f"{BUILD} texts --set hebb.beta=0.5", "hebb.beta changes no memory"),
+    (f"{BUILD} texts --set hebb.beta=0.5", "hebb.beta has no effect on a memory"),
     (f"{BUILD} texts --set memory.indx=exact", "memory.index"),
     ("memory info texts", "texts holds no saved memory"),
     ("preprocess --output-path out --text latin.txt", "latin.txt is not UTF-8: byte 3"),
@@ -130,7 +130,7 @@ MISTAKES = [
 ]
 AFTER_WORK = [  # progress bars, or what is told of a text, may stand above the line
     (f"eval {SCENARIO} --streams 500 --max-tokens 50 --methods lstm", "streams = 500"),
-    (f"eval {SCENARIO} --log-neighbors 5 --log-samples --methods lstm --output-path o", "retrieves"),
+    (f"eval {SCENARIO} --log-neighbors 5 --log-samples --methods lstm --output-path o", "look up no neighbours"),
     (f"{BUILD} empty.txt", "no text to remember"),
     (f"{BUILD} texts/c.png", "texts/c.png is not UTF-8"),
     (f"{PREPROCESS} --tokenizer sentencepiece", "cannot learn 8000 pieces"),
@@ -311,7 +311,7 @@ def test_no_space(size: int, line: str, absent: str, world: World, tmp_path: Pat
     ("arguments", "told"),
     [
         ("online --seeds 1", "2 processes are more than --seeds 1"),
-        ("timing", "2 processes would slow each other down; timing takes one"),
+        ("timing", "2 processes would slow each other down; run timing in one"),
     ],
 )
 def test_ranks_that_have_nothing_to_do_are_refused(

@@ -57,8 +57,11 @@ def test_lists_are_ranked_behind_the_text(folder: Path, capsys: pytest.CaptureFi
         ('{"candidates": [{"text": "a"}]}', "missing required field `id`"),
         ('{"id": 1, "candidates": [{"text": 7}]}', "Expected `str`, got `int` - at `$.candidates[0].text`"),
         ('{"id": 1, "candidates": [{"text": "a", "score": "b"}]}', "Expected `float`, got `str`"),
-        ('{"id": 1, "candidates": []}', "line 3 has no candidate, or one without text; give each a text, or remove"),
-        ('{"id": 1, "candidates": [{"text": ""}]}', "line 3 has no candidate, or one without text"),
+        (
+            '{"id": 1, "candidates": []}',
+            "line 3 has a candidate without text, or no candidate; write its text, or remove",
+        ),
+        ('{"id": 1, "candidates": [{"text": ""}]}', "line 3 has a candidate without text, or no candidate"),
         ('{"id": 1, "candidates": [{"text": " "}]}', "line 3: alternative 1, ' ', has no token of its own"),
         ('["a", "b"]', "line 3 holds no alternatives (Expected `object`, got `array`)"),
     ],
@@ -85,6 +88,6 @@ def test_a_file_without_lists_and_an_output_without_a_file_are_refused(
     assert main(["tiny-pydoc-raw", "--rank", str(folder / "empty.jsonl")]) == 2
     assert "empty.jsonl holds no alternatives; write {" in capsys.readouterr().err
     assert main(["tiny-pydoc-raw", "--ranked", str(folder / "out.jsonl")]) == 2
-    assert "is for the lists of --rank; name their file with --rank" in capsys.readouterr().err
+    assert "is where the lists of --rank go; name their file with --rank" in capsys.readouterr().err
     assert main(["tiny-pydoc-raw", "--rank", str(folder / "none.jsonl")]) == 2
     assert "none.jsonl" in capsys.readouterr().err

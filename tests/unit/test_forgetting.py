@@ -233,7 +233,7 @@ def test_what_cannot_be_forgotten_is_refused(words: hebblm.LanguageModel, tmp_pa
         (lambda: reader.read("the list", name="a\nb"), "is not the name of a document"),
         (lambda: reader.read(["the list"], name="a"), "name = 'a' names one document, not several"),
         (lambda: reader.read({"": "the list"}), "one of several documents has no name"),
-        (lambda: next(pieces), "another text was read before all pieces of this one; read one after the other"),
+        (lambda: next(pieces), "another text was read before this one was finished; read one text after the other"),
     ):
         with pytest.raises(UserError, match=re.escape(said)):
             wrong()
@@ -274,7 +274,10 @@ def test_the_command_forgets_and_lists_what_is_left(
             "unknown document 'minutes.txt'; reader.documents() and hebblm-memory info list them",
         ),
         (["known"], "name what to forget: --document NAME, or --word WORD"),
-        (["known/memory", "--word", "a"], "known/memory holds no reader; name a folder that hebblm-read --save wrote"),
+        (
+            ["known/memory", "--word", "a"],
+            "known/memory does not hold a reader; name a folder that hebblm-read --save wrote",
+        ),
     ):
         assert memory(["forget", *arguments, "--device", "cpu"]) == 2
         assert said in capsys.readouterr().err

@@ -229,10 +229,10 @@ def _solver(
     checks.at_least("pull", pull, 0)
     if optimizer == "rmsprop":
         if solver == "fast":
-            raise UserError("solver = 'fast' follows plain descent only; choose solver = 'exact' for rmsprop")
+            raise UserError("solver = 'fast' cannot use rmsprop; choose solver = 'exact'")
         if lr_units == "relative":
             raise UserError(
-                "lr_units = 'relative' is for plain descent; choose lr_units = 'guarded' or 'absolute' for rmsprop"
+                "lr_units = 'relative' does not work with rmsprop; choose lr_units = 'guarded' or 'absolute'"
             )
         return partial(solve_rmsprop, lr=lr, steps=steps, pull=pull, guarded=lr_units == "guarded")
 

@@ -89,7 +89,9 @@ def opened(path: Path) -> Iterator[GgufFile]:
         types, architecture = {tensor.tensor_type.name for tensor in tensors}, metadata["general.architecture"]
         unknown = sorted(types - {*GGML_NAME.values(), *VALUES}) if architecture in GGUF_CONFIG_ARCHS else []
         if unknown:
-            raise UserError(f"{path} has weights of type {unknown[0]}, which transformers does not read; take another")
+            raise UserError(
+                f"{path} has weights of type {unknown[0]}, which transformers does not read; use another file"
+            )
         # Norms are in float32 next to other types. In half precision, processors compute bfloat16 faster, or neither.
         stored = next((VALUES[kind] for kind in ("BF16", "F16", "F32") if kind in types), "float32")
         with np.errstate(all="ignore"):  # of damaged blocks; weights that are not finite are refused later

@@ -100,8 +100,7 @@ class HuggingFaceModel(Network):
         base = HuggingFaceBase(self, update, streams=streams)
         if streams > 1 and not self._in_streams():
             raise UserError(
-                f"{type(self.model).__name__} gets other states for several streams at once than for each alone; "
-                "leave --streams out"
+                f"{type(self.model).__name__} computes differently for several streams at once; leave --streams out"
             )
         base.grow(rows)
         return base

@@ -140,8 +140,7 @@ def _probed(opened: HuggingFaceModel, exact: bool) -> HuggingFaceModel:
     begun, carried = opened.states(ids[None, :first], None, {})
     if not agree(torch.cat([begun, whole[:, first:]], 1), whole, exact):
         raise UserError(
-            f"{type(opened.model).__name__} lets later tokens change what comes before them: it is no causal "
-            "language model"
+            f"{type(opened.model).__name__} lets later tokens change earlier predictions, so it is not causal; {READS}"
         )
     opened = replace(opened, key_width=whole.shape[2] - opened.head.weight.shape[1] * opened.keyed)
     if carried is None:
@@ -215,7 +214,7 @@ def _learning(model: Any, found: FoundHead, asked: Sequence[str] | None) -> tupl
         kinds["norm"] += [name for name in floating if name.rpartition(".")[0] in norms]
     for part, names in kinds.items():
         if not names and part not in LEARNS:
-            raise UserError(f"no weight of {type(model).__name__} has {part!r} in its name")
+            raise UserError(f"{type(model).__name__} has no weight with {part!r} in its name")
     chosen = {name for names in kinds.values() for name in names}
     return tuple(name for name in floating if name in chosen)
 

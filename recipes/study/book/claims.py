@@ -1,4 +1,4 @@
-"""Claims of the paper about its methods beside a run: reproduced, reversed, or undecided by its intervals."""
+"""Claims of the paper about its methods next to a run: reproduced, reversed, or undecided by its intervals."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LEAST_SHARE = 0.1  # of the paper's stream that a run must have scored to be hel
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Claim of the paper beside one run."""
+    """Claim of the paper next to one run."""
 
     text: str  # what is claimed
     run: str  # name of the run
@@ -57,7 +57,7 @@ class Claim:
 
 
 def language_claims(runs: Mapping[str, Result]) -> list[Claim]:
-    """Return the paper's claims beside the runs of its scenarios, margins in nats per token.
+    """Return the paper's claims next to the runs of its scenarios, margins in nats per token.
 
     Args:
         runs: by name; those of other scenarios, and of less than a tenth of the paper's stream, are left out.
@@ -75,7 +75,7 @@ def pair_claims(
     part: Part = "all",
     interval: Callable[[str, str], Interval] = lambda better, worse: None,
 ) -> Iterator[Claim]:
-    """Yield the order of pairs of methods by a quantity of which less is better.
+    """Yield the order of pairs of methods by a quantity that is better if it is less.
 
     Args:
         where: of what the quantity is, e.g. ``ptb test``.
@@ -98,7 +98,7 @@ def pair_claims(
 
 
 def claim_tables(claims: Iterable[Claim], unit: str) -> list[Table]:
-    """Return what came out the other way round, what is undecided and what reproduced, a table each; none is empty."""
+    """Return claims that came out the other way round, undecided and reproduced ones, a table each; none is empty."""
     known = list(claims)
     columns = (
         Column("The paper's claim"),
@@ -147,7 +147,7 @@ def other_settings_tables(counted: Iterable[Claim], others: Iterable[Claim]) -> 
 
 
 def base_lines(runs: Mapping[str, Result]) -> tuple[str, ...]:
-    """Return how strong the base models of some runs are beside the paper's, a line each."""
+    """Return how strong the base models of some runs are compared with the paper's, a line each."""
     lines = []
     for result in runs.values():
         source, policy = result.scenario.source, result.scenario.normalization

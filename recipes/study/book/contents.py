@@ -20,7 +20,7 @@ from recipes.study.book.standing import RULE, counted_runs
 from recipes.study.book.tuning import tuning_sections
 from recipes.study.readings.record import Readings, readings_table
 
-TITLE = "Results of hebblm beside the paper"
+TITLE = "Results of hebblm next to the paper"
 
 
 def contents(sources: Sources) -> list[Section]:

@@ -1,4 +1,4 @@
-"""The chapter on cost: goals beside what was measured."""
+"""The chapter on cost: goals next to what was measured."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ Numbers = tuple[str, dict[str, float | None], dict[str, list[float]]]
 
 
 def image_claims(documents: Mapping[str, Mapping[str, Any]]) -> list[Claim]:
-    """Return the paper's claims beside results on its data, margins in percentage points."""
+    """Return the paper's claims next to results on its data, margins in percentage points."""
     claims: list[Claim] = []
     for name, document in documents.items():
         with complete(name):
@@ -65,7 +65,7 @@ def _interval(ours: Shares, better: str, worse: str) -> Interval:
 
 
 def _reason(claim: Claim, document: Mapping[str, Any]) -> str:
-    """Return what a claim's outcome may hang on."""
+    """Return possible reasons for a claim's outcome."""
     if document["scale"] == PAPER_SCALE:
         return "" if claim.outcome == "reproduced" else UNEXPLAINED
     network = document["settings"].get("backbone")

@@ -72,7 +72,7 @@ class Sources:
 def load_sources(root: Path) -> Sources:
     """Read every JSON file below a folder, in the order of their paths.
 
-    A ``config.json`` beside what it belongs to, tuned values or a model, says nothing of its own and is passed over.
+    A ``config.json`` next to what it belongs to, tuned values or a model, says nothing of its own and is passed over.
     """
     paths = sorted(path for path in root.rglob("*.json") if not _is_companion(path)) if root.is_dir() else []
     if not paths:
@@ -111,7 +111,7 @@ def _add(sources: Sources, path: Path, place: str, name: str) -> None:
 
 
 def _is_companion(path: Path) -> bool:
-    """Say whether a file only repeats, for a command or a model, what another one beside it stands for."""
+    """Return whether a file only repeats, for a command or a model, what another one next to it stands for."""
     owners = (TUNED_FILE, "model.safetensors")
     return path.name == "config.json" and any(path.with_name(owner).is_file() for owner in owners)
 

@@ -45,7 +45,7 @@ def settings_of(result: Result, method: str) -> dict[str, Any]:
 
 
 def has_paper_values(result: Result) -> bool:
-    """Say whether all hyper-parameters of a run for which the paper states an optimum are that optimum."""
+    """Return whether all hyper-parameters of a run for which the paper states an optimum are that optimum."""
     known: dict[str, Any] = {}
     for method in result.methods:
         known |= settings_of(result, method)
@@ -55,7 +55,7 @@ def has_paper_values(result: Result) -> bool:
 
 
 def _rank(result: Result) -> tuple[float, ...]:
-    """Return what runs of a scenario are ordered by, the one that counts first."""
+    """Return the order of runs of a scenario, the one that counts first."""
     scenario = result.scenario
     printed = paper.published(scenario)
     covered = len(set(PAPER_METHODS) & result.methods.keys())

@@ -1,4 +1,4 @@
-"""The chapter on tuning: chosen values beside the paper's, and the validation loss of every method."""
+"""The chapter on tuning: chosen values next to the paper's, and the validation loss of every method."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _losses(tunings: Mapping[str, Tuning]) -> Table:
 
 
 def _values(name: str, tuning: Tuning) -> Table:
-    """Return the chosen values beside the paper's."""
+    """Return the chosen values next to the paper's."""
     source, target = tuning.scenario.get("source"), tuning.scenario.get("target")
     starts = PAPER.get(str(target) if source == target else "cross", {})
     printed = {key: value for key, value in starts.items() if not key.startswith("knn.")}  # none of the paper's

@@ -103,7 +103,7 @@ def latex(title: str, sections: Sequence[Section]) -> str:
 
 
 def page(title: str, sections: Sequence[Section], drawn: Mapping[str, bytes]) -> str:
-    """Return the book as one HTML file that needs nothing beside it."""
+    """Return the book as one HTML file that needs no other file."""
     template = HTML.from_string(_PAGE.read_text(encoding="utf-8"))
     return template.render(
         title=title, sections=sections, drawn=drawn, encode=lambda data: base64.b64encode(data).decode()

@@ -81,7 +81,7 @@ def _named(rows: Sequence[Row], name: str, **case: object) -> list[Row]:
 
 
 def _is_real(row: Row) -> bool:
-    """Say whether a row's states are those of a trained model."""
+    """Return whether a row's states are those of a trained model."""
     return bool(row.case["source"]["kind"] == "model")
 
 
@@ -145,7 +145,7 @@ def _overhead(rows: Sequence[Row]) -> Finding | None:
 
 
 def hebbian_cost(row: Row) -> float:
-    """Return what Hebb adds to MbPA, milliseconds a token."""
+    """Return the time that Hebb adds to MbPA, milliseconds a token."""
     return row.milliseconds("hebbian") - row.milliseconds("addition")
 
 
@@ -200,7 +200,7 @@ def _evaluation(rows: Sequence[Row]) -> Finding | None:
 
 
 def is_paper_evaluation(row: Row) -> bool:
-    """Say whether an evaluation is of the sizes that the goal is about."""
+    """Return whether an evaluation is of the sizes that the goal is about."""
     return bool(row.case["entries"] == 100_000 and row.case["architecture"]["hidden_dim"] >= 1150)
 
 

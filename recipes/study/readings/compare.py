@@ -1,4 +1,4 @@
-"""Readings of the paper that it leaves open, each beside the default, over one reading of a text a memory content."""
+"""Readings of the paper that it leaves open, each next to the default, over one reading of a text a memory content."""
 
 from __future__ import annotations
 

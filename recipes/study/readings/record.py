@@ -20,7 +20,7 @@ DEFAULT = "default"
 _NOTE = (
     "The default's loss, and of every other reading its mean loss minus that, nats per token: above 0 it is worse. "
     "All other values stay those of the default. Tuned: each at the best of the same own values tried on this text "
-    "(Mixture as printed its theta and gamma, MbPA its pull, Hebb its beta and eta), beside the tuned default. "
+    "(Mixture as printed its theta and gamma, MbPA its pull, Hebb its beta and eta), compared with the tuned default. "
     "* where the 95 % interval leaves out 0; - where nothing changes or nothing was tried."
 )
 
@@ -39,7 +39,7 @@ class Effect:
 
     @property
     def certain(self) -> bool:
-        """Say whether the interval leaves out 0."""
+        """Return whether the interval leaves out 0."""
         return leaves_out_zero(self.low, self.high)
 
 

@@ -200,7 +200,7 @@ def test_the_harness_default_device_is_the_one_there_is(folder: Path, capsys: py
     [
         ("pretrained=tiny-pydc", "did you mean tiny-pydoc-raw?"),
         ("pretrained=tiny-pydoc-raw,method=mxture", "did you mean mixture?"),
-        ("method=lstm", "no model is named; say which with --model_args pretrained=NAME"),
+        ("method=lstm", "no model is named; name one with --model_args pretrained=NAME"),
     ],
 )
 def test_bad_arguments_end_the_command_with_one_line(arguments: str, said: str, tmp_path: Path) -> None:

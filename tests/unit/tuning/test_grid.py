@@ -222,7 +222,7 @@ def test_a_fixed_value_that_no_point_will_have_is_refused_before_anything_is_rea
     monkeypatch.setattr("hebblm.tuning.tune.tune_static", lambda *_: pytest.fail("read before it was refused"))
     narrow = Grid(theta=(0.5,), gamma=(0.3,), beta=(0.5,), weight=(0.5,), dynamic_decay=(0.1,))
     name, _, value = fixed.partition("=")
-    with pytest.raises(UserError, match=rf"^{fixed} is not among the values .*; fix one of 0\.[135]$"):
+    with pytest.raises(UserError, match=rf"^{fixed} is not a value that tuning tries .*; choose one of 0\.[135]$"):
         tune(scenario_of("intra-domain", 40), Hyperparameters(), narrow, fixed={name: float(value)})
 
 

@@ -145,9 +145,9 @@ def test_the_papers_values_are_those_of_the_network_that_is_named(
 @pytest.mark.parametrize(
     ("values", "told"),
     [
-        (["adaptation.mbpa_steps=3"], "adaptation.mbpa_steps is of rmsprop, and MbPA goes by newton"),
+        (["adaptation.mbpa_steps=3"], "adaptation.mbpa_steps belongs to rmsprop, but MbPA uses newton"),
         (["adaptation.mbpa_lambda=0.1"], "or set adaptation.mbpa_optimizer=rmsprop"),
-        (["adaptation.mbpa_optimizer=rmsprop", "adaptation.mbpa_pull=0.1"], "adaptation.mbpa_pull is of newton"),
+        (["adaptation.mbpa_optimizer=rmsprop", "adaptation.mbpa_pull=0.1"], "adaptation.mbpa_pull belongs to newton"),
     ],
 )
 def test_a_value_of_the_optimizer_that_is_not_followed_is_refused(

@@ -222,7 +222,7 @@ def test_an_increment_has_fewer_pictures_of_half_of_the_new_classes() -> None:
 
 
 def test_refuses_what_the_data_does_not_have() -> None:
-    with pytest.raises(UserError, match=r"6 pre-training classes leave no new one of the 6 of classes"):
+    with pytest.raises(UserError, match=r"6 pre-training classes leave no new class of the 6 of classes"):
         split(DATA, 6, 4, seed=1)
     with pytest.raises(UserError, match=r"held_out = 24 leaves none of the 24 training pictures of class 0"):
         split(DATA, 3, 24, seed=1)

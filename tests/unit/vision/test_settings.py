@@ -116,7 +116,7 @@ def test_paper_values_of_the_narrow_variant_are_those_of_its_network() -> None:
         ({"backbone": "vgg"}, "unknown backbone 'vgg'; choose from resnet50"),
         ({"old_classes": "0"}, "old_classes = 0 is out of range"),
         ({"varied": "30,30"}, "each value once"),
-        ({"pretraining.epochs": "1,2"}, "must be as many values"),
+        ({"pretraining.epochs": "1,2"}, "must have equally many values"),
         ({"pretraining.schedule": "onecycle"}, "must be one value with schedule=onecycle"),
         ({"pretraining.epochs": "0,1,1"}, "pretraining.epochs = 0"),
         ({"pretraining.momentum": "1"}, "pretraining.momentum = 1 is"),
