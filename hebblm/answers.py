@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from inspect import isfunction
 from itertools import pairwise
 from typing import TypeVar
@@ -19,7 +20,7 @@ from hebblm.adapt.methods.rule import Rule
 from hebblm.drafts import Ahead
 from hebblm.errors import UserError
 from hebblm.evaluation.scenario_config import ScenarioConfig, several, whole
-from hebblm.expected import Suggestion, draw, most_probable
+from hebblm.expected import Expected, Suggestion, draw, most_probable
 from hebblm.explain import Explanation, explained
 from hebblm.journal import Journal, laid_out
 from hebblm.memory.base import AnyMemory
@@ -29,7 +30,9 @@ from hebblm.models.base import State, TrainedModel
 from hebblm.ranking import RankedText, ranked
 from hebblm.reader_text import bytes_of, known_ids
 from hebblm.stream_reader import ReaderBase, StreamReader
+from hebblm.text.subwords import Subwords
 from hebblm.text.vocabulary import Vocabulary
+from hebblm.words_ahead import WIDTH, Following, PieceTexts, words_ahead
 from hebblm.written import WrittenText
 
 T = TypeVar("T")
@@ -59,6 +62,7 @@ class Answers:
     _rule: Rule
     _beginning: State
     _last: Tensor
+    _texts: PieceTexts | None = None
 
     @torch.no_grad()
     def predict(self, hidden: Tensor, texts: Sequence[Sequence[int]] | None = None) -> tuple[Tensor, Tensor]:
@@ -121,6 +125,9 @@ class Answers:
     def suggest(self, context: str = "", n: int = 5) -> list[Suggestion]:
         """Return the most probable next words after the text read so far and a context; learns nothing.
 
+        A model of pieces suggests whole words, with the blank before them: what is between two blanks, or a line break.
+        One without a blank in front goes on with the last word of the context.
+
         Args:
             context: words after the present place, read for this call only.
             n: number of words; ``<unk>`` is not a word and is left out.
@@ -131,8 +138,7 @@ class Answers:
         Raises:
             UserError: n below 1, or a context that is not a string.
         """
-        _, adapted, base = self._expected(context)
-        return [*most_probable(adapted, base, self.vocabulary, n).values()]
+        return [each.suggestion for each in self._expected(context, n)[1]]
 
     @torch.no_grad()
     def explain(self, context: str = "", n: int = 5) -> list[Explanation]:
@@ -144,25 +150,36 @@ class Answers:
 
         Returns:
             The words of :meth:`suggest`, each with the share of its probability that every part of the method gives,
-            and the three memory entries that weigh most.
+            and the three memory entries that weigh most. For a word of several pieces these are those of its first
+            piece times the probability of the rest.
 
         Raises:
             UserError: as for :meth:`suggest`.
         """
-        batch, adapted, base = self._expected(context)
-        suggested = most_probable(adapted, base, self.vocabulary, n)
+        batch, expected = self._expected(context, n)
         written = WrittenText.of(self._memory, laid_out(self.journal.record), self.model)
-        return explained(
-            self._rule, batch, suggested, self.vocabulary, written, base=DYNAMIC if self.moving else "base"
-        )
+        return explained(self._rule, batch, expected, self.vocabulary, written, base=DYNAMIC if self.moving else "base")
 
-    def _expected(self, context: str) -> tuple[EvalBatch, Tensor, Tensor]:
-        """Return the query after a context, and probabilities (V,) of the next words with and without adaptation."""
+    def _expected(self, context: str, n: int, width: int = WIDTH) -> tuple[EvalBatch, list[Expected]]:
+        """Return the query after a context, and the n words that are expected there."""
+        n = whole("n", n)
+        with self._following(context) as (batch, following):
+            if isinstance(self.vocabulary, Subwords):
+                self._texts = self._texts or PieceTexts(self.vocabulary)
+                return batch, words_ahead(following, self._texts, n, max(3 * n, width))
+            adapted, base = (log_probs[0].exp() for log_probs in following([()]))
+            return batch, most_probable(adapted, base, self.vocabulary, n)
+
+    @contextmanager
+    def _following(self, context: str) -> Iterator[tuple[EvalBatch, Following]]:
+        """Stand after a context: give the query there, and what is expected after tokens that follow."""
         with self._base.aside():
             ids = self._ids(context)
             hidden = self._base.read(ids)
-        batch = self._batch(hidden[-1:], self._after(ids))
-        return batch, self._rule.log_probs(batch)[0].exp(), self._base.trained_log_probs(batch)[0].exp()
+            past = self._after(ids)
+            batch = self._batch(hidden[-1:], past)
+            first = self._rule.log_probs(batch)[0], self._base.trained_log_probs(batch)[0]
+            yield batch, Following(self._with(self._base, False), past, first)
 
     def generate(
         self,

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from hebblm.errors import UserError
-from hebblm.evaluation.scenario_config import whole
 from hebblm.text.vocabulary import Vocabulary
 
 
@@ -28,13 +27,24 @@ class Suggestion(NamedTuple):
     unadapted: float
 
 
-def most_probable(adapted: Tensor, unadapted: Tensor, vocabulary: Vocabulary, n: int) -> dict[int, Suggestion]:
-    """Return the most probable next words by id, most probable first; ``<unk>`` is not a word and is left out."""
-    n = whole("n", n)
+class Expected(NamedTuple):
+    """A word that may come next, and the tokens that it may begin with.
+
+    Args:
+        suggestion: the word.
+        rest: by first token, the probability of the word's rest and end after it; 1 where a token is a word.
+    """
+
+    suggestion: Suggestion
+    rest: Mapping[int, float]
+
+
+def most_probable(adapted: Tensor, unadapted: Tensor, vocabulary: Vocabulary, n: int) -> list[Expected]:
+    """Return the most probable next tokens, most probable first; ``<unk>`` is not a word and is left out."""
     if vocabulary.unknown is not None:
         adapted[vocabulary.unknown] = -1.0
     best = adapted.topk(min(n, int((adapted >= 0).sum()))).indices.tolist()
-    return {i: Suggestion(vocabulary[i], float(adapted[i]), float(unadapted[i])) for i in best}
+    return [Expected(Suggestion(vocabulary[i], float(adapted[i]), float(unadapted[i])), {i: 1.0}) for i in best]
 
 
 def draw(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +12,7 @@ from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.components import Speakers, shares, speaking
 from hebblm.adapt.methods import unaliased
 from hebblm.adapt.methods.rule import Rule
-from hebblm.expected import Suggestion
+from hebblm.expected import Expected
 from hebblm.memory.ngram_rows import NGramRows
 from hebblm.report.methods import name_of
 from hebblm.report.table import Cell, Column, Table
@@ -33,8 +33,9 @@ class MemoryEntry(NamedTuple):
             without any of these: its closeness, as a share of the closeness of all neighbours.
         document: name of the document that it was read in; None if that has no name or is not known.
         token: its number in that document, from 0; None if not known.
-        before: the text before the word there, up to it.
+        before: the text before it, up to it.
         after: the text after it.
+        word: the word there, or its first piece.
     """
 
     weight: float
@@ -42,6 +43,7 @@ class MemoryEntry(NamedTuple):
     token: int | None
     before: str
     after: str
+    word: str
 
 
 class Explanation(NamedTuple):
@@ -91,7 +93,7 @@ def entry_weights(found: Speakers, batch: EvalBatch, written: WrittenText, words
 def explained(
     rule: Rule,
     batch: EvalBatch,
-    suggested: Mapping[int, Suggestion],
+    expected: Sequence[Expected],
     vocabulary: Vocabulary,
     written: WrittenText,
     base: str,
@@ -101,16 +103,21 @@ def explained(
     Args:
         rule: the method's rule.
         batch: holds the query.
-        suggested: words by id.
+        expected: the suggested words.
         vocabulary: the model's vocabulary.
         written: the text that the memory was written from.
         base: name of the base.
     """
     parts, found = shares(rule, batch), speaking(rule, batch)
     explanations = []
-    weighed = entry_weights(found, batch, written, [*suggested])
-    for (index, word), weights in zip(suggested.items(), weighed, strict=True):
-        given = {base if name == "base" else name: float(part[index]) for name, part in parts.items()}
+    firsts = list(dict.fromkeys(first for each in expected for first in each.rest))
+    weighed = dict(zip(firsts, entry_weights(found, batch, written, firsts), strict=True))
+    for word, rest in expected:
+        given = {
+            base if name == "base" else name: sum(float(part[first]) * share for first, share in rest.items())
+            for name, part in parts.items()
+        }
+        weights = sum((weighed[first] * share for first, share in rest.items()), np.zeros(len(written.ids)))
         there = np.flatnonzero(weights)
         heaviest = there[np.lexsort((-there, -weights[there]))[:MOST]]  # among equal weights the latest
         entries = tuple(_remembered(entry, weights[entry], written, vocabulary) for entry in heaviest.tolist())
@@ -130,6 +137,7 @@ def _remembered(entry: int, weight: float, written: WrittenText, vocabulary: Voc
         int(written.tokens[entry]) if known else None,
         before,
         after,
+        vocabulary[int(written.ids[entry])],
     )
 
 
@@ -155,7 +163,7 @@ def explanation_tables(title: str, found: Sequence[Explanation], shown: Callable
     for item in found:
         alike: dict[str, list[MemoryEntry]] = {}
         for entry in item.entries:
-            alike.setdefault(shown(_marked(item.word, entry)), []).append(entry)
+            alike.setdefault(shown(_marked(entry)), []).append(entry)
         given = {text: sum(entry.weight for entry in same) for text, same in alike.items()}
         for text in sorted(given, key=given.__getitem__, reverse=True):
             more = f" and {len(alike[text]) - 1} more" if len(alike[text]) > 1 else ""
@@ -167,10 +175,10 @@ def explanation_tables(title: str, found: Sequence[Explanation], shown: Callable
     return tables
 
 
-def _marked(word: str, entry: MemoryEntry) -> str:
-    """Return the text around an entry, with its word in brackets."""
-    core = word.strip() or word
-    blank = word[: word.index(core)]
+def _marked(entry: MemoryEntry) -> str:
+    """Return the text around an entry, with its word or first piece in brackets."""
+    core = entry.word.strip() or entry.word
+    blank = entry.word[: entry.word.index(core)]
     return f"{entry.before}{blank}[{core}]{entry.after}"
 
 

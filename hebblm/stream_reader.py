@@ -83,6 +83,10 @@ class ReaderBase:
                 found.append([torch.cat([first, next(after)]) if len(row) else first for row in rows])
         return found[0], found[1] if len(found) > 1 else None
 
+    def branches(self, rows: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor] | None]:
+        """Return states (N_b, D) after each token of continuations (N_b,), and the trained base's as :meth:`beyond`."""
+        return self._base.branches(rows), None if self._trained is None else self._trained.branches(rows)
+
     @property
     def room(self) -> int:
         """Number of tokens that :meth:`back` could still undo at no cost."""
