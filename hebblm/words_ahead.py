@@ -45,7 +45,7 @@ class PieceTexts:
 
     @cached_property
     def ends(self) -> Tensor:
-        """Which pieces (V,) end the word before them: they begin with a blank, or are no text."""
+        """Which pieces (V,) end the word before them: they begin with a blank, or have no text."""
         return torch.tensor([text[:1].isspace() or index in self.special for index, text in enumerate(self._texts)])
 
     @cached_property

@@ -84,7 +84,7 @@ def _words(found: Sequence[Expected]) -> list[str]:
 
 
 def measured(lm: hebblm.LanguageModel, method: str, text: Encoded, places: int) -> dict[str, Any]:
-    """Return what a reader of one method suggests at each place, in columns."""
+    """Return the answers of a reader of one method at each place, in columns."""
     reader = lm.reader(method)
     vocabulary = reader.vocabulary
     assert isinstance(vocabulary, Subwords)

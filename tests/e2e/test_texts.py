@@ -163,8 +163,7 @@ def test_the_column_is_asked_for_and_recorded(name: str, tmp_path: Path, capsys:
     assert capsys.readouterr().err.endswith(f": error: {asked}")
     assert not out.exists()
     assert command([*arguments, str(path), "--column", "content", *save]) == 0
-    said, told = capsys.readouterr()
-    assert name != "eval" or f"--text {path} --column content" in told, "as the command for tuning has it"
+    said = capsys.readouterr().out
     recorded = {
         "eval": lambda: json.loads((out / "result.json").read_text())["scenario"]["column"],
         "tune": lambda: json.loads((out / "tuned.json").read_text())["scenario"]["column"],

@@ -211,6 +211,7 @@ def test_a_bar_ends_full_where_the_size_was_an_estimate(
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setattr("hebblm.progress.BRIEF", 0.0)
     lines = ["a few words here\r\n"] * 900 + ["a much longer line of very many more words here\r\n"] * 100
     (tmp_path / "text.txt").write_text("".join(lines), encoding="utf-8", newline="")
     prepare(resolve(f"text:{tmp_path / 'text.txt'}"), normalization="raw", destdir=tmp_path / "out")
