@@ -88,7 +88,7 @@ def test_what_cannot_be_adapted_is_refused(dtype: torch.dtype) -> None:
     small = transformers.LlamaConfig(
         vocab_size=40, hidden_size=32, num_hidden_layers=1, num_attention_heads=4, intermediate_size=48
     )
-    with pytest.raises(UserError, match="another model"):
+    with pytest.raises(UserError, match="use the model's own tokenizer"):
         hebblm.load((transformers.LlamaForCausalLM(small), tokenizer()))
     with pytest.raises(UserError, match="is not a language model"):
         hebblm.load((torch.nn.Linear(2, 2), tokenizer()))
