@@ -359,7 +359,7 @@ def test_what_cannot_be_explained_is_refused(models: dict[str, hebblm.LanguageMo
 
 def test_entries_in_equal_text_stand_in_one_row_and_the_heaviest_row_comes_first() -> None:
     entries = tuple(
-        MemoryEntry(weight, "a.txt", token, before, " .")
+        MemoryEntry(weight, "a.txt", token, before, " .", "list")
         for weight, token, before in ((0.3, 90, "one"), (0.2, 70, "two"), (0.15, 50, "two"))
     )
     found = Explanation("list", 0.8, 0.1, {"knn": 0.8}, entries, by_closeness=False)
