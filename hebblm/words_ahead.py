@@ -125,8 +125,8 @@ def words_ahead(expect: Expect, pieces: PieceTexts, n: int, width: int) -> list[
 
     A word ends before a blank, a line break or the end of the text. Its probability is the product of its pieces',
     times that of such an end; ways to write the same word add up. The likeliest beginnings are followed first, n + 1 at
-    once, until the n-th word found is as probable as the best beginning left. Its words are less so, unless several ways
-    to write one add up.
+    once, until the n-th word found is as probable as the best beginning left. Its words are less so, unless several
+    ways to write one add up.
 
     Args:
         expect: log-probabilities (R, V) in nats after R rows of pieces, adapted and not.
