@@ -27,6 +27,7 @@ from hebblm.report.table import Cell, Column, Table, present
 from hebblm.report.tables import frequency_table, gain_table, interval_text, occurrence_table, side_by_side
 from hebblm.vision.tables import tables
 from recipes import (
+    accuracy_words,
     best_tables,
     conclusions,
     real_tables,
@@ -260,6 +261,10 @@ PAGES: dict[Path, dict[str, Callable[[], str]]] = {
         "new-words": conclusions.new_words,
     },
     RECIPES / "vision" / "README.md": {"images": vision},
+    RECIPES / "accuracy" / "README.md": {
+        "docs": lambda: accuracy_words.table("docs"),
+        "code": lambda: accuracy_words.table("code"),
+    },
     RECIPES / "second" / "README.md": {
         "words": lambda: second_sighting.table("words"),
         "learned": lambda: second_sighting.table("learned"),
