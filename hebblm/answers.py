@@ -163,6 +163,8 @@ class Answers:
     def _expected(self, context: str, n: int, width: int = WIDTH) -> tuple[EvalBatch, list[Expected]]:
         """Return the query after a context, and the n words that are expected there."""
         n = whole("n", n)
+        if isinstance(self.vocabulary, Subwords) and isinstance(context, str):
+            context = context.removesuffix(" ")  # whole words begin with it
         with self._following(context) as (batch, following):
             if isinstance(self.vocabulary, Subwords):
                 self._texts = self._texts or PieceTexts(self.vocabulary)

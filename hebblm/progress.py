@@ -29,7 +29,7 @@ from hebblm.ranks import leads
 
 T = TypeVar("T")
 QUIET = 60.0  # seconds between two lines of a log
-BRIEF = 1.0  # seconds of work whose bar disappears with its end
+BRIEF = 1.0  # seconds of passing work, whose bar disappears with its end
 SHORTEST, LONGEST = 6, 40  # of a bar itself
 _SILENT: ContextVar[bool] = ContextVar("silent", default=False)
 NUMBERS = 83  # columns for a description and the numbers, before a bar may be longer than the shortest
@@ -51,6 +51,7 @@ class Display(Progress):
         self._begins: dict[TaskID, tuple[float, float]] = {}  # when a task was added, and how far it was
         self._firsts: dict[TaskID, tuple[float, float]] = {}  # when it first advanced, and how far it was then
         self._written = time.monotonic()
+        self.passing = False
 
     def add_task(self, *args: Any, **options: Any) -> TaskID:
         """Add a task as rich does."""
@@ -69,10 +70,10 @@ class Display(Progress):
         self._log(task_id)
 
     def stop(self) -> None:
-        """Stop as rich does; work that took no time leaves no bar."""
+        """Stop as rich does; passing work that took no time leaves no bar."""
         now = time.monotonic()
         for task_id, (begin, _) in self._begins.items():
-            self._tasks[task_id].visible &= now - begin >= BRIEF
+            self._tasks[task_id].visible &= not self.passing or now - begin >= BRIEF
         if any(task.visible for task in self.tasks):
             super().stop()
         else:
@@ -135,14 +136,17 @@ def _wrapped(line: str, width: int) -> str:
     return textwrap.fill(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
-def bar() -> Display:
-    """Return a progress display, which is a context manager; only the first of several processes shows it."""
+def bar(*, passing: bool = False) -> Display:
+    """Return a progress display, which is a context manager; only the first of several processes shows it.
+
+    With ``passing`` work, no bar stays if it took less than a second.
+    """
     console = Console(stderr=True, quiet=not told())
 
     def whole() -> Column:
         return Column(no_wrap=True)
 
-    return Display(
+    display = Display(
         Description(),
         BarColumn(min(LONGEST, max(SHORTEST, console.width - NUMBERS)), table_column=whole()),
         MofNCompleteColumn(table_column=whole()),
@@ -155,6 +159,8 @@ def bar() -> Display:
         transient=False,
         disable=not told(),
     )
+    display.passing = passing
+    return display
 
 
 def duration(seconds: float) -> str:

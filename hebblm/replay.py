@@ -28,7 +28,6 @@ from hebblm.journal import (
     texts_in,
 )
 from hebblm.progress import silence
-from hebblm.suggest import unknown
 from hebblm.text.vocabulary import Vocabulary
 
 
@@ -64,7 +63,8 @@ def without_documents(record: ReadingRecord, names: Sequence[str]) -> ReadingRec
                 "without it, and read the other texts after it"
             )
         if name not in own:
-            raise unknown("document", name, known, "reader.documents() and hebblm-memory info list them")
+            held = ", ".join(map(repr, [*dict.fromkeys(known)][:5])) + (", ..." if len({*known}) > 5 else "")
+            raise UserError(f"no document is named {name!r}; the reader learned from {held or 'none'}")
     items: list[Item] = []
     for item in record.items:
         if isinstance(item, SideBySide):

@@ -150,7 +150,7 @@ def _open_words(
         Counter(stream.symbols[index] for index in beyond.tolist()),
         len(stream),
         int((stream.ids == dictionary.unk_index).sum()),
-        "--tokenizer, --normalization",
+        "--tokenizer or --normalization",
     )
     vocabulary: VocabularyPolicy = UnionVocabulary()
     if config.vocabulary == "open":

@@ -105,7 +105,7 @@ def write_report(
         chosen,
         title=headline(result),
         verdicts=[verdict(result)],
-        lines=[scenario_line(result.scenario)],
+        lines=[scenario_line(result)],
         inspected=_inspected(run or directory, directory),
         tables=tables,
         opening=pictures[:first],
@@ -130,7 +130,7 @@ def write_comparison(
         chosen,
         title=headline_of_runs(results),
         verdicts=[f"{label}: {verdict(result)}" for label, result in results.items()],
-        lines=[scenario_line(result.scenario, label) for label, result in results.items()],
+        lines=[scenario_line(result, label) for label, result in results.items()],
         tables=tables,
     )
     return [*written, *_write_data(tables, directory, chosen)]
@@ -139,7 +139,7 @@ def write_comparison(
 def print_summary(result: Result, console: Console) -> None:
     """Print the verdict, the scenario in one line, the methods from the best on, and where the time went."""
     console.print(Text(f"{verdict(result)}\n", style="bold"))
-    console.print(Text(scenario_line(result.scenario)))
+    console.print(Text(scenario_line(result)))
     print_table(summary_table(result), console)
     if result.seconds is not None:
         console.print(Text(time_line(result.seconds)))
@@ -149,7 +149,7 @@ def print_comparison(results: Mapping[str, Result], console: Console) -> None:
     """Print several results side by side, each with its verdict."""
     for label, result in results.items():
         console.print(Text(f"{label}: {verdict(result)}", style="bold"))
-        console.print(Text(f"{scenario_line(result.scenario, label)}\n"))
+        console.print(Text(f"{scenario_line(result, label)}\n"))
     for table in present(side_by_side(results, bits=True), occurrences_by_run(results)):
         print_table(table, console)
 

@@ -185,7 +185,7 @@ def _lines(run: Inspection, count: int) -> list[str]:
     total = run.losses.words.size
     part = "" if count == total else f" The first {count:,} of {total:,} tokens are shown."
     return [
-        scenario_line(run.result.scenario),
+        scenario_line(run.result),
         f"Gain: loss of the {name_of(BASE)} minus loss of the method, nats. Losses are underlined, new words "
         f"dotted.{part}",
         f"{by.get('command', 'unknown command')} (commit {str(by.get('commit'))[:12]})",

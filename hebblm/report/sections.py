@@ -15,12 +15,14 @@ _ELSEWHERE = ("documents", "paired", "lead", "bootstrap")  # of a result's furth
 _FACT_COLUMNS = (Column("What"), Column("Value"))
 
 
-def scenario_line(scenario: ScenarioRecord, label: str = "") -> str:
-    """The scenario in one line: policies, tokens, share of new words."""
+def scenario_line(result: StoredResult, label: str = "") -> str:
+    """The scenario in one line: policies, the model's window if it has one, tokens, share of new words."""
+    scenario, window = result.scenario, result.model.get("context")
+    policy = f"vocabulary {scenario.vocabulary}" if window is None else f"window of {window:,}"
     of = f" of {scenario.extra['part']}" if scenario.extra.get("part") else ""
     return (
         f"{label or scenario.label} ({scenario.kind}): normalization {scenario.normalization}, "
-        f"vocabulary {scenario.vocabulary}, {_share(scenario)}{of}, {_oov(scenario)}"
+        f"{policy}, {_share(scenario)}{of}, {_oov(scenario)}"
     )
 
 

@@ -18,6 +18,7 @@ Item = tuple[str, MethodResult]
 Said = tuple[Column, Callable[[str, MethodResult], Cell]]
 _METHOD = Column("Method")
 _WITHIN: tuple[tuple[str, Kind, str], ...] = (("Perplexity", "perplexity", "perplexity"),)
+_PIECES: tuple[tuple[str, Kind, str], ...] = (("Perplexity a piece", "perplexity", "piece_perplexity"),)
 _ACROSS: tuple[tuple[str, Kind, str], ...] = (("Nats", "nll", "nll"), ("Nats, new words", "nll", "oov_nll"))
 
 
@@ -161,11 +162,16 @@ def side_by_side(results: Mapping[str, StoredResult], *, bits: bool = False) -> 
     """
     measured = bits and any(item.bits_per_byte for result in results.values() for item in result.methods.values())
     methods = ordered(method for result in results.values() for method in result.methods)
+    windows = {label: result.model.get("context") for label, result in results.items()}
+    named = {
+        label: label if window is None or len({*windows.values()}) == 1 else f"{label}, window {window:,}"
+        for label, window in windows.items()
+    }
     shown = [
-        (result.methods, Column(header, kind, "min", label), field)
+        (result.methods, Column(header, kind, "min", named[label]), field)
         for label, result in results.items()
         for header, kind, field in (
-            *(_ACROSS if result.scenario.oov_tokens else _WITHIN),
+            *(_PIECES if result.of_pieces else _ACROSS if result.scenario.oov_tokens else _WITHIN),
             *((("Bits/byte", "nll", "bits_per_byte"),) if measured else ()),
         )
     ]

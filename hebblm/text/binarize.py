@@ -160,7 +160,7 @@ def refuse_foreign(destdir: Path) -> None:
 def _batches(source: LineSource, description: str) -> Iterator[list[str]]:
     """Lists of lines, while a bar shows how many kilobytes are done."""
     size = source.size
-    with bar() as progress:
+    with bar(passing=True) as progress:
         task = progress.add_task(description, total=None if size is None else size // 1000, unit="kB")
         lines = source.lines()
         done = 0

@@ -92,7 +92,7 @@ class SubwordCorpus:
     def _batches(self, split: str) -> Iterator[tuple[list[str], str]]:
         """Yield some lines of a split at a time, and the text to encode of them."""
         lines, done = self.corpus.lines(split), 0
-        with bar() as progress:
+        with bar(passing=True) as progress:
             task = progress.add_task(f"encode {self.corpus.name} {split}", total=None, unit="lines")
             while batch := list(islice(lines, LINES)):
                 yield batch, "\n".join(map(self._line, batch)) + "\n"
@@ -208,4 +208,6 @@ def _tell_fit(read: SubwordCorpus, stream: EvaluationStream, apart: int, counted
         )
     words = stream.reported
     beyond = Counter(words.symbols[index] for index in words.ids[words.oov].tolist())
-    warn_of_unknown(name, beyond, len(words), 0, "--tokenizer, --normalization", f"the words of {counted.corpus.name}")
+    warn_of_unknown(
+        name, beyond, len(words), 0, "--tokenizer or --normalization", f"the words of {counted.corpus.name}"
+    )

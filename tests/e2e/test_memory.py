@@ -192,7 +192,7 @@ def test_prose_is_remembered_as_a_reader_reads_it(place: Path, capsys: pytest.Ca
     build("prose.txt", "built", "--tokenizer", "whitespace")
     told = capsys.readouterr().err
     assert "split at punctuation" not in told
-    assert "of the tokens of prose.txt are outside the model's vocabulary, most often list, " in told
+    assert "of the tokens of prose.txt are outside the model's vocabulary, most often 'list,', " in told
     assert "already holds this memory" not in told
     assert set(held("built")[2]) == {"list,", '"it"', "twice."}
     assert lm.reader("lstm", memory="built").read(prose).tokens[4] == "list,"

@@ -134,7 +134,7 @@ def test_prose_is_split_at_punctuation_and_many_new_words_are_told_of(
     assert main(["tiny-pydoc-raw", str(prose), "--tokenizer", "whitespace"]) == 0
     captured = capsys.readouterr()
     assert "split at punctuation" not in captured.err
-    assert f"of the tokens of {prose} are outside the model's vocabulary, most often list, " in captured.err
+    assert f"of the tokens of {prose} are outside the model's vocabulary, most often 'list,', " in captured.err
     assert "11 tokens" in captured.out
 
 

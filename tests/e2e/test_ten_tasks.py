@@ -34,7 +34,7 @@ def test_a_shipped_model_on_a_corpus_ends_in_a_verdict(capsys: Capture) -> None:
     assert evaluate(["--checkpoint", MODEL, "--target", "numpy", *some]) == 0
     printed = capsys.readouterr().out
     said = " ".join(printed.split())
-    assert said.index("below the base") < said.index("Perplexity")
+    assert said.index("lowest loss") < said.index("Perplexity")
     assert max(map(len, printed.splitlines())) <= 80
 
 

@@ -87,7 +87,7 @@ def test_new_and_changed_files_are_read_and_lines_answered(
     assert main([*ASK[:3]]) == 2
     assert "--watch notes keeps what it reads; name a folder for that with --save" in capsys.readouterr().err
     assert main(["tiny-pydoc-raw", "--interactive"]) == 2
-    assert "--interactive asks about the texts of --watch FOLDER" in capsys.readouterr().err
+    assert "--interactive works only with --watch FOLDER" in capsys.readouterr().err
 
 
 def test_ctrl_c_keeps_all_and_a_second_reader_of_the_folder_is_told(capsys: pytest.CaptureFixture[str]) -> None:

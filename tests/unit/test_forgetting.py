@@ -222,8 +222,8 @@ def test_what_cannot_be_forgotten_is_refused(words: hebblm.LanguageModel, tmp_pa
     next(pieces)
     reader.read("the list", name="notes")
     for wrong, said in (
-        (lambda: reader.forget("minute"), "unknown document 'minute'; did you mean minutes? reader.documents()"),
-        (lambda: reader.forget(""), "unknown document ''"),
+        (lambda: reader.forget("minute"), "no document is named 'minute'; the reader learned from 'minutes', "),
+        (lambda: reader.forget(""), "no document is named ''"),
         (lambda: reader.forget(), "name documents to forget, or word=... alone"),
         (lambda: reader.forget("minutes", word="list"), "name documents to forget, or word=... alone"),
         (lambda: reader.forget(3), "name = 3 is not the name of a document"),
@@ -271,7 +271,7 @@ def test_the_command_forgets_and_lists_what_is_left(
     for arguments, said in (
         (
             ["known", "--document", "minutes.txt"],
-            "unknown document 'minutes.txt'; reader.documents() and hebblm-memory info list them",
+            "no document is named 'minutes.txt'; the reader learned from ",
         ),
         (["known"], "name what to forget: --document NAME, or --word WORD"),
         (

@@ -85,7 +85,6 @@ def test_a_narrow_terminal_cuts_the_description_and_no_number(
 ) -> None:
     for name, value in (("FORCE_COLOR", "1"), ("NO_COLOR", "1"), ("TERM", "xterm"), ("COLUMNS", "69")):
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(progress, "BRIEF", 0.0)
     with bar() as shown:
         task = shown.add_task("evaluate a text of one's own with sixteen methods", total=245_569, unit="tokens")
         shown.update(task, completed=245_569)
@@ -118,7 +117,7 @@ def test_a_bar_is_not_interrupted_by_lines(
 
 def test_work_of_a_moment_leaves_no_line(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
     for seconds in (0.1, 2.0):
-        with bar() as shown:
+        with bar(passing=True) as shown:
             task = shown.add_task("count", total=3, unit="kB")
             clock.now += seconds
             shown.advance(task, 3)

@@ -6,6 +6,7 @@ import copy
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import torch
@@ -194,17 +195,20 @@ class HuggingFaceBase(GradientBase):
         """Whether continuations of one beginning have the same states in a batch as alone."""
         network = self._trained
         base, ids = HuggingFaceBase(network), network.probe_ids
-        rows = [ids[-2:], ids[:3].flip(0)]
+        tried = [ids[-2:], ids[:3].flip(0)], [ids[-1:], ids[:1]]  # some models read rows of a single token otherwise
         with turn(network.model):
             exact = is_exact(network.model, ids)
         with arithmetic(exact):
             base.read(ids[:-2])
-            expected = GradientBase.branches(base, rows)
+            expected = [GradientBase.branches(base, rows) for rows in tried]
             try:
-                states = base._beside(rows)
+                states = [base._beside(rows) for rows in tried]
             except (RuntimeError, ValueError, IndexError, TypeError):  # it reads them one at a time
                 return False
-            return all(agree(own, other, exact) for own, other in zip(states, expected, strict=True))
+            return all(
+                own.shape == other.shape and agree(own, other, exact)
+                for own, other in zip(chain(*states), chain(*expected), strict=True)
+            )
 
     def _begin(self) -> None:
         device = self._trained.head.weight.device

@@ -33,7 +33,7 @@ def language_sections(runs: Mapping[str, Result]) -> list[Section]:
         return []
     overview = Section(
         "Language models",
-        tuple(scenario_line(result.scenario, name) for name, result in runs.items()),
+        tuple(scenario_line(result, name) for name, result in runs.items()),
         (run_table(runs),),
     )
     return [overview, *_readings(runs), *(_run(name, result) for name, result in runs.items())]
@@ -94,7 +94,7 @@ def _run(name: str, result: Result) -> Section:
     )
     return Section(
         f"{result.scenario.label}: {name}",
-        (scenario_line(result.scenario), *([f"Memory: {memory}"] if memory else []), origin),
+        (scenario_line(result), *([f"Memory: {memory}"] if memory else []), origin),
         tuple(replace(table, title=f"{table.title} ({name})") for table in tables),
         tuple(
             Picture(f"{name.replace('/', '-')}-{kind}", f"{CAPTIONS[kind]}, {name}", figure)

@@ -82,7 +82,7 @@ def test_a_head_that_grew_makes_room_for_counts_of_new_classes() -> None:
 
 
 def test_no_neighbour_at_all_is_refused() -> None:
-    with pytest.raises(UserError, match="k = 0 must be at least 1"):
+    with pytest.raises(UserError, match="k = 0 is too few neighbours; choose at least 1"):
         context(k=0)
 
 

@@ -168,7 +168,7 @@ def test_an_interrupted_build_goes_on_to_the_same_bytes(
     capsys.readouterr()
     ask(model, ids, "a" * 64, head, **config)
     assert sum(reads) == 1499 - done * SEGMENT + (0 if done else WARM_UP) if done < 6 else not reads
-    assert (f"going on from part {done + 1}" in capsys.readouterr().err) == (done > 0)
+    assert (f"goes on from part {done + 1}" in capsys.readouterr().err) == (done > 0)
     assert files(tmp_path / "cut" / "memory") == files(tmp_path / "whole" / "memory"), "and nothing is left over"
 
 

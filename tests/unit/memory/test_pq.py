@@ -156,7 +156,7 @@ def test_options_out_of_range_are_named(options: dict[str, Any], match: str) -> 
 
 
 def test_searches_without_an_answer_are_refused() -> None:
-    with pytest.raises(UserError, match="K is 0"):
+    with pytest.raises(UserError, match="K = 0"):
         filled("auto").search(torch.zeros(1, 16), 0)
     with pytest.raises(UserError, match="hidden state is not finite"):
         filled("auto").search(torch.full((1, 16), float("nan")), 3)

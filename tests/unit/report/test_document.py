@@ -211,9 +211,12 @@ def test_settings_are_flattened() -> None:
 
 
 def test_a_part_of_a_split_is_called_so() -> None:
-    scenario = sample_result(300).scenario
-    whole, part = (replace(scenario, extra={"whole_split": said}) for said in (True, False))
-    assert f", {whole.tokens:,} tokens" in scenario_line(whole)
-    assert ", only the first 300 tokens" in scenario_line(part)
-    counted = replace(part, extra={**part.extra, "split_tokens": 1234})
-    assert ", only the first 300 of 1,234 tokens" in scenario_line(counted)
+    result = sample_result(300)
+
+    def line(**said: object) -> str:
+        return scenario_line(replace(result, scenario=replace(result.scenario, extra=said)))
+
+    assert f", {result.scenario.tokens:,} tokens" in line(whole_split=True)
+    assert ", only the first 300 tokens" in line(whole_split=False)
+    assert ", only the first 300 of 1,234 tokens" in line(whole_split=False, split_tokens=1234)
+    assert ", window of 4,096, " in scenario_line(replace(result, model={**result.model, "context": 4096}))

@@ -37,7 +37,7 @@ def test_titles_say_what_the_numbers_say() -> None:
     assert titles.overall(result) == f"Hebb gains 0.500 nats a token over the base, {label}"
     assert titles.by_frequency(result) == f"Hebb gains most on words trained on 50-100 times, {label}"
     assert titles.by_occurrence(result) == f"Hebb gains on new words from the 2nd occurrence on, {label}"
-    assert titles.running(result) == f"Hebb ends at perplexity 244.69, the base at 403.43, {label}"
+    assert titles.running(result) == f"Hebb ends at perplexity 244.69 a token, the base at 403.43, {label}"
     assert (
         titles.suggestions(result) == f"Hebb has 15.4 % of the words among five suggestions, the base 14.3 %, {label}"
     )
@@ -49,7 +49,7 @@ def test_titles_claim_no_gain_where_there_is_none() -> None:
     assert titles.overall(result) == f"No method gains over the base, {label}"
     assert titles.by_frequency(result) == f"Hebb gains at no frequency in training, {label}"
     assert titles.by_occurrence(result) == f"Hebb gains nothing on the most frequent new words, {label}"
-    assert titles.running(result) == f"Base ends at perplexity 403.43, {label}"
+    assert titles.running(result) == f"Base ends at perplexity 403.43 a token, {label}"
     assert titles.suggestions(result) == f"Base has 14.3 % of the words among five suggestions, {label}"
     alone = replace(result, methods={"hebb": result.methods["hebb"]})
     assert titles.by_frequency(alone) == f"Perplexity by frequency in training, {label}"

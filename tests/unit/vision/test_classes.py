@@ -342,12 +342,12 @@ def test_a_timing_by_other_threads_begins_anew(tmp_path: Path, monkeypatch: pyte
 @pytest.mark.parametrize(
     ("values", "told"),
     [
-        ({"old_classes": "6"}, "6 pre-training classes leave no new one"),
+        ({"old_classes": "6"}, "6 pre-training classes leave no new class"),
         ({"online.streamed": "100"}, "100 test pictures were asked for"),
         ({"increment.tested": "100"}, "100 test pictures were asked for"),
         ({"increment.samples": "21"}, "increment.samples = 21 is more"),
         ({"timing.samples": "100"}, "100 test pictures were asked for"),
-        ({"varied": "2,9"}, "9 pre-training classes leave no new one"),
+        ({"varied": "2,9"}, "9 pre-training classes leave no new class"),
     ],
 )
 def test_refuses_before_anything_is_trained(values: dict[str, str], told: str, tmp_path: Path) -> None:
