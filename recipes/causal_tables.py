@@ -85,7 +85,7 @@ def transformer(short: bool = False) -> str:
     rows = _rows(found.values(), DEFAULT_METHODS, cells)
     lines = _origins(found, short)
     if not short:
-        lines += "".join(f"\n- {scenario_line(result.scenario)}" for result in found.values())
+        lines += "".join(f"\n- {scenario_line(result)}" for result in found.values())
     return f"{body(Table('transformer', '', columns, rows))}\n{lines}\n"
 
 
@@ -213,7 +213,7 @@ def beside_words() -> str:
         text, path = words.scenario.extra["text"], found[name]
         share = 100 * text["unspelled"] / text["bytes"]
         lines.append(
-            f"- {scenario_line(words.scenario)}; {text['bytes']:,} bytes, {share:.1f} % of them in words that the "
+            f"- {scenario_line(words)}; {text['bytes']:,} bytes, {share:.1f} % of them in words that the "
             f"model does not spell: {origin_of(path.stem, path, words, '../')}"
         )
     return body(Table("beside-words", "", columns, rows)) + "\n" + "\n".join(lines) + "\n"

@@ -162,7 +162,7 @@ def every_method() -> str:
         kept = {method: item for method, item in whole.methods.items() if method not in GONE}
         found[name] = replace(whole, methods=kept)
     parts = [to_markdown(side_by_side(_headings(found.values())))]
-    parts += [f"- {scenario_line(result.scenario)}" for result in found.values()]
+    parts += [f"- {scenario_line(result)}" for result in found.values()]
     parts.append("")
     parts += [f"- {origin_of(name, RESULTS / name / 'result.json', result, '../')}" for name, result in found.items()]
     parts += ["", *(to_markdown(paper_tables(found[name])[0]) for name in BESIDE_THE_PAPER)]
