@@ -67,7 +67,7 @@ def warn_of_unknown(
     share = beyond.total() / max(1, tokens)
     if share <= MUCH_UNKNOWN:
         return
-    words = ", ".join(repr(_shown(word)) for word, _ in beyond.most_common(5))
+    words = ", ".join(f"'{_shown(word)}'" for word, _ in beyond.most_common(5))
     besides = f"; besides, {100 * unknown / tokens:.1f} % are <unk>" if unknown else ""
     say(
         f"warning: {100 * share:.1f} % of the tokens of {name} are outside {of}, most often {words}"

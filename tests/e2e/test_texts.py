@@ -240,7 +240,7 @@ def test_control_characters_do_not_vanish(tmp_path: Path, capsys: pytest.Capture
     said = capsys.readouterr()
     assert f"{path}: 9 tokens" in said.out
     assert "1 new word" in said.out
-    assert "most often li\\x00st;" in said.err, "a terminal shows it, too"
+    assert "most often 'li\\x00st';" in said.err, "a terminal shows it, too"
 
 
 def test_a_line_with_many_unknown_words_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
