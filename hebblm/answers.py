@@ -103,7 +103,7 @@ class Answers:
         """
         found = known_ids(self.vocabulary, ids, "row of ids; reader.vocabulary.encode(TEXT, include=False).ids are one")
         if not found or whole("last", last, 0) > len(found):
-            raise UserError(f"last = {last} must lie between 1 and the number of ids, {len(found)}")
+            raise UserError(f"last = {last} must lie between 0 and the number of ids, {len(found)}")
         tokens = self._known(self._last.new_tensor(found))
         with self._base.aside():
             self._base.load_stream_state(self._beginning)

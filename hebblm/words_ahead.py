@@ -19,7 +19,7 @@ from hebblm.stream_reader import StreamReader
 from hebblm.text.subwords import Subwords
 
 WIDTH = 24  # beginnings of words that are followed for one answer, at most, or three for each word
-LONGEST = 12  # pieces of a word; longer ones are not found
+LONGEST = 12  # the most pieces of a word that is suggested
 _FIRST = re.compile(r"\S+|\n")  # words as hebblm.text.words counts them
 Expect = Callable[[Sequence[tuple[int, ...]]], tuple[Tensor, Tensor]]
 

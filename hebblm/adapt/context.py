@@ -53,7 +53,7 @@ class StreamState:
 
 
 class Context:
-    """The state that predictions are made from; it changes only by :meth:`take`, :meth:`set_head`, :meth:`reset`.
+    """The state that predictions are made from; it learns only by :meth:`take`.
 
     Args:
         head: the base's softmax layer, (V, D).

@@ -39,7 +39,7 @@ class Hyperparameters:
     def changed(self, values: Mapping[str, Any]) -> Hyperparameters:
         """Return a copy with some values, by dotted name, replaced; text is converted to the type of its field."""
         if not isinstance(values, Mapping):
-            raise UserError(f"{values!r:.60} are not settings; write them by name, such as {{'hebb.beta': 0.9}}")
+            raise UserError(f"settings = {values!r:.60} is not a dict; write for example settings={{'hebb.beta': 0.9}}")
         known = _names()
         changes: dict[str, dict[str, Any]] = {}  # a section at once, since some values only work together
         for name, value in values.items():

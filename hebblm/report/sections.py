@@ -31,7 +31,7 @@ def fact_tables(result: StoredResult) -> list[Table]:
     scenario = result.scenario
     facts = [
         ("Kind", scenario.kind),
-        ("Base model trained on", scenario.source),
+        ("Source", scenario.source),
         ("Evaluated on", f"{scenario.target}, {scenario.split} split"),
         ("Normalization", scenario.normalization),
         ("Vocabulary", scenario.vocabulary),

@@ -71,7 +71,7 @@ def warn_of_unknown(
     besides = f"; besides, {100 * unknown / tokens:.1f} % are <unk>" if unknown else ""
     say(
         f"warning: {100 * share:.1f} % of the tokens of {name} are outside {of}, most often {words}"
-        f"{besides}; names and terms are learned, but if these are common words, try another {remedy}"
+        f"{besides}; if these are common words, try another {remedy}"
     )
 
 

@@ -33,7 +33,7 @@ from hebblm.text.corpora import resolve
 from hebblm.text.documentation import tokens_of
 
 METHODS = "lstm,cache,knn,mbpa,mixture+mbpa,ngram,best"
-NEAR = 5  # words besides the right one
+NEAR = 5  # wrong words in a list
 LOOKED_AT = 60  # words of like letters, the nearest are taken
 BEFORE = 20  # words
 COMMON = 100  # occurrences in the training text from which on a word is common

@@ -161,8 +161,11 @@ def _load_kept(path: Path, device: torch.device, found: str) -> tuple[Any, Any]:
         with _in_one_line(f"the tokenizer of {folder}"):
             return model, AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     model, tokenizer = _load_gguf(path, device, KEPT, {})
-    with _quiet():
-        unpacked.keep(folder, found, model, tokenizer)
+    try:
+        with _quiet():
+            unpacked.keep(folder, found, model, tokenizer)
+    except UserError as error:  # of a full disk, or a cache that others own: the model is there all the same
+        say(f"{error}; until then each start unpacks the weights again")
     return model, tokenizer
 
 

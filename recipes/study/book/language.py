@@ -24,7 +24,7 @@ from hebblm.report.tables import (
 from recipes.study.book.section import Picture, Section
 from recipes.study.paper import paper_tables
 
-_POLICIES = ("new_rows", "update_every")  # of the scenario, besides those that every result has
+_POLICIES = ("new_rows", "update_every")  # of the scenario, in addition to those that every result has
 
 
 def language_sections(runs: Mapping[str, Result]) -> list[Section]:

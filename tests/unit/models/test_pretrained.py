@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import zipfile
 from dataclasses import replace
@@ -99,6 +100,11 @@ def test_its_unpacked_weights_are_read_until_somebody_changes_them(
     with monkeypatch.context() as patch:
         patch.setattr(load, "_load_gguf", None)
         assert hebblm.load(NAME, device="cpu").model.sha256 == first.model.sha256
+    shutil.rmtree(weights.parent)
+    weights.parent.write_text("in the way")
+    capsys.readouterr()
+    assert hebblm.load(NAME, device="cpu").model.sha256 == first.model.sha256
+    assert "each start unpacks the weights again" in capsys.readouterr().err
 
 
 def test_what_cannot_be_fetched_or_is_another_is_refused(
