@@ -29,10 +29,10 @@ from hebblm.memory.ngrams import NGrams
 from hebblm.models.base import State, TrainedModel
 from hebblm.ranking import RankedText, ranked
 from hebblm.reader_text import bytes_of, known_ids
-from hebblm.stream_reader import ReaderBase, StreamReader
+from hebblm.stream_reader import Following, ReaderBase, StreamReader
 from hebblm.text.subwords import Subwords
 from hebblm.text.vocabulary import Vocabulary
-from hebblm.words_ahead import WIDTH, Following, PieceTexts, words_ahead
+from hebblm.words_ahead import WIDTH, PieceTexts, words_ahead
 from hebblm.written import WrittenText
 
 T = TypeVar("T")

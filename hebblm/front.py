@@ -33,6 +33,7 @@ from hebblm.evaluation.scenario import Scenario
 from hebblm.evaluation.scenario_config import several, whole
 from hebblm.progress import say
 from hebblm.ranks import current
+from hebblm.report.accuracy import WORDS_ASKED
 from hebblm.report.buckets import DEFAULT_EDGES, validate_edges
 from hebblm.report.document import write_report
 from hebblm.report.result import FILE_NAME, Result
@@ -78,6 +79,7 @@ def evaluate(
     forgetting: int | None = None,
     check: bool = False,
     accuracy: bool = False,
+    accuracy_words: int | Sequence[int] = WORDS_ASKED,
     output_path: str | Path | None = None,
     log_samples: bool = False,
     log_neighbors: int = 0,
@@ -100,6 +102,8 @@ def evaluate(
             on one query in a thousand. That takes about a tenth longer.
         accuracy: also find how often the next word is among those that a method suggests, and the keystrokes that a
             list of three saves. That takes whole distributions, and about twice the time.
+        accuracy_words: words that a model of pieces is asked for, evenly spread, or the places in the text of single
+            words; each takes some forward passes. A model of words is asked for all.
         output_path: folder for result and report.
         log_samples: also write tokens.parquet there, one row per token.
         log_neighbors: also write, for so many tokens, neighbors.parquet with what they retrieved, and
@@ -133,6 +137,7 @@ def evaluate(
     if forgetting is not None or log_neighbors or accuracy:
         option = "--forgetting" if forgetting is not None else "--log-neighbors" if log_neighbors else "--accuracy"
         request.check_one_stream(f"{option} follows a single stream")
+    asked = whole("accuracy_words", accuracy_words) if isinstance(accuracy_words, int) else [*accuracy_words]
     forgetting = None if forgetting is None else whole("forgetting", forgetting)
     if forgetting is not None and source == read:
         raise UserError(f"--forgetting compares two domains, and {read} is the only one; use --cross-domain A-to-B")
@@ -150,7 +155,7 @@ def evaluate(
         "log_neighbors": log_neighbors,
         "forgetting": forgetting,
         "check": check,
-        "accuracy": accuracy,
+        "accuracy": asked if accuracy else 0,
     }
     with resumable(scenario, request.settings, record, beside) as checkpoint:
         run = run_scenario(
@@ -162,7 +167,7 @@ def evaluate(
             log_neighbors=log_neighbors,
             forgetting=forgetting,
             check=check,
-            accuracy=accuracy,
+            accuracy=asked if accuracy else 0,
             ranks=ranks,
             checkpoint=checkpoint,
         )

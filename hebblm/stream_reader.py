@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -266,3 +267,29 @@ class StreamReader:
 def _scores(text: Encoded, size: int, nll: Tensor, new: Tensor, *, unadapted: Scores | None = None) -> Scores:
     spelled = sum(spelled_bytes(token) for token, flag in zip(text.tokens, new.tolist(), strict=True) if flag)
     return Scores(text.tokens, nll, new, size, text.words, spelled, text.lost, unadapted)
+
+
+class Following:
+    """Expectation after rows of pieces that follow the text read so far; the base reads all rows at once.
+
+    Args:
+        reader: its base stands at that place.
+        past: the last tokens read.
+        first: log-probabilities (V,) in nats at that place, adapted and not.
+    """
+
+    def __init__(self, reader: StreamReader, past: Sequence[int], first: tuple[Tensor, Tensor]) -> None:
+        self._reader, self._past, self._first = reader, past, first
+
+    def __call__(self, rows: Sequence[tuple[int, ...]]) -> tuple[Tensor, Tensor]:
+        """Return log-probabilities (R, V) in nats after rows of pieces, adapted and not."""
+        if not rows[0]:
+            return self._first[0][None], self._first[1][None]
+        base, context = self._reader.base, self._reader.context
+        after = base.branches([torch.tensor(row, device=base.head.weight.device) for row in rows])
+        states, trained = (None if each is None else torch.stack([row[-1] for row in each]) for each in after)
+        assert states is not None
+        ngrams = context.ngrams
+        known = None if ngrams is None else np.stack([ngrams.context_after([*self._past, *row]) for row in rows])
+        batch = EvalBatch(states.to(base.head.weight.dtype), context, contexts=known)
+        return self._reader.rule.log_probs(batch), base.trained_log_probs(batch, trained)

@@ -5,21 +5,21 @@ from __future__ import annotations
 import heapq
 import math
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from hebblm.adapt.batch import EvalBatch
 from hebblm.expected import Expected, Suggestion
-from hebblm.stream_reader import StreamReader
 from hebblm.text.subwords import Subwords
 
 WIDTH = 24  # beginnings of words that are followed for one answer, at most, or three for each word
 LONGEST = 12  # the most pieces of a word that is suggested
+NEAR = 1e-9  # nats between sums of the same terms in another order
+LAST = chr(0x10FFFF)  # after every letter
 _FIRST = re.compile(r"\S+|\n")  # words as hebblm.text.words counts them
 Expect = Callable[[Sequence[tuple[int, ...]]], tuple[Tensor, Tensor]]
 
@@ -45,8 +45,13 @@ class PieceTexts:
 
     @cached_property
     def ends(self) -> Tensor:
-        """Which pieces (V,) end the word before them: they begin with a blank, or have no text."""
+        """Which pieces (V,) end the word before them: they begin with a blank, or are special."""
         return torch.tensor([text[:1].isspace() or index in self.special for index, text in enumerate(self._texts)])
+
+    @cached_property
+    def inside(self) -> Tensor:
+        """Which pieces (V,) are not special."""
+        return torch.tensor([index not in self.special for index in range(len(self._texts))])
 
     @cached_property
     def breaks(self) -> Tensor:
@@ -58,31 +63,21 @@ class PieceTexts:
         """Which pieces (V,) are in no word: those without text, and ``<unk>``."""
         return torch.tensor([not text or at == self._vocabulary.unknown for at, text in enumerate(self._texts)])
 
+    @cached_property
+    def _sorted(self) -> tuple[list[str], Tensor]:
+        """Texts (V,) without the blank before them, in order, and the pieces (V,) that have them."""
+        letters = [text.lstrip() for text in self._texts]
+        order = sorted(range(len(letters)), key=letters.__getitem__)
+        return [letters[index] for index in order], torch.tensor(order)
 
-class Following:
-    """Expectation after rows of pieces that follow the text read so far; the base reads all rows at once.
-
-    Args:
-        reader: its base stands at that place.
-        past: the last tokens read.
-        first: log-probabilities (V,) in nats at that place, adapted and not.
-    """
-
-    def __init__(self, reader: StreamReader, past: Sequence[int], first: tuple[Tensor, Tensor]) -> None:
-        self._reader, self._past, self._first = reader, past, first
-
-    def __call__(self, rows: Sequence[tuple[int, ...]]) -> tuple[Tensor, Tensor]:
-        """Return log-probabilities (R, V) in nats after rows of pieces, adapted and not."""
-        if not rows[0]:
-            return self._first[0][None], self._first[1][None]
-        base, context = self._reader.base, self._reader.context
-        after = base.branches([torch.tensor(row, device=base.head.weight.device) for row in rows])
-        states, trained = (None if each is None else torch.stack([row[-1] for row in each]) for each in after)
-        assert states is not None
-        ngrams = context.ngrams
-        known = None if ngrams is None else np.stack([ngrams.context_after([*self._past, *row]) for row in rows])
-        batch = EvalBatch(states.to(base.head.weight.dtype), context, contexts=known)
-        return self._reader.rule.log_probs(batch), base.trained_log_probs(batch, trained)
+    def towards(self, left: str) -> Tensor:
+        """Which pieces (V,) begin with the letters left to type, or are their beginning."""
+        letters, order = self._sorted
+        fits = torch.zeros(len(order), dtype=torch.bool)
+        for count in range(len(left)):
+            fits[order[bisect_left(letters, left[:count]) : bisect_right(letters, left[:count])]] = True
+        fits[order[bisect_left(letters, left) : bisect_left(letters, left + LAST)]] = True
+        return fits
 
 
 class _Begun(NamedTuple):
@@ -95,9 +90,14 @@ class _Begun(NamedTuple):
 
 
 class _Found:
-    """Words found so far: their probabilities, and those of the rest after each first piece."""
+    """Words found so far: their probabilities, and those of the rest after each first piece.
 
-    def __init__(self) -> None:
+    Args:
+        plain: whether words with other blanks before them are the same.
+    """
+
+    def __init__(self, plain: bool) -> None:
+        self._plain = plain
         self._words: dict[str, list[float]] = {}
         self._rest: dict[str, dict[int, float]] = {}
 
@@ -105,6 +105,7 @@ class _Found:
         """Add one way to write a word, by log-probabilities of it and of its first piece."""
         if adapted == -math.inf:
             return
+        word = word.strip() or "\n" if self._plain else word
         both, rest = self._words.setdefault(word, [0.0, 0.0]), self._rest.setdefault(word, {})
         both[0] += math.exp(adapted)
         both[1] += math.exp(base)
@@ -120,7 +121,16 @@ class _Found:
         return math.log(best[-1]) if len(best) == n and best[-1] else -math.inf
 
 
-def words_ahead(expect: Expect, pieces: PieceTexts, n: int, width: int) -> list[Expected]:
+def words_ahead(
+    expect: Expect,
+    pieces: PieceTexts,
+    n: int,
+    width: int,
+    *,
+    begins: Tensor | None = None,
+    typed: str = "",
+    above: float = -math.inf,
+) -> list[Expected]:
     """Return the n most probable whole words, most probable first.
 
     A word ends before a blank, a line break or the end of the text. Its probability is the product of its pieces',
@@ -133,9 +143,14 @@ def words_ahead(expect: Expect, pieces: PieceTexts, n: int, width: int) -> list[
         pieces: what each piece does to the word before it.
         n: number of words.
         width: the most beginnings that are followed.
+        begins: pieces (V,) that a new word may begin with; its ways to be written add up, whatever blanks come before
+            it, and it is found without them. None: words may go on with the one before, and have their blanks.
+        typed: letters that the words begin with.
+        above: log-probability in nats of a word; the search ends as soon as n words have a higher one, and follows no
+            beginning with a lower one.
     """
-    found, left, first = _Found(), [_Begun(0.0, (), "", 0.0)], torch.empty(0)
-    while left and width > 0:
+    found, left, first = _Found(begins is not None), [_Begun(0.0, (), "", 0.0)], torch.empty(0)
+    while left and width > 0 and not found.least(n) > above + NEAR > -math.inf:
         count = min(n + 1, width)
         begun, left = left[:count], left[count:]
         width -= len(begun) if len(first) else 0
@@ -147,27 +162,33 @@ def words_ahead(expect: Expect, pieces: PieceTexts, n: int, width: int) -> list[
         )
         ahead = adapted.clone()
         for row, each in enumerate(begun):
-            within = bool(each.text.strip())
-            last = pieces.ends if within else pieces.breaks
-            if each.ids and last.any():
+            letters = each.text.strip()
+            last = pieces.ends if letters else pieces.breaks
+            if not letters.startswith(typed):
+                ahead[row, ~pieces.towards(typed[len(letters) :])] = -torch.inf
+            elif each.ids and last.any():
                 ways, plain = (float(part[row, last].logsumexp(0)) for part in (adapted, base))
-                found.add(each.text if within else "\n", each.ids[0], ways, plain, float(first[each.ids[0]]))
+                found.add(each.text if letters else "\n", each.ids[0], ways, plain, float(first[each.ids[0]]))
             elif not each.ids:
                 for index in last.nonzero()[:, 0].tolist():
                     found.add("\n", index, float(adapted[0, index]), float(base[0, index]), float(first[index]))
             ahead[row, last | pieces.never] = -torch.inf
+            if not each.ids and begins is not None:
+                ahead[row, ~begins] = -torch.inf
         best = ahead.flatten().topk(min(max(width, 1), ahead.numel()))
         for value, at in zip(best.values.tolist(), best.indices.tolist(), strict=True):
             row, index = divmod(at, ahead.shape[1])
-            if value == -math.inf:
+            if value <= above - NEAR:
                 break
             ids, below = (*begun[row].ids, index), float(base[row, index])
             text = pieces.text(ids)
             word = _FIRST.search(text)
             if index in pieces.special or (word is not None and word.end() < len(text)):
+                if word is not None and not word[0].startswith(typed):
+                    continue
                 found.add(text if word is None else text[: word.end()], ids[0], value, below, float(first[ids[0]]))
             elif len(ids) <= LONGEST:
                 left.append(_Begun(-value, ids, text, below))
-        least = found.least(n)
+        least = max(found.least(n), above - NEAR)
         left = sorted(each for each in left if -each.cost > least)
     return found.best(n)

@@ -18,6 +18,7 @@ from hebblm.interrupts import GOES_ON, interrupted
 from hebblm.models.device import check_device, keep_freed_memory
 from hebblm.provenance import command_line
 from hebblm.ranks import opened
+from hebblm.report.accuracy import WORDS_ASKED
 from hebblm.report.buckets import DEFAULT_EDGES, parse_edges
 
 PROG = "hebblm-eval"
@@ -49,6 +50,8 @@ class EvalConfig(ScenarioConfig):
             on one query in a thousand; takes about a tenth longer.
         accuracy: also find how often the next word is the first one or among five that a method suggests, the mean of
             1/rank, and the share of keystrokes that a list of three saves; takes about twice the time.
+        accuracy_words: words that a model of pieces is asked for, evenly spread; each takes some forward passes. A
+            model of words is asked for all.
         models: only list the models that ship, and those that are fetched by name.
         settings: only list the hyper-parameters and their default values.
     """
@@ -75,6 +78,7 @@ class EvalConfig(ScenarioConfig):
     forgetting_tokens: int = 10_000
     check: bool = False
     accuracy: bool = False
+    accuracy_words: int = WORDS_ASKED
     models: bool = False
     settings: bool = False
 
@@ -121,6 +125,7 @@ def _evaluate(config: EvalConfig, argv: list[str]) -> None:
         forgetting=config.forgetting_tokens if config.forgetting else None,
         check=config.check,
         accuracy=config.accuracy,
+        accuracy_words=config.accuracy_words,
         output_path=config.output_path,
         log_samples=config.log_samples,
         log_neighbors=config.log_neighbors,

@@ -1,4 +1,4 @@
-"""Accuracy of a method's suggestions: the rank of each token, and the letters to type until a list has it."""
+"""Accuracy of a method's suggestions where tokens are words: the rank of each, and the letters to type for it."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ from hebblm.evaluation.observers import Notes
 from hebblm.report.accuracy import Guesses
 from hebblm.text import EvaluationStream
 from hebblm.text.dictionary import EOS, FAIRSEQ_SPECIALS, UNK
+from hebblm.words_ahead import LAST
 
 Ints = npt.NDArray[np.int64]
 LISTED = 3  # words that a list shows
 NEVER = -1
-LAST = chr(0x10FFFF)  # after every letter
+NOT_ASKED = 0  # the rank of a word that was not asked for
 
 
 class Places(NamedTuple):
@@ -36,11 +37,11 @@ class TypedWords:
     """Words by their letters; ends of line and special symbols are never listed.
 
     Args:
-        symbols: (V,) the words, or pieces of words, whose blanks are not typed.
+        symbols: (V,) the words.
     """
 
     def __init__(self, symbols: Sequence[str]) -> None:
-        self.letters = [symbol.strip() for symbol in symbols]
+        self.letters = [*symbols]
         signs = {*FAIRSEQ_SPECIALS, EOS, UNK, ""}
         listed = [index for index, word in enumerate(self.letters) if word not in signs]
         listed.sort(key=self.letters.__getitem__)
@@ -111,26 +112,12 @@ class AccuracyLog(Notes):
         return torch.from_numpy(typed)
 
     def guesses(self, stream: EvaluationStream) -> dict[str, Guesses]:
-        """Return ranks and letters of words, by method.
-
-        The rank of a word of several pieces is the largest of its pieces' ranks, each after those before it. A list
-        offers pieces, and a word takes the keystrokes of all of them, or those without the list if they are fewer.
-        """
-        columns, pieces = self.columns(), stream.pieces
-        letters = np.array([len(word) for word in self.words.letters])[stream.targets]  # (T,)
+        """Return ranks and keystrokes of words, by method."""
+        columns, letters = self.columns(), letters_of(stream)
         found = {}
         for number, name in enumerate(self.rules):
             rank, typed = columns[f"rank {number}"], columns[f"typed {number}"]
-            if pieces is None:
-                found[name] = Guesses(rank, np.where(typed == NEVER, letters, typed) + 1)
-                continue
-            last = np.append(pieces.first[1:] > pieces.last[:-1], True)  # of its word: then a blank follows
-            keys = np.where(typed == NEVER, letters + last, np.minimum(typed + 1, letters + last))
-            worst = pieces.largest(np.where(rank == NEVER, np.iinfo(np.int64).max, rank))
-            found[name] = Guesses(
-                np.where(worst == np.iinfo(np.int64).max, NEVER, worst),
-                np.minimum(np.rint(pieces.sums(keys.astype(float))), letters_of(stream) + 1).astype(np.int64),
-            )
+            found[name] = Guesses(rank, np.where(typed == NEVER, letters, typed) + 1)
         return found
 
 

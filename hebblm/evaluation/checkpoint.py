@@ -17,7 +17,7 @@ from torch import Tensor
 from hebblm.adapt.context import Context, Observation
 from hebblm.adapt.step import Observed
 from hebblm.errors import UserError
-from hebblm.evaluation.observers import KeptObserver
+from hebblm.evaluation.observers import Kept
 from hebblm.evaluation.scores import EvaluationScores
 from hebblm.layout import Layout
 from hebblm.models.base import State, StreamBase
@@ -51,8 +51,8 @@ class RunCheckpoint:
     within: bool = False
     stopped: bool = False
 
-    def next_pass(self, title: str, base: StreamBase, observers: Sequence[KeptObserver] = ()) -> PassCheckpoint:
-        """Return the checkpoint of the next pass: its title, the base that reads, and observers to save."""
+    def next_pass(self, title: str, base: StreamBase, observers: Sequence[Kept] = ()) -> PassCheckpoint:
+        """Return the checkpoint of the next pass: its title, the base that reads, and whose notes to save."""
         self.passes += 1
         return PassCheckpoint(self, self.folder / f"{self.passes:04d}", title, base, tuple(observers))
 
@@ -83,7 +83,7 @@ class PassCheckpoint:
     folder: Path
     title: str
     base: StreamBase
-    observers: tuple[KeptObserver, ...]
+    observers: tuple[Kept, ...]
     _contexts: Sequence[Context] = ()
     _scores: EvaluationScores = field(default_factory=lambda: EvaluationScores({}))
     _layout: Layout = field(default_factory=lambda: Layout((), ()))

@@ -73,6 +73,8 @@ class Hooks:
         observers: see every mini-batch after it is scored, before it is learned from.
         check: whether to count the queries whose neighbours' loss rose, and compare MbPA's fast form with the exact one
             on one query in a thousand.
+        ask: called with begin and end of the tokens that the base is about to read, before any of them is scored, when
+            all before them are learned from; nothing is read ahead then.
         progress: called with the number of tokens done since the last call.
         checkpoint: the pass's place on disk, from which it goes on. None for a pass that always starts from the
             beginning.
@@ -80,6 +82,7 @@ class Hooks:
 
     observers: Sequence[Observer] = ()
     check: bool = False
+    ask: Callable[[int, int], None] | None = None
     progress: Progress = lambda tokens: None
     checkpoint: PassCheckpoint | None = None
 
@@ -129,7 +132,8 @@ def evaluate(
     counting = [name for name, rule in rules.items() if rule.needs.ngrams is not None]
     # Within a block n-grams see only rows of their own stream; rows of other streams count from the next block on.
     one_by_one = layout.spread or (bool(counting) and layout.together > 1)
-    pace = Pace.of(schedule.update_every, ahead=schedule.read_ahead, streams=layout.together, spread=one_by_one)
+    ahead = schedule.read_ahead and hooks.ask is None
+    pace = Pace.of(schedule.update_every, ahead=ahead, streams=layout.together, spread=one_by_one)
     memories = [context.memory for context in contexts] if schedule.write else []
     for context in contexts:
         context.learn_shares(rules.values())
@@ -141,6 +145,8 @@ def evaluate(
         hooks.progress(layout.tokens(0, first))
     for begin in range(first, layout.longest, pace.ahead):
         end = min(begin + pace.ahead, layout.longest)
+        if hooks.ask is not None:
+            hooks.ask(begin, end)
         states = run.read(begin, end)  # (B, n, D)
         for start, stop in pace.blocks(begin, end, memories):
             batches = run.predict(states, begin, start, stop)

@@ -21,14 +21,18 @@ class Observer(Protocol):
         """Record a mini-batch and its labels (N,)."""
 
 
-class KeptObserver(Observer, Protocol):
-    """An observer whose notes can be saved."""
+class Kept(Protocol):
+    """Notes that can be saved."""
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return the notes since the last call."""
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Load the notes of an earlier process's :meth:`state_dict`; several in their order."""
+
+
+class KeptObserver(Observer, Kept, Protocol):
+    """An observer whose notes can be saved."""
 
 
 @dataclass(slots=True, kw_only=True)

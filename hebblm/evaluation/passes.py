@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,9 +21,10 @@ from hebblm.evaluation.checkpoint import RunCheckpoint
 from hebblm.evaluation.forgetting import Probe
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.loop import Hooks, Schedule, evaluate
-from hebblm.evaluation.observers import KeptObserver
+from hebblm.evaluation.observers import Kept, KeptObserver
 from hebblm.evaluation.scenario import Scenario
 from hebblm.evaluation.scores import EvaluationScores
+from hebblm.evaluation.word_accuracy import WordsAsked
 from hebblm.layout import Layout
 from hebblm.models.base import StreamBase
 from hebblm.models.dynamic import DynamicBase, DynamicConfig
@@ -53,12 +55,14 @@ class Watching:
         probe: the source's text, scored before and after; None for no probe.
         check: see :class:`~hebblm.evaluation.loop.Hooks`.
         observers: see every mini-batch.
+        asked: words that methods are asked for, None for no words.
         checkpoint: checkpoint of the run, None without one.
     """
 
     probe: Probe | None = None
     check: bool = False
     observers: Sequence[KeptObserver] = ()
+    asked: WordsAsked | None = None
     checkpoint: RunCheckpoint | None = None
 
 
@@ -158,11 +162,14 @@ def _run(
     def read() -> None:
         with watch.time("reading"), bar() as progress:
             task = progress.add_task(title, total=len(stream), unit="tokens")
+            asked = watching.asked
+            kept: list[Kept] = [*watching.observers, *([] if asked is None else [asked])]
             hooks = Hooks(
                 watching.observers,
                 watching.check,
+                None if asked is None else partial(asked.ask, base, contexts[0]),
                 lambda tokens: progress.advance(task, tokens),
-                None if checkpoint is None else checkpoint.next_pass(title, base, watching.observers),
+                None if checkpoint is None else checkpoint.next_pass(title, base, kept),
             )
             found.scores = evaluate(base, contexts, rules, stream, scenario.vocabulary, schedule, hooks)
         found.memory = dict(memories[0].describe())

@@ -18,7 +18,7 @@ from hebblm.adapt.methods import DYNAMIC, ENSEMBLES, METHODS
 from hebblm.adapt.methods.mbpa import MbpaConfig
 from hebblm.adapt.methods.rule import Rule
 from hebblm.errors import UserError
-from hebblm.evaluation.accuracy import NEVER, AccuracyLog, TypedWords, letters_of
+from hebblm.evaluation.accuracy import NEVER, NOT_ASKED, AccuracyLog, TypedWords, letters_of
 from hebblm.evaluation.checkpoint import RunCheckpoint
 from hebblm.evaluation.components import ComponentLog, component_table
 from hebblm.evaluation.documents import by_document
@@ -28,6 +28,7 @@ from hebblm.evaluation.neighbors import NeighborLog, neighbor_table
 from hebblm.evaluation.passes import Pass, Watching, dynamic_pass, ensemble_scores, shared_pass
 from hebblm.evaluation.scenario import Scenario
 from hebblm.evaluation.scores import EvaluationScores
+from hebblm.evaluation.word_accuracy import WordsAsked, places_of
 from hebblm.files import atomic_path, sha256
 from hebblm.locks import held
 from hebblm.ranks import ALONE, Ranks
@@ -44,6 +45,8 @@ from hebblm.report.tokens import FILE_NAME as TOKENS_FILE
 from hebblm.report.tokens import FILES, running_curve
 from hebblm.text import EvaluationStream
 from hebblm.text.dictionary import UNK
+from hebblm.text.subwords import Subwords
+from hebblm.words_ahead import PieceTexts
 
 Losses = npt.NDArray[np.float32]
 
@@ -98,7 +101,10 @@ class Evaluation:
             "is_oov": pa.array(stream.oov),
             "seen": pa.array(occurrences_so_far(targets)),
             **{f"nll_{name}": pa.array(values) for name, values in self.nll.items()},
-            **{f"rank_{name}": pa.array(found.rank) for name, found in self.guesses.items()},
+            **{
+                f"rank_{name}": pa.array(found.rank, mask=found.rank == NOT_ASKED)
+                for name, found in self.guesses.items()
+            },
         }
         return pa.table(columns)
 
@@ -113,7 +119,7 @@ def run_scenario(
     log_neighbors: int = 0,
     forgetting: int | None = None,
     check: bool = False,
-    accuracy: bool = False,
+    accuracy: int | Sequence[int] = 0,
     ranks: Ranks = ALONE,
     checkpoint: RunCheckpoint | None = None,
 ) -> Evaluation | None:
@@ -128,7 +134,8 @@ def run_scenario(
         log_neighbors: number of tokens whose neighbours to log, from the beginning of the stream.
         forgetting: tokens of the source's own text to score before and after; None skips this.
         check: see :class:`~hebblm.evaluation.loop.Hooks`.
-        accuracy: also find how well each method suggests words, except ensembles.
+        accuracy: also find how well each method suggests words, except ensembles: all where tokens are words, else so
+            many, or those of some numbers; 0 or no numbers for none.
         ranks: processes that share the streams.
         checkpoint: checkpoint of the run, None without one.
 
@@ -152,15 +159,17 @@ def run_scenario(
             raise UserError(f"{','.join(methods)} look up no neighbours; add a method that does, such as knn")
         log = NeighborLog(log_neighbors, settings.methods[MbpaConfig], write=scenario.writes)
         parts = ComponentLog(log_neighbors, rules)
-    logs = _accuracy_logs(scenario.stream, rules, moving) if accuracy else ()
+    logs, asked = _accuracy(scenario, accuracy, rules, moving)
     shared, dynamic = Pass(EvaluationScores({})), Pass(EvaluationScores({}))
     if rules:
         observers = [observer for observer in (log, parts, *logs[:1]) if observer is not None]
-        shared = shared_pass(scenario, rules, settings, Watching(probe, check, observers, checkpoint), ranks)
+        watching = Watching(probe, check, observers, asked[0] if asked else None, checkpoint)
+        shared = shared_pass(scenario, rules, settings, watching, ranks)
     if not ranks.leads:
         return None
     if moving:
-        dynamic = dynamic_pass(scenario, moving, settings, Watching(probe, check, logs[1:], checkpoint))
+        watching = Watching(probe, check, logs[1:], asked[1] if asked else None, checkpoint)
+        dynamic = dynamic_pass(scenario, moving, settings, watching)
         settings = replace(settings, dynamic=dynamic.dynamic or settings.dynamic)
     passes = {name: dynamic if name in moving else shared for name in built}
     ensembles = [name for name in methods if name in ENSEMBLES]
@@ -173,8 +182,9 @@ def run_scenario(
             raise UserError(f"{name}: {lost:,} of {len(losses):,} losses are nan; lower {rates} (--set)")
     nll = {name: scenario.stream.word_losses(losses) for name, losses in by_token.items()}
     bootstrap = Bootstrap(seed=config.seed)
-    guesses = {name: found for each in logs if each.rules for name, found in each.guesses(scenario.stream).items()}
-    suggested = _accuracy(scenario.stream, guesses, edges, bootstrap)
+    noted: list[AccuracyLog | WordsAsked] = [*logs, *asked]
+    guesses = {name: found for each in noted if each.rules for name, found in each.guesses(scenario.stream).items()}
+    suggested = _suggested(scenario.stream, guesses, edges, bootstrap)
     gains, paired = _gains(scenario, nll, by_token, edges, bootstrap)
     results: dict[str, MethodResult] = {}
     for name, found in passes.items():
@@ -236,14 +246,21 @@ def _gains(
     return gains, paired
 
 
-def _accuracy_logs(stream: EvaluationStream, *passes: Mapping[str, Rule]) -> tuple[AccuracyLog, ...]:
-    """Return the logs of the methods of each pass."""
-    words = TypedWords(stream.symbols)
-    unknown = stream.symbols.index(UNK) if stream.pieces is None and UNK in stream.symbols else None
-    return tuple(AccuracyLog(rules, words, unknown) for rules in passes)
-
-
 def _accuracy(
+    scenario: Scenario, accuracy: int | Sequence[int], *passes: Mapping[str, Rule]
+) -> tuple[tuple[AccuracyLog, ...], tuple[WordsAsked, ...]]:
+    """Return the logs of the methods of each pass, of all words or of those that are asked for; both may be empty."""
+    stream = scenario.stream
+    if not accuracy:
+        return (), ()
+    if isinstance(scenario.dictionary, Subwords):
+        texts, places = PieceTexts(scenario.dictionary), places_of(stream, accuracy)
+        return (), tuple(WordsAsked(rules, texts, stream, places) for rules in passes)
+    unknown = stream.symbols.index(UNK) if UNK in stream.symbols else None
+    return tuple(AccuracyLog(rules, TypedWords(stream.symbols), unknown) for rules in passes), ()
+
+
+def _suggested(
     stream: EvaluationStream, guesses: Mapping[str, Guesses], edges: tuple[int, ...], bootstrap: Bootstrap
 ) -> dict[str, tuple[Accuracy, ...]]:
     """Return how well methods suggest words, part by part."""
@@ -251,9 +268,10 @@ def _accuracy(
     parts = stream_parts(words.target_counts, occurrences_so_far(words.targets), words.oov, edges)
     unknown = words.symbols.index(UNK) if UNK in words.symbols else NEVER
     order = [name for name in (BASE, *guesses) if name in guesses]  # gains are over the base
-    return accuracy_report(
-        {name: guesses[name] for name in order}, letters_of(stream), words.targets != unknown, parts, bootstrap
-    )
+    there = words.targets != unknown
+    for found in guesses.values():  # all were asked for the same words
+        there &= found.rank != NOT_ASKED
+    return accuracy_report({name: guesses[name] for name in order}, letters_of(stream), there, parts, bootstrap)
 
 
 def _record(scenario: Scenario, exchanged: Mapping[str, Any] | None) -> ScenarioRecord:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from hebblm.files import Count
 from hebblm.report.gains import Bootstrap, bootstrap_gains
 
+WORDS_ASKED = 200  # of a model of pieces
 MEASURES = {
     "top1": "First, %",
     "top5": "Among five, %",
@@ -24,7 +25,7 @@ MEASURES = {
 class Guesses(NamedTuple):
     """Ranks and keystrokes of a method's suggestions."""
 
-    rank: NDArray[np.int64]  # (U,) of each word, from 1; below where it could not be suggested
+    rank: NDArray[np.int64]  # (U,) of each word, from 1; 0 where it was not asked for, below if no list has it
     keys: NDArray[np.int64]  # (U,) keystrokes of each word with a list of three
 
 

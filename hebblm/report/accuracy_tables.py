@@ -14,7 +14,9 @@ NOTE = (
     "First: the word is the most probable one. Among five: it is one of the five most probable. Keys saved: of letters "
     "and blanks, by a list of three words that begin with the letters typed so far."
 )
-PIECES_NOTE = "Of a word of several pieces each has to be found, after those before it; the list offers pieces."
+PIECES_NOTE = (
+    "The words are evenly spread, and ranked among whole words that a beam finds; after the tenth, 1/rank is 0."
+)
 UNION_NOTE = (
     "With a union vocabulary new words are listed before they were read. --vocabulary open lists what a reader would."
 )

@@ -47,16 +47,6 @@ class Words:
         weights = np.repeat(values / count, count).astype(np.float64)
         return np.bincount(index, weights, minlength=len(self)).astype(np.float64)
 
-    def largest(self, values: npt.NDArray[np.integer]) -> Ids:
-        """Largest of the values (T,) of each word's pieces, (U,); 1 for a word that the tokenizer dropped."""
-        found = np.ones(len(self), dtype=np.int64)
-        np.maximum.at(found, self.first, values)
-        np.maximum.at(found, self.last, values)
-        for piece in np.flatnonzero(self.last > self.first + 1):
-            within = slice(self.first[piece], self.last[piece])
-            found[within] = np.maximum(found[within], values[piece])
-        return found
-
     @classmethod
     def joined(cls, parts: Sequence[Words]) -> Words:
         before = np.cumsum([0, *map(len, parts)])[:-1]

@@ -15,14 +15,13 @@ import hebblm
 from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.methods import METHODS
 from hebblm.errors import UserError
-from hebblm.evaluation.accuracy import LISTED, NEVER, AccuracyLog, TypedWords, letters_of
+from hebblm.evaluation.accuracy import LISTED, NEVER, AccuracyLog, TypedWords
 from hebblm.evaluation.loop import Hooks, Schedule, evaluate
 from hebblm.evaluation.vocabulary import OpenVocabulary, UnionVocabulary, VocabularyPolicy
 from hebblm.memory import FlatMemory
 from hebblm.report import Result
 from hebblm.report.accuracy import MEASURES, Guesses, accuracy_report, measures
 from hebblm.report.gains import Bootstrap
-from hebblm.text.words import words_of
 
 from ...support import toy
 from ..models.architectures import random_model, tokenizer
@@ -123,13 +122,6 @@ def test_sums_are_those_of_plain_means_and_words_without_letters_save_nothing() 
     assert set(measures(guesses["cache"], letters)) == set(MEASURES)
 
 
-def test_a_word_of_pieces_is_as_good_as_the_worst_of_them() -> None:
-    text = "the cat, in\nfog"
-    spans = [(0, 3), (3, 5), (5, 7), (7, 8), (8, 11), (11, 12), (12, 15)]
-    pieces = words_of(text, spans)
-    assert pieces.largest(np.array([1, 4, 9, 2, 1, 7, 3])).tolist() == [1, 9, 1, 7, 3]
-
-
 @pytest.mark.parametrize("kind", ["words", "pieces"])
 def test_a_result_has_them_by_part_with_intervals_and_so_has_its_page(kind: str, tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text("the cat in a hat .\nthe cat in the fog , a fan .\n" * 12)
@@ -158,7 +150,8 @@ def test_a_result_has_them_by_part_with_intervals_and_so_has_its_page(kind: str,
     assert "accuracy.png" in page
     assert (tmp_path / "out" / "accuracy.csv").read_text().count("reciprocal_rank") >= 4
     without = hebblm.evaluate(lm, tmp_path / "text.txt", **asked)
-    assert [without.methods[name].nll for name in without.methods] == [item.nll for item in result.methods.values()]
+    both = ([item.nll for item in each.methods.values()] for each in (without, result))
+    assert next(both) == (next(both) if kind == "words" else pytest.approx(next(both), rel=1e-5)), "read less ahead"
     assert without.methods["cache"].accuracy == ()
     with pytest.raises(UserError, match="accuracy follows a single stream"):
         hebblm.evaluate(lm, tmp_path / "text.txt", "base,cache", accuracy=True, streams=2)
@@ -178,26 +171,3 @@ def test_the_list_of_an_open_vocabulary_has_no_word_before_it_was_read(tmp_path:
         assert ("--vocabulary open lists what a reader would" in page) == (vocabulary == "union")
     assert saved["open"] == 0
     assert saved["union"] != 0
-
-
-def test_words_of_pieces_take_no_more_keys_than_letters_and_a_blank(tmp_path: Path) -> None:
-    (tmp_path / "text.txt").write_text("the cat in a hat.\nThe fin the the Abc in the fog, a fan.\n" * 3)
-    found: dict[str, Guesses] = {}
-    letters: list[int] = []
-    original = AccuracyLog.guesses
-    with pytest.MonkeyPatch.context() as patch:
-
-        def spy(log: AccuracyLog, stream: object) -> dict[str, Guesses]:
-            found.update(original(log, stream))  # type: ignore[arg-type]
-            letters.extend(letters_of(stream).tolist())  # type: ignore[arg-type]
-            return original(log, stream)  # type: ignore[arg-type]
-
-        patch.setattr(AccuracyLog, "guesses", spy)
-        lm = hebblm.load((random_model("Llama"), tokenizer()))
-        hebblm.evaluate(lm, tmp_path / "text.txt", "base,cache", accuracy=True, memory_content="test")
-    words = ("the cat in a hat.\nThe fin the the Abc in the fog, a fan.\n" * 3).replace("\n", " \n ").split(" ")[:-1]
-    assert letters == [len(word) if word != "\n" else 0 for word in words]
-    for name in ("lstm", "cache"):
-        typed = [(key, size) for key, size in zip(found[name].keys.tolist(), letters, strict=True) if size]
-        assert all(1 <= key <= size + 1 for key, size in typed)
-    assert found["cache"].keys.sum() < found["lstm"].keys.sum()

@@ -1,0 +1,161 @@
+"""Ranks of whole words for models of pieces, against every word there is, and against a reader at the same place."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+import torch
+from torch import Tensor
+
+import hebblm
+from hebblm.evaluation import word_accuracy
+from hebblm.evaluation.accuracy import NEVER
+from hebblm.evaluation.word_accuracy import Ahead, Asked, Place, WordsAsked, log_probability, places_of, rank_of
+from hebblm.text.subwords import Subwords
+from hebblm.words_ahead import PieceTexts
+
+from ..models.architectures import opened, tokenizer
+from ..test_words_ahead import BREAK, IDS, PIECES, Tiny
+
+pytest.importorskip("transformers")
+TEXT = "the cat in a hat.\nThe fin the the Abc in the fog, a fan.\n"
+
+
+def new_words(model: Tiny, begins: Tensor) -> dict[str, float]:
+    """Return the probability of every new word without its blanks, from every row of pieces."""
+    model.logits[:, -1, ~begins] = -torch.inf  # of the place itself; a softmax changes no order
+    found: dict[str, float] = defaultdict(float)
+    for word, both in model.words().items():
+        found[word.strip() or "\n"] += both[0]
+    return found
+
+
+@pytest.mark.parametrize("after_blank", [False, True])
+@pytest.mark.parametrize("seed", range(3))
+def test_ranks_are_those_of_sorting_every_new_word_that_begins_with_the_letters(seed: int, after_blank: bool) -> None:
+    model = Tiny(seed)
+    begins = PIECES.inside & (PIECES.ends | after_blank)
+    every = new_words(model, begins)
+    for word in ("the", "thein", "a", "\n", "thea"):
+        for typed in ("", word[:1], word[:3]) if word != "\n" else ("",):
+            rows = {name: share for name, share in every.items() if name.startswith(typed)}
+            rank = 1 + sum(share > every[word] for share in rows.values()) if word in every else NEVER
+            # Ways to write a word add up, so the search is told the least that it must find.
+            own = math.log(min(every.values())) - 1
+            assert rank_of(model, PIECES, Asked(word, own, begins), 10_000, typed) == rank, (word, typed)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_short_list_has_a_word_or_not_as_the_whole_one_says(seed: int) -> None:
+    model = Tiny(seed)
+    model.logits[:, :, IDS[3]] = -torch.inf  # a blank by itself: then each word is written in one way after a word
+    begins = PIECES.inside & PIECES.ends
+    every = new_words(model, begins)
+    listed = sorted(every, key=every.__getitem__, reverse=True)
+    for word, ids in (("the", "Ġthe"), ("a", "Ġa"), ("thein", "Ġthe in"), ("\n", "Ċ"), ("athe", "Ġa the")):
+        pieces = [tokenizer().convert_tokens_to_ids(piece) for piece in ids.split()]
+        own = log_probability(model, PIECES, word, pieces)
+        assert own == pytest.approx(math.log(every[word]))
+        rank = listed.index(word) + 1
+        model.rows = 0
+        assert rank_of(model, PIECES, Asked(word, own, begins), 3) == (rank if rank <= 3 else NEVER)
+        assert model.rows < 60, "the search ends when three are more probable"
+
+
+def test_a_word_whose_last_piece_goes_on_needs_no_further_end() -> None:
+    class Wide(Tiny):
+        """Pieces that hold a word and its end."""
+
+    texts = PieceTexts(Subwords(tokenizer(), 48))
+    texts.__dict__["_texts"] = [text + "\n" if index == IDS[2] else text for index, text in enumerate(texts._texts)]
+    model = Wide(0)
+    texts.text = lambda ids: "".join(texts._texts[index] for index in ids)  # type: ignore[method-assign]
+    first = model([()])[0][0]
+    assert log_probability(model, texts, "the", [IDS[2]]) == pytest.approx(float(first[IDS[2]]))
+    ends = model([(IDS[6],)])[0][0][texts.ends].logsumexp(0)
+    assert log_probability(model, texts, "a", [IDS[6]]) == pytest.approx(float(first[IDS[6]] + ends))
+    breaks = model([(IDS[3],)])[0][0][texts.breaks].logsumexp(0)
+    assert log_probability(model, texts, "\n", [IDS[3], BREAK]) == pytest.approx(float(first[IDS[3]] + breaks))
+
+
+@pytest.mark.parametrize("left", ["t", "the", "thein", "a", "x"])
+def test_pieces_towards_letters_begin_with_them_or_are_their_beginning(left: str) -> None:
+    for fits, text in zip(PIECES.towards(left).tolist(), PIECES._texts, strict=True):
+        assert fits == (text.lstrip().startswith(left) or left.startswith(text.lstrip()))
+
+
+def test_places_are_words_with_a_piece_of_their_own_evenly_spread(tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text(TEXT)
+    found: list[Sequence[Place]] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(WordsAsked, "ask", lambda log, *rest: found.append(log.places))
+        patch.setattr(WordsAsked, "guesses", lambda log, stream: found.append(places_of(stream, [0, 3])) or {})
+        hebblm.evaluate(opened("Llama"), tmp_path / "text.txt", "base", accuracy=True, accuracy_words=4)
+    words = TEXT.replace("\n", " \n ").split(" ")[:-1]
+    assert [place.word for place in found[0]] == [0, 5, 10, len(words) - 2], "the last one may be cut off"
+    assert [place.word for place in found[-1]] == [0, 3]
+
+
+@pytest.mark.parametrize("name", ["Llama", "Mamba"])
+@pytest.mark.parametrize("method", ["lstm", "ngram", "best", "dynamic"])
+def test_each_method_says_there_what_its_reader_expects(name: str, method: str, tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text(TEXT * 2)
+    lm, every, seen = opened(name), 10, list[tuple[int, Tensor]]()
+    ids: list[int] = []
+    original = WordsAsked._ask
+
+    def spy(log: WordsAsked, place: Place, ahead: Ahead) -> None:
+        ids[:] = log.stream.ids.tolist()
+        rows = [(), tuple(ids[place.begin : place.begin + 1]), (IDS[1], IDS[6])]
+        if method in log.rules:  # else it is the pass before
+            seen.append((place.begin, ahead.log_probs(method, log.rules[method], rows)))
+        original(log, place, ahead)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(WordsAsked, "_ask", spy)
+        hebblm.evaluate(
+            lm, tmp_path / "text.txt", f"cache,{method}", accuracy=True, accuracy_words=7, update_every=every,
+            memory_content="test", settings={"dynamic.rule": "stream"},
+        )  # fmt: skip
+    assert len(seen) == 7
+    reader, read = lm.reader(method, update_every=every), 0
+    for begin, found in seen:
+        start = begin // every * every
+        if start > read:
+            reader.read(ids[read:start])
+            read = start
+        for row, log_probs in zip([[], [ids[begin]], [IDS[1], IDS[6]]], found, strict=True):
+            with reader._base.aside(), torch.no_grad():
+                inputs = torch.cat([reader._last, reader._last.new_tensor([*ids[start:begin], *row])])
+                hidden = reader._base.read(inputs)[-1:]
+                expected = reader._next(hidden, reader._after(inputs))
+            torch.testing.assert_close(log_probs, expected, rtol=1e-3, atol=1e-4)
+
+
+def test_words_take_no_more_keys_than_letters_and_a_blank_and_only_asked_ones_have_a_rank(tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text(TEXT * 3)
+    result = hebblm.evaluate(
+        opened("Llama"), tmp_path / "text.txt", "base,ngram", accuracy=True, accuracy_words=20, log_samples=True,
+        memory_content="test", output_path=tmp_path / "out",
+    )  # fmt: skip
+    base, ngram = (result.methods[name].accuracy[0] for name in ("lstm", "ngram"))
+    assert base.tokens == 20
+    assert (ngram.top5 or 0) > (base.top5 or 0), "a text that repeats itself"
+    assert (ngram.saved or 0) > (base.saved or 0) >= 0
+    table = pq.read_table(tmp_path / "out" / "tokens.parquet")
+    ranks = table.column("rank_ngram").to_pylist()
+    assert sum(rank is not None for rank in ranks) == 20
+    assert {rank for rank in ranks if rank is not None} <= {NEVER, *range(1, 11)}
+
+
+def test_letters_are_the_fewest_after_which_the_list_has_the_word() -> None:
+    for length in range(1, 9):
+        for least in range(1, length + 2):
+            rank = partial(lambda typed, least: 1 if len(typed) >= least else NEVER, least=least)
+            assert word_accuracy._letters("x" * length, rank) == (least if least < length else NEVER)
