@@ -6,7 +6,8 @@ python -m recipes.second_sighting pieces     # a pretrained model of pieces on d
 python -m recipes.second_sighting table      # what was found, as Markdown
 
 The first three write ``recipes/second/*.json``. A model of pieces has every word: rare are those whose first occurrence
-in the text costs the base most, a quarter of the types. Their later occurrences chose nothing.
+in the text costs the base most, a quarter of the types. Their later occurrences chose nothing. It is asked for whole
+words at the second and third ones.
 """
 
 from __future__ import annotations
@@ -84,6 +85,7 @@ def measured(folder: Path, bootstrap: Bootstrap, every: int | None = None) -> di
     columns = {name: table.column(name).to_numpy() for name in table.column_names if name != "token"}
     nll = {name.removeprefix("nll_"): columns[name].astype(np.float64) for name in columns if name.startswith("nll_")}
     five = {name: ((columns[f"rank_{name}"] > 0) & (columns[f"rank_{name}"] <= 5)).astype(np.float64) for name in nll}
+    asked = ~np.isnan(columns[f"rank_{BASE}"].astype(np.float64))  # a word that was not asked for has no rank
     tokens = table.column("token").to_pylist()
     rare = rare_words(tokens, columns["seen"], columns["is_oov"], nll[BASE])
     parts = {
@@ -94,22 +96,36 @@ def measured(folder: Path, bootstrap: Bootstrap, every: int | None = None) -> di
         parts |= {LEARNED: parts["2nd"] & learned, NOT_YET: parts["2nd"] & ~learned}
     found: dict[str, Any] = {"words": {name: int(mask.sum()) for name, mask in parts.items()}, "methods": {}}
     parts = {name: mask for name, mask in parts.items() if mask.any()}
-    for measure, values, sign in (("nll", nll, 1), ("top5", five, -1)):
-        gains = bootstrap_gains({name: sign * value for name, value in values.items()}, parts, bootstrap)
+    known = {name: mask & asked for name, mask in parts.items() if (mask & asked).any()}
+    found["asked"] = {name: int(mask.sum()) for name, mask in known.items()}
+    for measure, values, sign, masks in (("nll", nll, 1, parts), ("top5", five, -1, known)):
+        gains = bootstrap_gains({name: sign * value for name, value in values.items()}, masks, bootstrap)
         for name, value in values.items():
             of_method = found["methods"].setdefault(name, {})
-            of_method[measure] = {part: {"value": float(value[mask].mean())} for part, mask in parts.items()}
+            of_method[measure] = {part: {"value": float(value[mask].mean())} for part, mask in masks.items()}
             for gain in gains.get(name, ()):
                 of_method[measure][gain.part] |= {"gain": gain.gain, "low": gain.low, "high": gain.high}
     return found
 
 
+def sightings_of_rare_words(options: dict[str, Any]) -> list[int]:
+    """Return the places of the second and third occurrences of the words that cost the base most at first."""
+    with tempfile.TemporaryDirectory() as folder:
+        hebblm.evaluate(methods=BASE, log_samples=True, output_path=folder, **options)
+        table = pq.read_table(Path(folder) / FILE_NAME)
+    tokens, oov, seen, nll = (table.column(name).to_numpy() for name in ("token", "is_oov", "seen", f"nll_{BASE}"))
+    rare = rare_words(tokens, seen, oov, nll.astype(np.float64))
+    return [int(place) for place in np.flatnonzero(rare & (seen >= 1) & (seen < 3))]
+
+
 def run(name: str) -> None:
     """Evaluate one of them, and write what was found."""
+    if (options := RUNS[name]["options"]).get("model"):
+        options = {**options, "accuracy_words": sightings_of_rare_words(options)}
     with tempfile.TemporaryDirectory() as folder:
         result = hebblm.evaluate(
             methods=RUNS[name].get("methods", METHODS), accuracy=True, log_samples=True, output_path=folder,
-            command=f"python -m recipes.second_sighting {name}", **RUNS[name]["options"],
+            command=f"python -m recipes.second_sighting {name}", **options,
         )  # fmt: skip
         every = None if result.of_pieces else result.scenario.extra["update_every"]
         found = measured(Path(folder), result.bootstrap, every)
@@ -126,7 +142,9 @@ def table(name: str) -> str:
     columns, shown = [Column("Method")], RUNS[name].get("shown", ("2nd", "3rd"))
     for part in shown:
         count = document["words"][part]
-        columns += [Column(f"{part} ({count}): nats"), Column("gain"), Column("top 5, %"), Column("gain")]
+        asked = document.get("asked", document["words"])[part]
+        five = "top 5, %" if asked == count else f"top 5 of {asked}, %"
+        columns += [Column(f"{part} ({count}): nats"), Column("gain"), Column(five), Column("gain")]
     rows = [
         (name_of(method), *(cell for part in shown for cell in _cells(item, part, document["words"][part])))
         for method, item in document["methods"].items()

@@ -11,7 +11,9 @@ import pytest
 
 from hebblm.report.gains import Bootstrap
 from hebblm.report.tokens import FILE_NAME
-from recipes.second_sighting import first_learned, measured, rare_words
+from recipes.second_sighting import first_learned, measured, rare_words, sightings_of_rare_words
+
+from ..models.architectures import opened
 
 
 def test_rare_words_are_those_the_model_never_saw_or_whose_first_sighting_cost_most() -> None:
@@ -52,3 +54,32 @@ def test_losses_and_accuracy_are_means_by_sighting_with_paired_gains(tmp_path: P
     assert cache["top5"]["2nd"] == pytest.approx({"value": 1.0, "gain": 1.0, "low": 1.0, "high": 1.0})
     assert cache["top5"]["1st"]["value"] == 0
     assert found["methods"]["lstm"]["nll"]["2nd"] == {"value": 8.0}
+
+
+def test_words_that_were_not_asked_for_have_losses_but_no_accuracy(tmp_path: Path) -> None:
+    table = pa.table(
+        {
+            "token": ["x", "a", "x", "a", "x"],
+            "seen": [0, 0, 1, 1, 2],
+            "is_oov": [True] * 5,
+            "nll_lstm": pa.array([9.0, 1.0, 8.0, 3.0, 5.0], type=pa.float32()),
+            "rank_lstm": pa.array([None, None, 2, None, None], type=pa.int64()),
+        }
+    )
+    pq.write_table(table, tmp_path / FILE_NAME)
+    found = measured(tmp_path, Bootstrap(block=2, resamples=50))
+    assert (found["words"]["2nd"], found["asked"]) == (2, {"2nd": 1})
+    of_base = found["methods"]["lstm"]
+    assert of_base["nll"]["2nd"]["value"] == pytest.approx(5.5)
+    assert {part: item["value"] for part, item in of_base["top5"].items()} == {"2nd": 1.0}
+
+
+def test_a_model_of_pieces_is_asked_for_the_second_and_third_sightings_of_its_rare_words(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    words = ("the cat in a hat the fan in the fog a fan " + "the cat a hat the fog").split()
+    (tmp_path / "text.txt").write_text(" ".join(words) + "\n")
+    found = sightings_of_rare_words({"model": opened("Llama"), "target": str(tmp_path / "text.txt")})
+    rare = {words[place] for place in found}
+    assert rare
+    assert rare < {*words}
+    assert found == [at for at, word in enumerate(words) if word in rare and 1 <= words[:at].count(word) < 3]
