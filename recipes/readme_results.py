@@ -27,7 +27,6 @@ from hebblm.report.table import Cell, Column, Table, present
 from hebblm.report.tables import frequency_table, gain_table, interval_text, occurrence_table, side_by_side
 from hebblm.vision.tables import tables
 from recipes import (
-    accuracy_words,
     best_tables,
     conclusions,
     real_tables,
@@ -262,8 +261,8 @@ PAGES: dict[Path, dict[str, Callable[[], str]]] = {
     },
     RECIPES / "vision" / "README.md": {"images": vision},
     RECIPES / "accuracy" / "README.md": {
-        "docs": lambda: accuracy_words.table("docs"),
-        "code": lambda: accuracy_words.table("code"),
+        "docs": lambda: real_tables.suggestions("docs"),
+        "code": lambda: real_tables.suggestions("code"),
     },
     RECIPES / "second" / "README.md": {
         "words": lambda: second_sighting.table("words"),

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from hebblm.files import read_json
 from hebblm.report import Result
+from hebblm.report.accuracy_tables import accuracy_table
 from hebblm.report.methods import BASE, name_of
 from hebblm.report.plots import save
 from hebblm.report.table import Column, Table
@@ -130,6 +131,14 @@ def generation() -> str:
     return "\n".join([body(Table("generation", "", columns, tuple(rows))), *made, ""])
 
 
+def suggestions(text: str) -> str:
+    """Return how often whole words that the model suggests for a text are right, and the keys that they save."""
+    path = KEPT / "accuracy" / f"smollm2-{text}.json"
+    table = accuracy_table(result := Result.load(path))
+    assert table is not None
+    return f"{table.title}\n\n{body(table)}\n- {origin_of(path.stem, path, result, '../')}\n"
+
+
 def watch() -> str:
     """Return how soon a watching reader answers, and how many kills it survived."""
     path = KEPT / "watch.json"
@@ -151,8 +160,10 @@ def draw() -> None:
     from matplotlib.figure import Figure
 
     found = _by_text()
-    figure = Figure((3.4 * len(found), 3.2), layout="constrained")
-    for axes, (text, results) in zip(figure.subplots(1, len(found), squeeze=False)[0], found.items(), strict=True):
+    lines = math.ceil(len(found) / 2)
+    figure = Figure((7.2, 3.2 * lines), layout="constrained")
+    panels = figure.subplots(lines, 2, squeeze=False).flatten()
+    for axes, (text, results) in zip(panels, found.items(), strict=True):
         windows = [_window(result) for result in results]
         for name, style in ((BASE, "--"), (BEST, "-")):
             bits = [_bits(result, name) for result in results]
