@@ -6,6 +6,7 @@ import itertools
 import math
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from hebblm.files import read_json
@@ -136,7 +137,7 @@ def suggestions(text: str) -> str:
     path = KEPT / "accuracy" / f"smollm2-{text}.json"
     table = accuracy_table(result := Result.load(path))
     assert table is not None
-    return f"{table.title}\n\n{body(table)}\n- {origin_of(path.stem, path, result, '../')}\n"
+    return f"{table.title}\n\n{body(replace(table, notes=table.notes[-1:]))}\n- {origin_of(path.stem, path, result, '../')}\n"
 
 
 def watch() -> str:

@@ -48,8 +48,8 @@ RUNS: dict[str, dict[str, Any]] = {
         "shown": (LEARNED, NOT_YET),
     },
     "pieces": {
-        "title": "words that the model found least likely at first (SmolLM2-135M on documentation)",
-        "options": {"model": "smollm2-135m", "target": "text:docs/methods.md", "context": 1024, "max_tokens": 5_000,
+        "title": "words that the model found least likely at first (SmolLM2-135M on NumPy's documentation)",
+        "options": {"model": "smollm2-135m", "target": "numpy", "context": 1024, "max_tokens": 8_000,
                     "settings": {"dynamic.rule": "stream"}},
     },
 }  # fmt: skip

@@ -159,6 +159,14 @@ def _run(
         ranks=ranks,
     )
 
+    suggesting = Work("suggestions")
+    found.preparation.append(suggesting)
+
+    def ask(asked: WordsAsked, begin: int, end: int) -> None:
+        with watch.time(suggesting.name) as work:
+            asked.ask(base, contexts[0], begin, end)
+        suggesting.seconds += work.seconds
+
     def read() -> None:
         with watch.time("reading"), bar() as progress:
             task = progress.add_task(title, total=len(stream), unit="tokens")
@@ -167,7 +175,7 @@ def _run(
             hooks = Hooks(
                 watching.observers,
                 watching.check,
-                None if asked is None else partial(asked.ask, base, contexts[0]),
+                None if asked is None else partial(ask, asked),
                 lambda tokens: progress.advance(task, tokens),
                 None if checkpoint is None else checkpoint.next_pass(title, base, kept),
             )

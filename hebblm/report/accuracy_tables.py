@@ -31,7 +31,7 @@ def accuracy_table(result: StoredResult) -> Table | None:
     columns = [Column("Method")]
     for measure, header in MEASURES.items():
         columns += [Column(header, "nll", "max", decimals=_DECIMALS.get(measure, 1)), Column("Gain")]
-    title = f"Suggestions on {result.scenario.label}, {rows[0][1].tokens:,} words"
+    title = f"Suggestions on {result.scenario.label}, {(asked := rows[0][1].tokens):,} word{'s' * (asked != 1)}"
     level = (
         "Gains are over the base, of percentages in points, "
         f"± half of the {100 * result.bootstrap.level:g} % interval, * where it leaves out 0."

@@ -129,7 +129,7 @@ def occurrence_figure(result: Result) -> Figure | None:
                 markersize=3.5,
                 label=look.name,
             )
-        axis.set_ylabel("Nats per token")
+        axis.set_ylabel(f"Nats a {titles.unit(result)}")
         axis.set_title(titles.by_occurrence(result))
         by_bucket(
             figure, [(bucket.bucket, bucket.tokens) for bucket in buckets], "Occurrence of the word in the stream"
@@ -192,7 +192,7 @@ def comparison_figure(result: Result) -> Figure | None:
     if base is None or not others:
         return None
     items = result.methods
-    panels = {"All tokens": {method: difference(base.nll, items[method].nll) for method in others}}
+    panels = {f"All {titles.unit(result)}s": {method: difference(base.nll, items[method].nll) for method in others}}
     if base.oov_nll is not None:
         panels["New words"] = {method: difference(base.oov_nll, items[method].oov_nll) for method in others}
         panels["Known words"] = {
@@ -207,7 +207,8 @@ def comparison_figure(result: Result) -> Figure | None:
             axis.set_title(title, fontsize=9, fontweight="normal")
         axes[0].set_yticks(range(len(others)), [styles[method].name for method in others])
         axes[0].invert_yaxis()
-        figure.supxlabel("Gain over the base (nats per token, higher is better)", fontsize=9, color="#333333")
+        label = f"Gain over the base (nats a {titles.unit(result)}, higher is better)"
+        figure.supxlabel(label, fontsize=9, color="#333333")
         figure.suptitle(
             titles.overall(result),
             x=0.01,

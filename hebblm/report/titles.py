@@ -15,7 +15,7 @@ def overall(result: StoredResult) -> str:
     gain = difference(base, result.methods[best].nll) if best else None
     if best is None or gain is None or gain <= 0:
         return _titled("No method gains over the base", result)
-    return _titled(f"{_name(best)} gains {display(gain, 'nll', 3)} nats a {_unit(result)} over the base", result)
+    return _titled(f"{_name(best)} gains {display(gain, 'nll', 3)} nats a {unit(result)} over the base", result)
 
 
 def by_frequency(result: StoredResult) -> str:
@@ -49,7 +49,7 @@ def running(result: StoredResult) -> str:
     """Return where the perplexity of the best method ends, and that of the base."""
     ends = {name: item.running[-1][1] for name, item in result.methods.items() if item.running}
     least = min(ends, key=ends.__getitem__)
-    text = f"{_name(least)} ends at perplexity {display(perplexity(ends[least]), 'perplexity')} a {_unit(result)}"
+    text = f"{_name(least)} ends at perplexity {display(perplexity(ends[least]), 'perplexity')} a {unit(result)}"
     if BASE in ends and least != BASE:
         text += f", the base at {display(perplexity(ends[BASE]), 'perplexity')}"
     return _titled(text, result)
@@ -85,7 +85,8 @@ def _gains(result: StoredResult, method: str, field: str) -> list[tuple[str, flo
     return [(bucket.bucket, difference(losses.get(bucket.bucket), bucket.nll)) for bucket in ours if bucket.tokens]
 
 
-def _unit(result: StoredResult) -> str:
+def unit(result: StoredResult) -> str:
+    """Return what losses are counted by."""
     return "word" if result.of_pieces else "token"
 
 
@@ -94,4 +95,4 @@ def _name(method: str) -> str:
 
 
 def _titled(text: str, result: StoredResult) -> str:
-    return f"{text}, {result.scenario.label}"
+    return f"{text}\n{result.scenario.label}"  # names of files may be long

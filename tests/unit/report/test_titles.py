@@ -34,26 +34,26 @@ def made(
 def test_titles_say_what_the_numbers_say() -> None:
     result = made((7.0, 6.0, 5.0), (7.2, 5.0, 4.3))
     label = result.scenario.label
-    assert titles.overall(result) == f"Hebb gains 0.500 nats a token over the base, {label}"
-    assert titles.by_frequency(result) == f"Hebb gains most on words trained on 50-100 times, {label}"
-    assert titles.by_occurrence(result) == f"Hebb gains on new words from the 2nd occurrence on, {label}"
-    assert titles.running(result) == f"Hebb ends at perplexity 244.69 a token, the base at 403.43, {label}"
+    assert titles.overall(result) == f"Hebb gains 0.500 nats a token over the base\n{label}"
+    assert titles.by_frequency(result) == f"Hebb gains most on words trained on 50-100 times\n{label}"
+    assert titles.by_occurrence(result) == f"Hebb gains on new words from the 2nd occurrence on\n{label}"
+    assert titles.running(result) == f"Hebb ends at perplexity 244.69 a token, the base at 403.43\n{label}"
     assert (
-        titles.suggestions(result) == f"Hebb has 15.4 % of the words among five suggestions, the base 14.3 %, {label}"
+        titles.suggestions(result) == f"Hebb has 15.4 % of the words among five suggestions, the base 14.3 %\n{label}"
     )
 
 
 def test_titles_claim_no_gain_where_there_is_none() -> None:
     result = made((7.0, 6.0, 5.0), (7.2, 6.2, 5.2))
     label = result.scenario.label
-    assert titles.overall(result) == f"No method gains over the base, {label}"
-    assert titles.by_frequency(result) == f"Hebb gains at no frequency in training, {label}"
-    assert titles.by_occurrence(result) == f"Hebb gains nothing on the most frequent new words, {label}"
-    assert titles.running(result) == f"Base ends at perplexity 403.43 a token, {label}"
-    assert titles.suggestions(result) == f"Base has 14.3 % of the words among five suggestions, {label}"
+    assert titles.overall(result) == f"No method gains over the base\n{label}"
+    assert titles.by_frequency(result) == f"Hebb gains at no frequency in training\n{label}"
+    assert titles.by_occurrence(result) == f"Hebb gains nothing on the most frequent new words\n{label}"
+    assert titles.running(result) == f"Base ends at perplexity 403.43 a token\n{label}"
+    assert titles.suggestions(result) == f"Base has 14.3 % of the words among five suggestions\n{label}"
     alone = replace(result, methods={"hebb": result.methods["hebb"]})
-    assert titles.by_frequency(alone) == f"Perplexity by frequency in training, {label}"
-    assert titles.by_occurrence(alone) == f"Loss on new words by occurrence, {label}"
+    assert titles.by_frequency(alone) == f"Perplexity by frequency in training\n{label}"
+    assert titles.by_occurrence(alone) == f"Loss on new words by occurrence\n{label}"
 
 
 def test_buckets_that_the_base_lacks_have_no_gain() -> None:
