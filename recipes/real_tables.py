@@ -137,7 +137,7 @@ def suggestions(text: str) -> str:
     path = KEPT / "accuracy" / f"smollm2-{text}.json"
     table = accuracy_table(result := Result.load(path))
     assert table is not None
-    return f"{table.title}\n\n{body(replace(table, notes=table.notes[-1:]))}\n- {origin_of(path.stem, path, result, '../')}\n"
+    return f"{body(replace(table, notes=()))}\n- {origin_of(path.stem, path, result, '../')}\n"
 
 
 def watch() -> str:

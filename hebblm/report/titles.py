@@ -86,7 +86,7 @@ def _gains(result: StoredResult, method: str, field: str) -> list[tuple[str, flo
 
 
 def unit(result: StoredResult) -> str:
-    """Return what losses are counted by."""
+    """Name what losses are counted by."""
     return "word" if result.of_pieces else "token"
 
 
