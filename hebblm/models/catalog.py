@@ -100,8 +100,8 @@ def model_folder(name: Path) -> Path | None:
     if HUB_ID.fullmatch(str(name)) and not closest(str(name), known if owned else [*known, *PRETRAINED]):
         return None
     known += PRETRAINED
-    remedy = f"name the folder of a checkpoint, a hub id, or a model that ships: {', '.join(known)}"
-    raise unknown("checkpoint", str(name), known, remedy)
+    remedy = f"name the folder of a model, a hub id, or a model that ships: {', '.join(known)}"
+    raise unknown("model", str(name), known, remedy)
 
 
 def _installed(name: str) -> Path:

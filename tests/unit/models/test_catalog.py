@@ -65,7 +65,7 @@ def test_a_name_or_its_beginning_that_fits_one_model_is_enough() -> None:
     assert model_folder(Path("small-ptb")) == models_path() / "small-ptb-raw"
     assert model_folder(Path("tiny")) == models_path() / "tiny-pydoc-raw"
     for name in ("small-pbt", "small-wt2"):  # the second fits two
-        with pytest.raises(UserError, match=f"unknown checkpoint '{name}'; did you mean small-"):
+        with pytest.raises(UserError, match=f"unknown model '{name}'; did you mean small-"):
             model_folder(Path(name))
 
 
