@@ -160,7 +160,7 @@ class Answers:
         written = WrittenText.of(self._memory, laid_out(self.journal.record), self.model)
         return explained(self._rule, batch, expected, self.vocabulary, written, base=DYNAMIC if self.moving else "base")
 
-    def _expected(self, context: str, n: int, width: int = WIDTH) -> tuple[EvalBatch, list[Expected]]:
+    def _expected(self, context: str, n: int) -> tuple[EvalBatch, list[Expected]]:
         """Return the query after a context, and the n words that are expected there."""
         n = whole("n", n)
         if isinstance(self.vocabulary, Subwords) and isinstance(context, str):
@@ -168,7 +168,7 @@ class Answers:
         with self._following(context) as (batch, following):
             if isinstance(self.vocabulary, Subwords):
                 self._texts = self._texts or PieceTexts(self.vocabulary)
-                return batch, words_ahead(following, self._texts, n, max(3 * n, width))
+                return batch, words_ahead(following, self._texts, n, max(3 * n, WIDTH))
             adapted, base = (log_probs[0].exp() for log_probs in following([()]))
             return batch, most_probable(adapted, base, self.vocabulary, n)
 

@@ -17,7 +17,7 @@ from hebblm.errors import UserError, unreadable
 from hebblm.files import lack, sha256
 from hebblm.progress import say
 from hebblm.report.buckets import frequency_report, occurrences_so_far, stream_parts, validate_edges
-from hebblm.report.gains import Gain, bootstrap_gains
+from hebblm.report.gains import bootstrap_gains
 from hebblm.report.methods import BASE, name_of, ordered
 from hebblm.report.result import Result
 from hebblm.report.table import Column, Table
@@ -64,7 +64,8 @@ def with_edges(result: Result, tokens: TokenLosses, edges: Sequence[int]) -> Res
     edges, counts = validate_edges(edges), tokens.train_counts
     if counts is None:
         raise UserError("this run does not know how often words occurred in training; evaluate with --source CORPUS")
-    gains = _gains(result, tokens, edges)
+    parts = stream_parts(counts, occurrences_so_far(tokens.words), tokens.oov, edges)
+    gains = bootstrap_gains({name: tokens.nll[name] for name in result.methods}, parts, result.bootstrap)
     methods = {
         name: replace(
             item,
@@ -122,12 +123,6 @@ def word_table(result: Result, tokens: TokenLosses, top: int = 15) -> Table | No
     )
     title = f"Words that changed most under {name_of(best)} on {result.scenario.label}"
     return Table("words", title, columns, rows, ("Gain over the base, summed over all occurrences.",))
-
-
-def _gains(result: Result, tokens: TokenLosses, edges: Sequence[int]) -> dict[str, tuple[Gain, ...]]:
-    """Gains of the result's methods, with the intervals that it was made with."""
-    parts = stream_parts(tokens.train_counts, occurrences_so_far(tokens.words), tokens.oov, edges)
-    return bootstrap_gains({name: tokens.nll[name] for name in result.methods}, parts, result.bootstrap)
 
 
 def check_same_run(result: Result, tokens: TokenLosses) -> None:
