@@ -208,13 +208,7 @@ def comparison_figure(result: Result) -> Figure | None:
         axes[0].set_yticks(range(len(others)), [styles[method].name for method in others])
         axes[0].invert_yaxis()
         figure.supxlabel("Gain over the base (nats per token, higher is better)", fontsize=9, color="#333333")
-        figure.suptitle(
-            titles.overall(result),
-            x=0.01,
-            ha="left",
-            fontsize=10.5,
-            fontweight="bold",
-        )
+        figure.suptitle(titles.overall(result), x=0.01, ha="left", fontsize=10.5, fontweight="bold")
     return figure
 
 

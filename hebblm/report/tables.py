@@ -23,11 +23,7 @@ _ACROSS: tuple[tuple[str, Kind, str], ...] = (("Nats", "nll", "nll"), ("Nats, ne
 
 
 def method_table(
-    name: str,
-    title: str,
-    items: Sequence[Item],
-    columns: Sequence[Said],
-    notes: Sequence[str] = (),
+    name: str, title: str, items: Sequence[Item], columns: Sequence[Said], notes: Sequence[str] = ()
 ) -> Table:
     """Return a table with a row per method: its name, and its value in each column."""
     rows = tuple((name_of(item[0]), *(say(*item) for _, say in columns)) for item in items)
