@@ -159,7 +159,11 @@ def read_table(path: Path, kinds: Mapping[str, str], result: Result | None) -> p
         if not path.is_file():
             raise UserError(f"{path} {lack(path)}; {_REMEDY} to get it")
         if result is not None:
-            _compare(path, result)
+            written = recorded(path, result)
+            if written is None:
+                say(f"{path} is not verified: the result next to it has no hash of it")
+            elif sha256(path) != written:
+                raise UserError(f"{path} is not the file that the result next to it was written with; {_REMEDY}")
         with pq.ParquetFile(path) as file:
             _check(path, file.schema_arrow, kinds)
             table = file.read()
@@ -182,15 +186,6 @@ def recorded(path: Path, result: Result) -> str | None:
     """Return the sha256 that a result has of a file in its folder, None without one."""
     files = result.extra.get(FILES, {})
     return files.get(path.name) if isinstance(files, Mapping) else None
-
-
-def _compare(path: Path, result: Result) -> None:
-    """Refuse a file that does not belong to the result, and print a line if that cannot be checked."""
-    written = recorded(path, result)
-    if written is None:
-        say(f"{path} is not verified: the result next to it has no hash of it")
-    elif sha256(path) != written:
-        raise UserError(f"{path} is not the file that the result next to it was written with; {_REMEDY}")
 
 
 def _check(path: Path, schema: pa.Schema, kinds: Mapping[str, str]) -> None:
