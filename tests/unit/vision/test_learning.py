@@ -13,7 +13,7 @@ from hebblm.vision.learning import Pictures, Training, batches, features, featur
 from hebblm.vision.pretraining import rate_at
 from hebblm.vision.settings import CLASS_SCALES as SCALES
 from hebblm.vision.settings import PretrainingSettings
-from hebblm.vision.split import Split, increment, predicted_order, split
+from hebblm.vision.split import increment, predicted_order, split
 
 from .samples import CPU, classes
 
@@ -177,13 +177,9 @@ def test_one_cycle_rises_for_a_quarter_and_falls_to_nothing() -> None:
 DATA = classes()
 
 
-def sets(parts: Split) -> list[set[int]]:
-    return [set(part.tolist()) for part in (parts.train, parts.spare, parts.held_out)]
-
-
 def test_every_training_picture_is_in_one_part() -> None:
     parts = split(DATA, 2, 4, seed=1)
-    old, spare, out = sets(parts)
+    old, spare, out = (set(part.tolist()) for part in (parts.train, parts.spare, parts.held_out))
     assert not old & spare
     assert not old & out
     assert not spare & out
