@@ -36,8 +36,6 @@ class _Training(TypedDict, total=False):
 
 
 class _Document(TypedDict, total=False):
-    """Keys of a document, where it has them."""
-
     format: str
     config: dict[str, Any]
     dictionary_sha256: str

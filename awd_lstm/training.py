@@ -34,13 +34,7 @@ from awd_lstm.document import CheckpointError, read_config
 from awd_lstm.loss import linear_cross_entropy, sampled_cross_entropy
 from awd_lstm.model import AWDLSTM, State, detach
 from awd_lstm.regularization import activation_penalty, temporal_activation_penalty
-from awd_lstm.schedule import (
-    TrainingConfig,
-    learning_rate,
-    product_type,
-    segment_length,
-    starts_averaging,
-)
+from awd_lstm.schedule import TrainingConfig, learning_rate, product_type, segment_length, starts_averaging
 from awd_lstm.streams import Ids, ParallelStreams, TrainingRanks
 
 LOG_EVERY = 100  # segments
@@ -250,7 +244,9 @@ class Trainer:
         """Validate, keep the best model, and let NT-ASGD's trigger decide; return the validation loss."""
         record = self.record
         with self._averaged_weights():
-            valid = self._validation_loss()
+            share = self.valid_streams.share
+            own = validation_loss(self.model, self.valid_streams, self.device) if len(share) else 0.0
+            valid = self._checked(self.ranks.sum(own * share.weight, self.device))
             if not record.valid or valid < min(record.valid):
                 self._save_best(valid)
         record.valid.append(valid)
@@ -262,11 +258,6 @@ class Trainer:
             if record.averaging:
                 self.optimizer = self._new_optimizer(averaging=True)
         return valid
-
-    def _validation_loss(self) -> float:
-        share = self.valid_streams.share
-        own = validation_loss(self.model, self.valid_streams, self.device) if len(share) else 0.0
-        return self._checked(self.ranks.sum(own * share.weight, self.device))
 
     def _checked(self, loss: float) -> float:
         """Loss of all processes, nats a token; refuses nan and what is beyond all measure."""

@@ -25,7 +25,6 @@ from hebblm.explain import Explanation, explained
 from hebblm.journal import Journal, laid_out
 from hebblm.memory.base import AnyMemory
 from hebblm.memory.ngram_rows import Ints, contexts_of
-from hebblm.memory.ngrams import NGrams
 from hebblm.models.base import State, TrainedModel
 from hebblm.ranking import RankedText, ranked
 from hebblm.reader_text import bytes_of, known_ids
@@ -160,7 +159,7 @@ class Answers:
         written = WrittenText.of(self._memory, laid_out(self.journal.record), self.model)
         return explained(self._rule, batch, expected, self.vocabulary, written, base=DYNAMIC if self.moving else "base")
 
-    def _expected(self, context: str, n: int, width: int = WIDTH) -> tuple[EvalBatch, list[Expected]]:
+    def _expected(self, context: str, n: int) -> tuple[EvalBatch, list[Expected]]:
         """Return the query after a context, and the n words that are expected there."""
         n = whole("n", n)
         if isinstance(self.vocabulary, Subwords) and isinstance(context, str):
@@ -168,7 +167,7 @@ class Answers:
         with self._following(context) as (batch, following):
             if isinstance(self.vocabulary, Subwords):
                 self._texts = self._texts or PieceTexts(self.vocabulary)
-                return batch, words_ahead(following, self._texts, n, max(3 * n, width))
+                return batch, words_ahead(following, self._texts, n, max(3 * n, WIDTH))
             adapted, base = (log_probs[0].exp() for log_probs in following([()]))
             return batch, most_probable(adapted, base, self.vocabulary, n)
 
@@ -209,8 +208,12 @@ class Answers:
                 whole number, a prompt that is not a string, drafts with a method that counts no n-grams, or with a
                 model whose state cannot go back.
         """
+        if draft and self._context.ngrams is None:
+            raise UserError(
+                f"{self.method} counts no n-grams, so it has no drafts; use {self.method}+ngram, or leave draft out"
+            )
         past = self._context.stream_states[0].history[::-1].tolist()
-        following = Ahead(self._base, self._next, past, self._drafting(draft))
+        following = Ahead(self._base, self._next, past, self._context.ngrams if draft else None)
         with self._base.aside(), torch.no_grad():
             return draw(
                 following,
@@ -254,14 +257,6 @@ class Answers:
     def _next(self, hidden: Tensor, text: Sequence[int]) -> Tensor:
         """Return log-probabilities (V,) after a state (1, D) and a text."""
         return self._rule.log_probs(self._batch(hidden, text))[0]
-
-    def _drafting(self, draft: bool) -> NGrams | None:
-        """Return the counts that drafts come from, or None without drafts."""
-        if draft and self._context.ngrams is None:
-            raise UserError(
-                f"{self.method} counts no n-grams, so it has no drafts; use {self.method}+ngram, or leave draft out"
-            )
-        return self._context.ngrams if draft else None
 
     def _batch(self, hidden: Tensor, text: Sequence[int] | None = None) -> EvalBatch:
         """Return a mini-batch of states (N, D); ``text`` ends with the token that the last state follows."""

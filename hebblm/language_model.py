@@ -187,6 +187,5 @@ def _refuse(asked: Mapping[str, Any], why: str, known: Iterable[str] = ()) -> No
 
 
 def _of_pieces(name: str, model: HuggingFaceModel, tokenizer: Any, folder: Path | None) -> LanguageModel:
-    """Return a model of ``transformers`` with its tokenizer."""
     pieces = Subwords(tokenizer, len(model.head.weight))
     return LanguageModel(name, model, pieces, folder, pieces)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from rich.console import Console
@@ -39,7 +40,6 @@ class Description(ProgressColumn):
     """Description on one line: the only part of a bar that is cut if the terminal is too narrow."""
 
     def render(self, task: Task) -> Text:
-        """Return the description, with an ellipsis if it does not fit."""
         return Text(task.description, no_wrap=True, overflow="ellipsis")
 
 
@@ -54,18 +54,15 @@ class Display(Progress):
         self.passing = False
 
     def add_task(self, *args: Any, **options: Any) -> TaskID:
-        """Add a task as rich does."""
         task = super().add_task(*args, **options)
         self._begins[task] = (time.monotonic(), self._tasks[task].completed)
         return task
 
     def advance(self, task_id: TaskID, advance: float = 1) -> None:
-        """Advance a task as rich does."""
         super().advance(task_id, advance)
         self._log(task_id)
 
     def update(self, task_id: TaskID, **changes: Any) -> None:
-        """Change a task as rich does."""
         super().update(task_id, **changes)
         self._log(task_id)
 
@@ -121,6 +118,12 @@ def say(line: str) -> None:
     """Print a line next to the bars, on standard error; the first process prints a warning even if it is quiet."""
     if not _SILENT.get() and (told() or (leads() and line.startswith("warning:"))):
         write(line, Console(stderr=True))
+
+
+@lru_cache(maxsize=1_000)
+def say_once(line: str) -> None:
+    """Print a line only once, however often its cause occurs; see :func:`say`."""
+    say(line)
 
 
 def write(line: str, console: Console) -> None:

@@ -186,13 +186,7 @@ def open_reader(folder: Path, owner: Owner, device: torch.device) -> ReaderState
         read_ngrams(folder / MEMORY),
         under(WEIGHT, place),
         document.tokenizer,
-        ReaderSetup(
-            document.method,
-            document.k,
-            document.update_every,
-            document.settings,
-            document.model,
-        ),
+        ReaderSetup(document.method, document.k, document.update_every, document.settings, document.model),
         ReadingRecord(_base(folder, READER, document.texts))
         if document.texts_sha256 is None
         else read_record_of(folder / TEXTS),

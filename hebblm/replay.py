@@ -15,18 +15,7 @@ from hebblm.adapt.methods import METHODS, unaliased
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import defaults
 from hebblm.files import sha256
-from hebblm.journal import (
-    FirstMemory,
-    Item,
-    Journal,
-    Opened,
-    Read,
-    ReadingRecord,
-    SideBySide,
-    SplitBy,
-    documents,
-    texts_in,
-)
+from hebblm.journal import Item, Journal, Opened, Read, ReadingRecord, SideBySide, SplitBy, documents, texts_in
 from hebblm.progress import silence
 from hebblm.text.vocabulary import Vocabulary
 
@@ -145,7 +134,7 @@ def read_again(
                 asked = {name: value for name, value in settings.items() if former.get(name, value) != value}
                 former |= settings
                 if reader is None:
-                    reader = opens(item, _folder(record.base), {})
+                    reader = opens(item, None if record.base is None else Path(record.base.folder), {})
                     continue
                 # A reader that goes on from a folder may differ in the last bit from one that never stopped.
                 with TemporaryDirectory(prefix="hebblm-") as folder:
@@ -159,10 +148,6 @@ def read_again(
     reader.journal.time = None
     progress(total, total)
     return reader
-
-
-def _folder(base: FirstMemory | None) -> Path | None:
-    return None if base is None else Path(base.folder)
 
 
 def _read_again(reader: Reads, item: Item, progress: Callable[[int, int], None]) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from hebblm.report.numbers import perplexity
 from hebblm.text.words import Words
 
 
@@ -41,7 +42,6 @@ class Scores:
     unadapted: Scores | None = None
 
     def __len__(self) -> int:
-        """Return the number of tokens T."""
         return len(self.tokens)
 
     @property
@@ -52,7 +52,7 @@ class Scores:
     @property
     def perplexity(self) -> float:
         """``exp`` of the mean loss a token."""
-        return _perplexity(self.loss)
+        return perplexity(self.loss)
 
     @property
     def word_perplexity(self) -> float:
@@ -128,16 +128,16 @@ class Totals:
     @property
     def perplexity(self) -> float:
         """``exp`` of the mean loss a token; inf if a float cannot hold it, nan without tokens."""
-        return _perplexity(_mean(self.nats, self.tokens))
+        return perplexity(_mean(self.nats, self.tokens))
 
     def __str__(self) -> str:
-        base = _perplexity(_mean(self.unadapted, self.tokens))
+        base = perplexity(_mean(self.unadapted, self.tokens))
         many, one, a_word, lost = f"{self.tokens:,} tokens", "token", "", ""
         if self.lost:
             lost = f"; the tokenizer loses at least {100 * self.lost / self.bytes:.3g} % of the bytes"
         if self.pieces:
             many, one = f"{self.tokens:,} pieces in {self.words:,} words", "piece"
-            a_word = f", {_perplexity(_mean(self.nats, self.words)):.1f} a word"
+            a_word = f", {perplexity(_mean(self.nats, self.words)):.1f} a word"
         return (
             f"{many}; perplexity {self.perplexity:.1f} a {one} (unadapted {base:.1f}){a_word}; "
             f"{_mean(self.bits, self.bytes):.2f} bits a byte (unadapted {_mean(self.unadapted_bits, self.bytes):.2f})"
@@ -147,10 +147,3 @@ class Totals:
 
 def _mean(total: float, count: int) -> float:
     return total / count if count else math.nan
-
-
-def _perplexity(loss: float) -> float:
-    try:
-        return math.exp(loss)
-    except OverflowError:
-        return math.inf

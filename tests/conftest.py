@@ -52,6 +52,17 @@ def skipped_without_faiss() -> Iterator[None]:
         yield
 
 
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    """Give torch two threads."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
 @pytest.fixture(autouse=True)
 def methods_as_shipped() -> Iterator[None]:
     """Forget after a test the methods that it registered."""

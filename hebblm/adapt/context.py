@@ -325,7 +325,6 @@ class Context:
 
 
 def _rows_by_stream(block: Block | None) -> list[tuple[int, slice | Ints]]:
-    """Yield the streams of a block, each with its rows."""
     if block is None or block.streams is None:
         return [(0, slice(None))]
     return [(stream, np.asarray(rows)) for stream, rows, _ in block.by_stream()]

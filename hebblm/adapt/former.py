@@ -84,8 +84,6 @@ def present_name(name: str) -> str:
 
 
 class _Printed:
-    """A printed dataclass."""
-
     def __init__(self, node: ast.AST) -> None:
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
             raise ValueError("not a dataclass")
@@ -97,7 +95,6 @@ class _Printed:
 
     @property
     def name(self) -> str:
-        """Name of the rule."""
         if self.kind == "Mixed":
             rules = self.fields["rules"]
             names = [_Printed(rule).name for rule in getattr(rules, "elts", ())]

@@ -119,11 +119,7 @@ def _unsplit(dictionary: Dictionary) -> str | None:
     return max(joined, key=lambda symbol: joined[symbol], default=None)
 
 
-@command(
-    PROG,
-    PreprocessConfig,
-    "hebblm-preprocess --text novel.txt --tokenizer moses --output-path novel",
-)
+@command(PROG, PreprocessConfig, "hebblm-preprocess --text novel.txt --tokenizer moses --output-path novel")
 def main(config: PreprocessConfig, argv: list[str]) -> None:
     """Turn raw or tokenised UTF-8 text into a dictionary and binarised ids."""
     prepared = preprocess(config)

@@ -213,7 +213,6 @@ class PassCheckpoint:
         return part
 
     def _recall(self, record: Mapping[str, Any], part: State) -> None:
-        """Load a part."""
         scores = self._scores
         for index, (name, nll) in enumerate(scores.nll.items()):
             nll[self._places(record["begin"], record["end"])] = part[f"nll {index}"].cpu().numpy()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any
 
 from hebblm.adapt.former import RENAMED, gone_setting
@@ -15,7 +14,7 @@ from hebblm.adapt.settings import MethodSettings, changed
 from hebblm.errors import UserError
 from hebblm.memory import MemoryConfig
 from hebblm.models.update import BaseUpdate, DynamicConfig
-from hebblm.progress import say
+from hebblm.progress import say, say_once
 from hebblm.suggest import closest
 
 _OWN: dict[str, type] = {"dynamic": DynamicConfig, "base": BaseUpdate, "memory": MemoryConfig}
@@ -44,7 +43,7 @@ class Hyperparameters:
         changes: dict[str, dict[str, Any]] = {}  # a section at once, since some values only work together
         for name, value in values.items():
             if name in RENAMED:
-                _say_renamed(name)
+                say_once(f"{name} is now {RENAMED[name]}; the old name goes with the next release")
             section, _, key = plain_name(name).partition(".")
             if key not in known.get(section, ()):
                 raise _unknown(name, closest(section, known), key)
@@ -115,11 +114,6 @@ def parse_settings(items: list[str]) -> dict[str, str]:
 def plain_name(name: str) -> str:
     """Return the present dotted name, also for a former one: ``mixture+hebb.weight`` is ``mixture_hebb.weight``."""
     return RENAMED.get(name, name.replace("+", "_"))
-
-
-@cache  # once per name, however often it is read
-def _say_renamed(name: str) -> None:
-    say(f"{name} is now {RENAMED[name]}; the old name goes with the next release")
 
 
 def _unknown(name: str, section: str | None, key: str) -> UserError:

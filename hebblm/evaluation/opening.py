@@ -22,14 +22,7 @@ from hebblm.models.catalog import checkpoint_words, trained_on
 from hebblm.models.huggingface.open import load_and_open
 from hebblm.models.training import obtain_model, open_model
 from hebblm.progress import say
-from hebblm.text import (
-    Dictionary,
-    PreparedCorpus,
-    encode_target,
-    foreign_text,
-    prepare,
-    resolve,
-)
+from hebblm.text import Dictionary, PreparedCorpus, encode_target, foreign_text, prepare, resolve
 from hebblm.text.binarize import measure_beginning, prepared_corpus
 from hebblm.text.fitting import SAMPLE, fitting, warn_of_unknown
 from hebblm.text.records import CHOOSE
@@ -103,12 +96,7 @@ def _open_words(
 ) -> ModelAndText:
     """Open a model that reads words, and its text.
 
-    Args:
-        config: the completed options.
-        device: device of all computation.
-        own: the user's own text without splits; None for any other text.
-        provenance: written into a model that has to be trained.
-        whole: whether the user's own text is read from beginning to end.
+    ``own`` is the user's own text without splits, None for any other; with ``whole`` it is read to its end.
     """
     source, target = config.corpora()
     # The two differ in case more than in anything else.

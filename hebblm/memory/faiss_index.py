@@ -130,9 +130,8 @@ def extend(index: Any, keys: Tensor) -> None:
 
 def serialized(index: Any) -> np.ndarray[Any, np.dtype[np.uint8]]:
     faiss = load_faiss()
-    data: np.ndarray[Any, np.dtype[np.uint8]] = faiss.serialize_index(
-        faiss.index_gpu_to_cpu(index) if _on_gpu(index) else index
-    )
+    data: np.ndarray[Any, np.dtype[np.uint8]]
+    data = faiss.serialize_index(faiss.index_gpu_to_cpu(index) if _on_gpu(index) else index)
     return data
 
 

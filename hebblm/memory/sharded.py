@@ -106,11 +106,8 @@ class ShardedMemory(AnyMemory):
         nothing = torch.zeros(len(asked), 1, device=wanted.device)
         found = gather(self._own.segments(), Ranked(nothing, asked[:, None]), like)
         logs = found.log_normalizers
-        given = (
-            found.keys[:, 0],
-            found.values,
-            torch.full_like(nothing, torch.nan) if logs is None else logs,
-        )
+        logs = torch.full_like(nothing, torch.nan) if logs is None else logs
+        given = found.keys[:, 0], found.values, logs
         received, _ = self._ranks.exchange(_packed(*given), sizes)
         keys, values, logs = _unpacked(received, *(each[:0] for each in given))
         back = order.argsort()

@@ -213,7 +213,11 @@ class EntryStore:
         """Add keys (M, D), integer labels (M,) and, in nats, the logsumexp (M,) of each key's base logits."""
         self._check(keys, values, log_normalizers)
         if self._device is None:
-            self._move(keys.device)
+            self._device = keys.device  # that of the first keys; the arrays are still empty
+            self._keys, self._values, self._norms, self._logs = (
+                GrowingArray(array.view().to(self._device))
+                for array in (self._keys, self._values, self._norms, self._logs)
+            )
         stored = keys.detach().to(device=self._device, dtype=self.dtype)  # (M, D)
         norms = squared_norms(stored)  # (M,)
         if not bool(norms.isfinite().all()):
@@ -279,14 +283,6 @@ class EntryStore:
                 raise ValueError(f"{name} of shape {tuple(array.shape)} for {len(keys)} keys")
         if not torch.can_cast(values.dtype, torch.int64) or bool((values < 0).any()):
             raise UserError(f"the labels {values.tolist()!s:.60} of a memory must be whole numbers of at least 0")
-
-    def _move(self, device: torch.device) -> None:
-        """Choose the device of the first keys; the arrays are still empty."""
-        self._device = device
-        self._keys = GrowingArray(self._keys.view().to(device))
-        self._values, self._norms, self._logs = (
-            GrowingArray(array.view().to(device)) for array in (self._values, self._norms, self._logs)
-        )
 
     def _spill_if_large(self, added: int) -> None:
         keys = self._keys.view()

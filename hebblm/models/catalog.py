@@ -93,7 +93,11 @@ def model_folder(name: Path) -> Path | None:
         other for other in known if other.startswith(f"{name}-")
     ]
     if len(meant) == 1:
-        return _installed(meant[0])
+        own = meant[0]
+        if own in missing_models():
+            train = f", or train it: {CHECKOUT[own]} --output-path {own}" if CHECKOUT[own] else ""
+            raise UserError(f"{own} is not installed; run pip install -e . in a checkout of the repository{train}")
+        return models_path() / own
     if os.path.lexists(name):
         raise UserError(f"{name} is not a folder; name the folder of a model")
     owned = "/" in str(name)  # the hub's id of such a model is near its name
@@ -102,13 +106,6 @@ def model_folder(name: Path) -> Path | None:
     known += PRETRAINED
     remedy = f"name the folder of a model, a hub id, or a model that ships: {', '.join(known)}"
     raise unknown("model", str(name), known, remedy)
-
-
-def _installed(name: str) -> Path:
-    if name in missing_models():
-        train = f", or train it: {CHECKOUT[name]} --output-path {name}" if CHECKOUT[name] else ""
-        raise UserError(f"{name} is not installed; run pip install -e . in a checkout of the repository{train}")
-    return models_path() / name
 
 
 def check_configured(folder: Path) -> None:

@@ -147,6 +147,7 @@ def inspect_page(run: Inspection, *, method: str | None = None, count: int = 20_
         raise UserError(f"tokens = {count} must be at least 1")
     count = min(count, run.losses.words.size)
     title = f"Token by token: {run.result.scenario.label}"
+    nll = {name: item.nll for name, item in run.result.methods.items()}
     style, script = source("inspect.css"), source("inspect.js")
     data = json.dumps(_data(run, chosen, count), separators=(",", ":"), ensure_ascii=False)
     return HTML.get_template("inspect.html.j2").render(
@@ -158,7 +159,7 @@ def inspect_page(run: Inspection, *, method: str | None = None, count: int = 20_
         style=Markup(style),
         script=Markup(script),
         lines=_lines(run, count),
-        options=_options(run),
+        options=[(name, f"{name_of(name)} ({display(nll[BASE] - nll[name], 'signed', 3)})") for name in run.methods()],
         key=_KEY,
         count=count,
         paragraphs=_paragraphs(run, chosen, count),
@@ -190,12 +191,6 @@ def _lines(run: Inspection, count: int) -> list[str]:
         f"dotted.{part}",
         f"{by.get('command', 'unknown command')} (commit {str(by.get('commit'))[:12]})",
     ]
-
-
-def _options(run: Inspection) -> list[tuple[str, str]]:
-    """Return the methods to choose from, each with its name and gain."""
-    base, methods = run.result.methods[BASE].nll, run.result.methods
-    return [(name, f"{name_of(name)} ({display(base - methods[name].nll, 'signed', 3)})") for name in run.methods()]
 
 
 def _paragraphs(run: Inspection, method: str, count: int) -> list[tuple[str, list[tuple[str, str]]]]:

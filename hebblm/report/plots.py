@@ -44,8 +44,12 @@ def figures(result: Result, most: int = 0) -> dict[str, Figure]:
     made = {name: make(_drawn(result, most, new_words=name == "occurrences")) for name, make in makers.items()}
     rest = len(result.methods) - most
     if most and rest > 0:
+        note = f"{rest} more method{'s' if rest > 1 else ''}: see the tables"
         for figure in filter(None, made.values()):
-            _note(figure, f"{rest} more method{'s' if rest > 1 else ''}: see the tables")
+            # In an empty corner: the lower right one, or the upper one next to a title of all axes.
+            height, side = (0.985, "top") if figure.get_suptitle() else (0.012, "bottom")
+            with rc_context(STYLE):
+                figure.text(0.995, height, note, ha="right", va=side, fontsize=7.5, color="#666666")
     return {name: figure for name, figure in made.items() if figure is not None}
 
 
@@ -53,13 +57,6 @@ def _drawn(result: Result, most: int, *, new_words: bool) -> Result:
     losses = {name: item.oov_nll if new_words else item.nll for name, item in result.methods.items()}
     chosen = best_of(losses, most) if most else set(losses)
     return replace(result, methods={name: item for name, item in result.methods.items() if name in chosen})
-
-
-def _note(figure: Figure, text: str) -> None:
-    """Write a note in an empty corner: the lower right one, or the upper one next to a title of all axes."""
-    height, side = (0.985, "top") if figure.get_suptitle() else (0.012, "bottom")
-    with rc_context(STYLE):
-        figure.text(0.995, height, text, ha="right", va=side, fontsize=7.5, color="#666666")
 
 
 def frequency_figure(result: Result) -> Figure | None:
@@ -209,13 +206,7 @@ def comparison_figure(result: Result) -> Figure | None:
         axes[0].invert_yaxis()
         label = f"Gain over the base (nats a {titles.unit(result)}, higher is better)"
         figure.supxlabel(label, fontsize=9, color="#333333")
-        figure.suptitle(
-            titles.overall(result),
-            x=0.01,
-            ha="left",
-            fontsize=10.5,
-            fontweight="bold",
-        )
+        figure.suptitle(titles.overall(result), x=0.01, ha="left", fontsize=10.5, fontweight="bold")
     return figure
 
 

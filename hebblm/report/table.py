@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise, product
 from typing import Literal, NamedTuple
@@ -99,7 +99,8 @@ class Table:
         """
         text = self.text()
         best: set[tuple[int, int]] = set()
-        for (start, stop), (index, column) in product(self._blocks(), enumerate(self.columns)):
+        blocks = pairwise(sorted({0, *self.headings, len(self.rows)}))
+        for (start, stop), (index, column) in product(blocks, enumerate(self.columns)):
             values = {at: cell for at in range(start, stop) if isinstance(cell := self.rows[at][index], (int, float))}
             if column.best is None or not values:
                 continue
@@ -109,9 +110,6 @@ class Table:
             if len(winners) < len(values):
                 best |= {(at, index) for at in winners}
         return frozenset(best)
-
-    def _blocks(self) -> Iterator[tuple[int, int]]:
-        return pairwise(sorted({0, *self.headings, len(self.rows)}))
 
 
 def present(*tables: Table | None) -> list[Table]:

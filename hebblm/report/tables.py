@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
-from typing import Any, Literal
+from typing import Literal
 
 from hebblm.report.buckets import ALL, KNOWN, OCCURRENCES, OOV_BY_OCCURRENCE, PIECES, gap_notes, part_label
 from hebblm.report.gains import LEAST_BLOCKS, Gain
@@ -23,11 +23,7 @@ _ACROSS: tuple[tuple[str, Kind, str], ...] = (("Nats", "nll", "nll"), ("Nats, ne
 
 
 def method_table(
-    name: str,
-    title: str,
-    items: Sequence[Item],
-    columns: Sequence[Said],
-    notes: Sequence[str] = (),
+    name: str, title: str, items: Sequence[Item], columns: Sequence[Said], notes: Sequence[str] = ()
 ) -> Table:
     """Return a table with a row per method: its name, and its value in each column."""
     rows = tuple((name_of(item[0]), *(say(*item) for _, say in columns)) for item in items)
@@ -273,7 +269,13 @@ def gain_table(result: StoredResult) -> Table | None:
         rows.append((name_of(name), *(texts.get(gain.part) for gain in shown)))
     by = " by frequency in training" if counted else ""
     title = f"Gain over the base{by} on {result.scenario.label}, nats per token"
-    return Table("gains", title, columns, tuple(rows), (_interval_note(result),))
+    config = result.bootstrap
+    note = (
+        f"Loss of the base minus that of the method; ± half of the {100 * config.level:g} % interval, * where it "
+        f"leaves out 0: {config.resamples:,} resamples of blocks of {config.block} tokens; parts in fewer than "
+        f"{LEAST_BLOCKS} blocks have none."
+    )
+    return Table("gains", title, columns, tuple(rows), (note,))
 
 
 def paired_table(result: StoredResult) -> Table | None:
@@ -364,20 +366,17 @@ def forgetting_table(result: StoredResult) -> Table | None:
         rows.append(tuple(row))
     text = result.extra.get("forgetting", {})
     source = corpus_name(text.get("corpus", result.scenario.source))
+    which = f"{text['tokens']:,} tokens of {corpus_name(text['corpus'])} {text['split']}, " if text else ""
+    note = (
+        f"{which}read without learning from them. After: the base as the stream left it, with a memory emptied of the "
+        "stream or one that keeps it. What a query adapts is thrown away: a base that stays as trained forgets nothing."
+    )
     return Table(
         "forgetting",
         f"Perplexity on {source} before and after {result.scenario.label}",
         tuple(columns),
         tuple(rows),
-        (_forgetting_note(text),),
-    )
-
-
-def _forgetting_note(text: Mapping[str, Any]) -> str:
-    which = f"{text['tokens']:,} tokens of {corpus_name(text['corpus'])} {text['split']}, " if text else ""
-    return (
-        f"{which}read without learning from them. After: the base as the stream left it, with a memory emptied of the "
-        "stream or one that keeps it. What a query adapts is thrown away: a base that stays as trained forgets nothing."
+        (note,),
     )
 
 
@@ -390,16 +389,6 @@ def interval_text(gain: Gain, mark: str = "", decimals: int = 3) -> str:
         return text
     half = f"{(gain.high - gain.low) / 2:.{decimals}f}"
     return f"{text} ±{half.removeprefix('0') if half.startswith('0.') else half}{mark if gain.certain else ''}"
-
-
-def _interval_note(result: StoredResult) -> str:
-    """Return a note on the signs and the intervals."""
-    config = result.bootstrap
-    return (
-        f"Loss of the base minus that of the method; ± half of the {100 * config.level:g} % interval, * where it "
-        f"leaves out 0: {config.resamples:,} resamples of blocks of {config.block} tokens; parts in fewer than "
-        f"{LEAST_BLOCKS} blocks have none."
-    )
 
 
 def _learned_note(result: StoredResult) -> str:

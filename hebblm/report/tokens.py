@@ -17,7 +17,7 @@ from hebblm.errors import UserError, unreadable
 from hebblm.files import lack, sha256
 from hebblm.progress import say
 from hebblm.report.buckets import frequency_report, occurrences_so_far, stream_parts, validate_edges
-from hebblm.report.gains import Gain, bootstrap_gains
+from hebblm.report.gains import bootstrap_gains
 from hebblm.report.methods import BASE, name_of, ordered
 from hebblm.report.result import Result
 from hebblm.report.table import Column, Table
@@ -64,7 +64,8 @@ def with_edges(result: Result, tokens: TokenLosses, edges: Sequence[int]) -> Res
     edges, counts = validate_edges(edges), tokens.train_counts
     if counts is None:
         raise UserError("this run does not know how often words occurred in training; evaluate with --source CORPUS")
-    gains = _gains(result, tokens, edges)
+    parts = stream_parts(counts, occurrences_so_far(tokens.words), tokens.oov, edges)
+    gains = bootstrap_gains({name: tokens.nll[name] for name in result.methods}, parts, result.bootstrap)
     methods = {
         name: replace(
             item,
@@ -124,12 +125,6 @@ def word_table(result: Result, tokens: TokenLosses, top: int = 15) -> Table | No
     return Table("words", title, columns, rows, ("Gain over the base, summed over all occurrences.",))
 
 
-def _gains(result: Result, tokens: TokenLosses, edges: Sequence[int]) -> dict[str, tuple[Gain, ...]]:
-    """Gains of the result's methods, with the intervals that it was made with."""
-    parts = stream_parts(tokens.train_counts, occurrences_so_far(tokens.words), tokens.oov, edges)
-    return bootstrap_gains({name: tokens.nll[name] for name in result.methods}, parts, result.bootstrap)
-
-
 def check_same_run(result: Result, tokens: TokenLosses) -> None:
     """Refuse losses that cannot belong to the result."""
     remedy = f"{FILE_NAME} and the result must be of one run"
@@ -164,7 +159,11 @@ def read_table(path: Path, kinds: Mapping[str, str], result: Result | None) -> p
         if not path.is_file():
             raise UserError(f"{path} {lack(path)}; {_REMEDY} to get it")
         if result is not None:
-            _compare(path, result)
+            written = recorded(path, result)
+            if written is None:
+                say(f"{path} is not verified: the result next to it has no hash of it")
+            elif sha256(path) != written:
+                raise UserError(f"{path} is not the file that the result next to it was written with; {_REMEDY}")
         with pq.ParquetFile(path) as file:
             _check(path, file.schema_arrow, kinds)
             table = file.read()
@@ -187,15 +186,6 @@ def recorded(path: Path, result: Result) -> str | None:
     """Return the sha256 that a result has of a file in its folder, None without one."""
     files = result.extra.get(FILES, {})
     return files.get(path.name) if isinstance(files, Mapping) else None
-
-
-def _compare(path: Path, result: Result) -> None:
-    """Refuse a file that does not belong to the result, and print a line if that cannot be checked."""
-    written = recorded(path, result)
-    if written is None:
-        say(f"{path} is not verified: the result next to it has no hash of it")
-    elif sha256(path) != written:
-        raise UserError(f"{path} is not the file that the result next to it was written with; {_REMEDY}")
 
 
 def _check(path: Path, schema: pa.Schema, kinds: Mapping[str, str]) -> None:

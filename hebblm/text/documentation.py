@@ -54,15 +54,12 @@ def documentation_sources(name: str) -> tuple[dict[str, LineSource], dict[str, A
     if not folder.is_dir():
         with held(folder, f"the text of {name}"):
             if not folder.is_dir():  # another process may have written it meanwhile
-                _write(extract(name), folder)
+                parts = extract(name)
+                with atomic_path(folder, directory=True) as temporary:
+                    for split, lines in parts.items():
+                        text = "".join(f"{line}\n" for line in lines)
+                        (temporary / f"{split}.txt").write_text(text, encoding="utf-8")
     return {split: FileLines.of(folder / f"{split}.txt") for split in SPLITS}, {"versions": versions}
-
-
-def _write(parts: dict[str, list[str]], folder: Path) -> None:
-    with atomic_path(folder, directory=True) as temporary:
-        for split, lines in parts.items():
-            text = "".join(f"{line}\n" for line in lines)
-            (temporary / f"{split}.txt").write_text(text, encoding="utf-8")
 
 
 def extract(name: str) -> dict[str, list[str]]:
@@ -214,6 +211,7 @@ def _blocks(docstring: str) -> Iterator[list[str]]:
         if in_doctest:
             continue
         directive = _DIRECTIVE.match(text)
+        begins = not block or indent < _indent(block[-1])  # where the declaration of a parameter can stand
         if text.startswith((">>>", "...")):
             in_doctest = True
         elif _RULE.match(text):
@@ -221,7 +219,7 @@ def _blocks(docstring: str) -> Iterator[list[str]]:
         elif directive:
             if directive["name"] not in PROSE_DIRECTIVES:
                 skip_deeper_than = indent
-        elif not _declares(text, new=not block or indent < _indent(block[-1])):
+        elif not (_SIGNATURE.match(text) or (begins and _PARAMETER.match(text))):
             if _ITEM.match(text):
                 yield from _finished(block)
                 block = []
@@ -244,11 +242,6 @@ def _finished(block: list[str]) -> Iterator[list[str]]:
     if any("::=" in line or line.count("|") > 1 or _GRAMMAR.match(line) for line in stripped):
         return
     yield block
-
-
-def _declares(text: str, *, new: bool) -> bool:
-    """Whether a line declares a signature or, where a declaration can begin, a parameter."""
-    return bool(_SIGNATURE.match(text)) or (new and bool(_PARAMETER.match(text)))
 
 
 def _indent(line: str) -> int:

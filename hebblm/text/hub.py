@@ -64,12 +64,15 @@ def hub_sources(identifier: str, column: str | None, remedy: str) -> tuple[dict[
     dataset_id, _, config = identifier.partition(":")
     if not dataset_id:
         raise UserError("hf: needs the name of a dataset, such as hf:Salesforce/wikitext:wikitext-2-raw-v1")
+    local = Path(dataset_id).is_dir()
+    advice = "keep files of one kind and the same columns there" if local else "check the name and the network"
     try:
-        loaded = load_dataset(dataset_id, config or None, name=f"hf:{identifier}", remedy=_remedy(dataset_id))
-        types = {name: _type(feature) for name, feature in next(iter(loaded.values())).features.items()}
+        loaded = load_dataset(dataset_id, config or None, name=f"hf:{identifier}", remedy=advice)
+        features = next(iter(loaded.values())).features
+        types = {name: str(getattr(feature, "dtype", None) or feature) for name, feature in features.items()}
         read = text_column(types, column, f"hf:{identifier}", remedy)
     except UserError:
-        if Path(dataset_id).is_dir():
+        if local:
             _check(Path(dataset_id), column, remedy)
         raise
     named = {split: [name for name in names if name in loaded] for split, names in NAMES.items()}
@@ -94,18 +97,9 @@ def hub_sources(identifier: str, column: str | None, remedy: str) -> tuple[dict[
     return sources, {"kind": "hub", "dataset": dataset_id, "config": config or None, "licence": licence, "column": read}
 
 
-def _remedy(dataset_id: str) -> str:
-    local = Path(dataset_id).is_dir()
-    return "keep files of one kind and the same columns there" if local else "check the name and the network"
-
-
 def _check(folder: Path, column: str | None, remedy: str) -> None:
     """Refuse a folder with a faulty file, which ``datasets`` does not name."""
     for path in sorted(filter(is_text, folder.rglob("*"))):
         for file in text_files([path], column if holds_records(path) else None, remedy):
             for _ in file.documents():
                 pass
-
-
-def _type(feature: Any) -> str:
-    return str(getattr(feature, "dtype", None) or feature)

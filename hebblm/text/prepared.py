@@ -237,11 +237,13 @@ def encode_target(
         raise UserError(f"unknown vocabulary policy {policy!r}; choose one of {', '.join(get_args(VocabularyPolicy))}")
     own: npt.NDArray[Any] = target.tokens(split)
     meta = target.split(split)
-    known = _known_ids(source, target.dictionary)  # (V_target,) source ids, -1 for novel words
-    novel = np.flatnonzero(known < 0)
+    theirs = target.dictionary
+    # (V_target,) source ids, -1 for novel words
+    table = np.array([source.index(symbol) if symbol in source else -1 for symbol in theirs.symbols], dtype=np.int64)
+    table[theirs.eos_index], table[theirs.unk_index] = source.eos_index, source.unk_index
+    novel = np.flatnonzero(table < 0)
     if policy == "open":
         novel = _by_first_appearance(own, novel)
-    table = known.copy()
     table[novel] = len(source) + np.arange(len(novel))
     counts = np.zeros(len(source) + len(novel), dtype=np.int64)
     counts[: len(source)] = source.counts
@@ -250,20 +252,12 @@ def encode_target(
         eos=source.eos_index,
         source_size=len(source),
         vocabulary_size=len(source) + len(novel),
-        symbols=(*source.symbols, *(target.dictionary[int(index)] for index in novel)),
+        symbols=(*source.symbols, *(theirs[int(index)] for index in novel)),
         train_counts=counts,
         lines=meta.lines,
         words=meta.words,
         bytes=meta.bytes,
     )
-
-
-def _known_ids(source: Dictionary, target: Dictionary) -> Ids:
-    """Return (V_target,) the source id of each symbol, or -1."""
-    known = np.array([source.index(symbol) if symbol in source else -1 for symbol in target.symbols], dtype=np.int64)
-    known[target.eos_index] = source.eos_index
-    known[target.unk_index] = source.unk_index
-    return known
 
 
 def _by_first_appearance(own: npt.NDArray[Any], novel: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import functools
 import hashlib
 import json
 import shutil
@@ -17,7 +16,7 @@ from typing import Any
 from hebblm.download import cache_dir
 from hebblm.errors import UserError
 from hebblm.files import write_bytes
-from hebblm.progress import say
+from hebblm.progress import say_once
 from hebblm.text import formats
 from hebblm.text.formats import BOM, kind_of, opened, raw_lines
 
@@ -82,19 +81,13 @@ def text_column(types: Mapping[str, str], asked: str | None, name: str, remedy: 
         raise UserError(f"{name} has no column {asked}; choose --column {_listed(strings)}")
     if len(strings) > 1:
         raise UserError(f"{name} has no column {COLUMN}, and {_listed(strings, 'and')} all hold text; {remedy}")
-    _say_once(f"{name} has no column {COLUMN}; its only column of text, {strings[0]}, is read")
+    say_once(f"{name} has no column {COLUMN}; its only column of text, {strings[0]}, is read")
     return strings[0]
 
 
 def _listed(words: Collection[str], joint: str = "or") -> str:
     *most, last = words
     return f"{', '.join(most)} {joint} {last}" if most else last
-
-
-@functools.lru_cache(maxsize=1_000)
-def _say_once(line: str) -> None:
-    """Print a line about a text only once, although it is opened several times."""
-    say(line)
 
 
 def _types(path: Path) -> dict[str, str]:

@@ -88,10 +88,7 @@ class WhitespaceTokenizer(Tokenizer):
 
 @dataclass(frozen=True)
 class MosesTokenizer(Tokenizer):
-    """Moses' rules for punctuation (sacremoses), without its HTML escapes.
-
-    ``lang`` is the code of a language, whose abbreviations are known.
-    """
+    """Moses' rules for punctuation (sacremoses), without its HTML escapes."""
 
     lang: str = "en"  # code of the language, whose abbreviations are known
     name = "moses"

@@ -96,6 +96,9 @@ class Sweep:
 def sweep_plan(scenario: Scenario, settings: Hyperparameters) -> SweepPlan:
     """Plan of a scenario's sweep under some hyper-parameters."""
     config, stream = scenario.config, scenario.stream
+    remembered = None  # the hash of the training ids in the memory, if it holds any
+    if config.memory_content != "test":
+        remembered = hash_of_ids(scenario.training_ids()[-config.training_entries - 1 :])
     identity = {
         "model": scenario.model.sha256,
         **scenario.model.reading(),
@@ -106,23 +109,10 @@ def sweep_plan(scenario: Scenario, settings: Hyperparameters) -> SweepPlan:
         "memory": asdict(settings.memory),
         "faiss": faiss_index.load_faiss().__version__ if faiss_index.is_installed() else None,
         "content": config.memory_content,
-        "remembered": _remembered(scenario),
+        "remembered": remembered,
         "device": scenario.device.type,
     }
-    return SweepPlan(
-        identity=identity,
-        pace=Pace.of(config.update_every, ahead=True),
-        write=scenario.writes,
-        k=config.k,
-    )
-
-
-def _remembered(scenario: Scenario) -> str | None:
-    """Return the hash of the training ids in the memory, None if it holds none."""
-    config = scenario.config
-    if config.memory_content == "test":
-        return None
-    return hash_of_ids(scenario.training_ids()[-config.training_entries - 1 :])
+    return SweepPlan(identity, Pace.of(config.update_every, ahead=True), scenario.writes, config.k)
 
 
 @torch.no_grad()

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from hebblm.adapt.work import clock_of
 from hebblm.vision.backbones import Classifier
-from hebblm.vision.learning import Pictures, Training, batches, features, features_of, learn, rmsprop
+from hebblm.vision.learning import Pictures, Training, batches, features, features_of, learn
 from hebblm.vision.pretraining import Pretrained, Pretraining
 from hebblm.vision.reading import METHODS, VARIANTS, PictureBlock, Remembered, Snapshot, methods_of, read, values_of
 from hebblm.vision.result import Outcome, Point, SeedRun, Tried, at_end
@@ -39,7 +39,8 @@ class FineTuning:
         self.samples, self.fewer = increment(setup.dataset, start.parts, samples=samples, ratio=ratio, seed=seed)
         network = start.copy()
         pictures = start.pictures("train")
-        self.training = Training(network, rmsprop(network, lr), pictures, setup.settings.pretraining)
+        optimizer = torch.optim.RMSprop(network.parameters(), lr=lr)
+        self.training = Training(network, optimizer, pictures, setup.settings.pretraining)
         self._batch_size, self._start, self._seed = setup.settings.increment.batch_size, start, seed
 
     def learn(self, epoch: int, title: str) -> None:
@@ -67,7 +68,7 @@ def stream(
     classifier: Classifier, pictures: Pictures, order: Tensor, *, interval: int, lr: float
 ) -> Iterator[PictureBlock]:
     """Yield the pictures block by block as the network sees them; it learns from a block when the next is asked for."""
-    optimizer = rmsprop(classifier, lr)
+    optimizer = torch.optim.RMSprop(classifier.parameters(), lr=lr)
     for index in batches(order, interval):
         batch, labels = pictures.batch(index), pictures.labels[index.to(pictures.labels.device)]
         hidden = features(classifier, batch)

@@ -159,8 +159,3 @@ def features_of(
         parts.append(features(classifier, pictures.batch(index)))
         progress(len(index))
     return torch.cat(parts)
-
-
-def rmsprop(classifier: Classifier, lr: float) -> torch.optim.Optimizer:
-    """RMSprop over both backbone and head, with torch's defaults."""
-    return torch.optim.RMSprop(classifier.parameters(), lr=lr)

@@ -164,10 +164,6 @@ def top1(classes: Tensor, labels: Tensor, new: Tensor) -> Top1:
     }
 
 
-def _nothing(labels: Sequence[Tensor]) -> None:
-    """What a network learns while it reads: its training is not part of the reading."""
-
-
 @torch.no_grad()
 def read(
     blocks: Iterable[PictureBlock],
@@ -207,6 +203,7 @@ def read(
                 contexts[capacity] = remembered.context(block.head, k, capacity)
             contexts[capacity].set_head(block.head)
         items = [Labelled(EvalBatch(block.hidden, context), block.labels) for context in contexts.values()]
-        step(items, score, _nothing if observes else None, take=take)
+        # The network learns nothing here: its training is not part of the reading.
+        step(items, score, (lambda labels: None) if observes else None, take=take)
         progress(len(block.labels))
     return {name: Predicted(torch.cat(classes[name]), torch.cat(losses[name]), stabilized[name]) for name in methods}

@@ -166,9 +166,7 @@ class PretrainingSettings(Settings):
     batch_size: Batch = 128
     momentum: Decay = 0.9
     weight_decay: Amount = 5e-4  # on every parameter
-    padding: Annotated[int, msgspec.Meta(ge=0)] = (
-        4  # black pixels around a picture before it is cropped to its size again
-    )
+    padding: Annotated[int, msgspec.Meta(ge=0)] = 4  # black pixels around a picture before it is cropped again
     flip: bool = True  # half of the pictures are mirrored
 
     _repeats = True  # a value of one phase may be that of another

@@ -17,24 +17,13 @@ from hebblm.adapt.methods import METHODS
 from hebblm.journal import Journal
 from hebblm.memory.persistence import read_manifest
 
+from ..support import toy
+
 GONE = "the minutes"
 NAMES = ("", "a letter", "notes.txt")
 WORDS = (
-    "The",
-    "function",
-    "frobnitz",
-    "returns",
-    "a",
-    "list",
-    ".",
-    "Call",
-    "it",
-    "with",
-    "None",
-    "an",
-    "error",
-    "method",
-)
+    "The", "function", "frobnitz", "returns", "a", "list", ".", "Call", "it", "with", "None", "an", "error", "method"
+)  # fmt: skip
 NEW = ("quux", "blarg", "Zyxel", "wug", "snark")
 
 
@@ -127,10 +116,6 @@ def done(reader: hebblm.Reader, all_of: Iterable[Act], folder: Path, gone: str |
     return reader
 
 
-def files(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
-
-
 @pytest.mark.parametrize("seed", [0])
 @pytest.mark.parametrize(
     ("kind", "method"),
@@ -159,7 +144,7 @@ def test_a_reader_that_forgets_is_one_that_never_read(
     assert reader.documents() == other.documents()
     for name, one in (("one", reader), ("other", other)):
         one.save(tmp_path / "saved" / name)
-    first, second = (files(tmp_path / "saved" / name) for name in ("one", "other"))
+    first, second = (toy.files_in(tmp_path / "saved" / name) for name in ("one", "other"))
     assert first.keys() == second.keys()
     assert [name for name in first if first[name] != second[name]] == []
     assert not [name for name, content in first.items() if b"jabberwock" in content]

@@ -70,17 +70,10 @@ def losses(text: np.ndarray) -> dict[str, np.ndarray]:
     return evaluate(base, [context], rules, toy.stream_of(text), UnionVocabulary(), Schedule(50, read_ahead=True)).nll
 
 
+@pytest.mark.parametrize("tokens", [4000, pytest.param(32_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("text", [own, shuffled, uniform, changing, misleading])
-def test_mixtures_are_hardly_above_the_base(text: Text) -> None:
-    found = losses(text(4000))
-    harm = {name: float((nll - found["lstm"])[AFTER:].mean()) for name, nll in found.items()}
-    assert max(harm.values()) < HARM, harm
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("text", [own, shuffled, uniform, changing, misleading])
-def test_mixtures_are_hardly_above_the_base_for_long(text: Text) -> None:
-    found = losses(text(32_000))
-    for end in range(4000, 32_001, 4000):
+def test_mixtures_are_hardly_above_the_base(text: Text, tokens: int) -> None:
+    found = losses(text(tokens))
+    for end in range(4000, tokens + 1, 4000):
         harm = {name: float((nll - found["lstm"])[AFTER:end].mean()) for name, nll in found.items()}
         assert max(harm.values()) < HARM, (end, harm)

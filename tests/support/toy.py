@@ -147,6 +147,11 @@ def randn(seed: int, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
 
 
+def files_in(folder: Path) -> dict[str, bytes]:
+    """Return all that is in a folder, by name."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
 def text(seed: int, lines: int, words: int = 30) -> list[str]:
     generator = np.random.default_rng(seed)
     return [

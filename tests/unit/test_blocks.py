@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 
 import pytest
 import torch
@@ -16,17 +15,10 @@ from tests.parity.problems import language_like
 
 CPU = torch.device("cpu")
 
-
-@pytest.fixture
-def threads() -> Iterator[None]:
-    """Give torch two threads."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("two_threads")
 
 
-def test_parts_are_worked_on_at_once_each_by_a_thread_of_one(threads: None) -> None:
+def test_parts_are_worked_on_at_once_each_by_a_thread_of_one() -> None:
     both = threading.Barrier(2, timeout=30)
     found: list[tuple[int, int, bool]] = []
 
@@ -42,7 +34,7 @@ def test_parts_are_worked_on_at_once_each_by_a_thread_of_one(threads: None) -> N
     assert torch.get_num_threads() == 2
 
 
-def test_an_error_of_a_part_is_told(threads: None) -> None:
+def test_an_error_of_a_part_is_told() -> None:
     def work(part: int) -> None:
         if part == 2:
             raise ValueError("part 2")
@@ -52,7 +44,7 @@ def test_an_error_of_a_part_is_told(threads: None) -> None:
 
 
 @pytest.mark.parametrize("method", ["fast", "exact"])
-def test_the_number_of_threads_changes_no_number(method: str, threads: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_threads_changes_no_number(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(newton, "CLASSES", 256)
     monkeypatch.setattr(blocks, "CPU_BYTES", 1 << 20)
     hidden, neighbors, head = language_like(33, n=24, k=60, d=40, v=1500)

@@ -16,6 +16,8 @@ from hebblm.files import read_json, write_json
 from hebblm.journal import Journal
 from hebblm.memory import load_memory
 
+from ..support import toy
+
 MINUTES = "The function jabberwock returns a list .\nCall jabberwock with two snarks .\n"
 LETTER = "If the quux method fails , call Snarks , a function , or Jabberwock .\n"
 KINDS = ("tiny-pydoc-raw", "llama-wt2-small")
@@ -36,13 +38,9 @@ def _frozen_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Journal, "now", lambda self: self.time or "2026-05-03T10:00:00+00:00")
 
 
-def files(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
-
-
 def saved(reader: hebblm.Reader, folder: Path) -> dict[str, bytes]:
     reader.save(folder)
-    return files(folder)
+    return toy.files_in(folder)
 
 
 def test_documents_are_listed_by_name_and_begin_anew(words: hebblm.LanguageModel) -> None:
@@ -84,7 +82,7 @@ def test_nothing_of_a_document_is_left_in_the_folder(lm: hebblm.LanguageModel, t
     again = lm.reader(memory=tmp_path / "known")
     again.forget("minutes 3 May")
     again.save(tmp_path / "known")
-    after = files(tmp_path / "known")
+    after = toy.files_in(tmp_path / "known")
     assert after == saved(other, tmp_path / "other")
     needles = [b"jabberwock", b"snarks", b"minutes", *(key.tobytes() for key in keys)]
     if lm.pieces is not None:
@@ -109,7 +107,7 @@ def test_a_word_is_forgotten_as_if_it_had_been_struck_out_of_all_texts(
         list(one.read_pieces([change(LETTER), change(MINUTES)], name="pieces"))
     reader.forget(word="jabberwock")
     assert saved(reader, tmp_path / "known") == saved(other, tmp_path / "other")
-    for content in files(tmp_path / "known").values():
+    for content in toy.files_in(tmp_path / "known").values():
         assert re.search(rb"jabberwock(?![a-z_])", content, re.IGNORECASE) is None
     assert torch.equal(reader.read(MINUTES).nll, other.read(MINUTES).nll)
     spelled = lm.reader(method)
@@ -266,7 +264,7 @@ def test_the_command_forgets_and_lists_what_is_left(
     )
     other = words.reader("mixture")
     other.read(LETTER, name="letter.txt")
-    assert files(Path("known")) == saved(other, Path("other"))
+    assert toy.files_in(Path("known")) == saved(other, Path("other"))
     assert memory(["forget", "known", "--word", "quux", "--device", "cpu", "--model", "tiny-pydoc-raw"]) == 0
     for arguments, said in (
         (

@@ -15,6 +15,8 @@ from hebblm.errors import UserError
 from hebblm.ranking import RankedText
 from hebblm.reader import Reader
 
+from ..support import toy
+
 TEXT = (
     "The function frobnitz returns a list .\n"
     "Call frobnitz with two arguments , and frobnitz raises an error .\n"
@@ -33,11 +35,6 @@ def read(model: str, method: str) -> Reader:
     reader = hebblm.load(model, device="cpu").reader(method, update_every=10, settings=settings)
     reader.read(TEXT)
     return reader
-
-
-def written(folder: Path) -> dict[str, bytes]:
-    """Return the files of a folder, by name."""
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def one_by_one(reader: Reader, before: str, text: str) -> tuple[int, float, float]:
@@ -62,7 +59,7 @@ def test_scores_are_those_of_tokens_asked_for_one_by_one_and_nothing_is_learned(
     reader.save(tmp_path / "before")
     found = reader.rank(ALTERNATIVES, BEFORE)
     reader.save(tmp_path / "behind")
-    assert written(tmp_path / "before") == written(tmp_path / "behind")
+    assert toy.files_in(tmp_path / "before") == toy.files_in(tmp_path / "behind")
     assert [each.score for each in found] == sorted((each.score for each in found), reverse=True)
     assert {each.text for each in found} == {*ALTERNATIVES}
     for each in found[:: 1 if model.startswith("tiny") else 3]:  # the other takes long

@@ -16,25 +16,10 @@ if TYPE_CHECKING:
         log_softmax_shares,
     )
     from hebblm.adapt.functional.grouping import label_sums
-    from hebblm.adapt.functional.hebbian import (
-        HebbianTerm,
-        hebb_combine,
-        hebb_logits,
-        hebb_weights,
-        hebbian_term,
-    )
-    from hebblm.adapt.functional.losses import (
-        changed_losses,
-        growth,
-        logit_sum_losses,
-        mixture_losses,
-    )
+    from hebblm.adapt.functional.hebbian import HebbianTerm, hebb_combine, hebb_logits, hebb_weights, hebbian_term
+    from hebblm.adapt.functional.losses import changed_losses, growth, logit_sum_losses, mixture_losses
     from hebblm.adapt.functional.mbpa import MbpaResult, mbpa_delta, mbpa_logits
-    from hebblm.adapt.functional.mixtures import (
-        memory_mixture,
-        mixture_from,
-        mixture_log_probs,
-    )
+    from hebblm.adapt.functional.mixtures import memory_mixture, mixture_from, mixture_log_probs
     from hebblm.adapt.functional.normalizers import log_normalizers, with_rows
     from hebblm.adapt.functional.scales import closeness, log_weights, relative_distances
     from hebblm.adapt.functional.shares import LearnedShares, log_mixture

@@ -12,15 +12,7 @@ import torch
 from torch import Tensor
 
 from hebblm.adapt.functional.normalizers import LOG2_E
-from hebblm.adapt.solvers.fast import (
-    Followed,
-    factored,
-    follow,
-    narrow,
-    neighbor_loss,
-    normalised,
-    observations,
-)
+from hebblm.adapt.solvers.fast import Followed, factored, follow, narrow, neighbor_loss, normalised, observations
 from hebblm.adapt.solvers.problem import Problem, Solution, relative_weights, rose
 from hebblm.blocks import side_by_side
 

@@ -134,18 +134,15 @@ def test_combination_by_hand() -> None:
 OPTIONS = {"lr": 0.01, "steps": 2, "eta": 0.5, "beta": 0.5, "eps": 1.0, "counts": torch.ones(5)}
 
 
-def test_a_class_never_counted_gets_no_bump() -> None:
+@pytest.mark.parametrize(
+    "change",
+    [{"counts": torch.tensor([1, 0, 1, 0, 1])}, {"hebbian_classes": torch.zeros(5, dtype=torch.bool)}],
+    ids=["a class never counted", "no new class among the neighbors"],
+)
+def test_without_a_bump_it_is_mbpa(change: dict[str, torch.Tensor]) -> None:
     hidden, neighbors, head = one_query()
-    counts = torch.tensor([1, 0, 1, 0, 1])
     adapted = functional.mbpa_logits(hidden, neighbors, head, lr=0.01, steps=2, eps=1.0)
-    assert torch.equal(functional.hebb_logits(hidden, neighbors, head, **{**OPTIONS, "counts": counts}), adapted)
-
-
-def test_no_new_class_among_the_neighbors_is_mbpa() -> None:
-    hidden, neighbors, head = one_query()
-    none = torch.zeros(5, dtype=torch.bool)
-    adapted = functional.mbpa_logits(hidden, neighbors, head, lr=0.01, steps=2, eps=1.0)
-    assert torch.equal(functional.hebb_logits(hidden, neighbors, head, hebbian_classes=none, **OPTIONS), adapted)
+    assert torch.equal(functional.hebb_logits(hidden, neighbors, head, **{**OPTIONS, **change}), adapted)
 
 
 def test_closeness_normalisation_reaches_both_terms() -> None:

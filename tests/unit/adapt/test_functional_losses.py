@@ -10,12 +10,7 @@ from hebblm.adapt import functional as F
 from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.block import Block
 from hebblm.adapt.functional.grouping import group_ids
-from hebblm.adapt.functional.losses import (
-    changed_losses,
-    growth,
-    memory_losses,
-    mixture_losses,
-)
+from hebblm.adapt.functional.losses import changed_losses, growth, memory_losses, mixture_losses
 from hebblm.adapt.methods import METHODS, STATIC_METHODS
 from hebblm.adapt.methods.mixture import Mixture, MixtureConfig
 from hebblm.errors import UserError

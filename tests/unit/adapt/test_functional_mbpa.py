@@ -185,10 +185,7 @@ def test_batch_mates_change_nothing(method: str, rate: str, dtype: torch.dtype, 
         torch.testing.assert_close(actual, whole[one], rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [{}, {"solver": "fast", "lr_units": "relative"}],
-)
+@pytest.mark.parametrize("options", [{}, {"solver": "fast", "lr_units": "relative"}])
 def test_inputs_stay_as_they_are(options: dict[str, object]) -> None:
     hidden, neighbors, head = problem(8, v=WIDE[True])
     given = [

@@ -264,6 +264,16 @@ def test_a_finished_run_has_nothing_left_to_do(tmp_path: Path) -> None:
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
+def goes_on(resumed: Trainer, folder: Path) -> None:
+    """A run that goes on ends like one that nothing stopped."""
+    resumed.run()
+    undisturbed = trainer(folder, resumed.config)
+    undisturbed.run()
+    assert resumed.record.valid == undisturbed.record.valid
+    for mine, true in zip(weights(resumed.model), weights(undisturbed.model), strict=True):
+        assert torch.equal(mine, true)
+
+
 @pytest.mark.parametrize("recurrent", ["float32", "bfloat16"])
 def test_an_interrupt_leaves_a_run_that_goes_on(tmp_path: Path, recurrent: Literal["float32", "bfloat16"]) -> None:
     config = dataclasses.replace(ADAMW, recurrent=recurrent)
@@ -277,12 +287,7 @@ def test_an_interrupt_leaves_a_run_that_goes_on(tmp_path: Path, recurrent: Liter
     resumed = trainer(tmp_path / "a", config)
     assert resumed.record.epoch == 1
     assert resumed.record.position > 0
-    resumed.run()
-    undisturbed = trainer(tmp_path / "b", config)
-    undisturbed.run()
-    assert resumed.record.valid == undisturbed.record.valid
-    for mine, true in zip(weights(resumed.model), weights(undisturbed.model), strict=True):
-        assert torch.equal(mine, true)
+    goes_on(resumed, tmp_path / "b")
 
 
 def test_a_run_that_is_stopped_saves_its_state_behind_the_segment(tmp_path: Path) -> None:
@@ -295,12 +300,7 @@ def test_a_run_that_is_stopped_saves_its_state_behind_the_segment(tmp_path: Path
         stopping.run(stop, save_every=1e9)
     resumed = trainer(tmp_path / "a", ADAMW)
     assert resumed.record.segments == 5
-    resumed.run()
-    undisturbed = trainer(tmp_path / "b", ADAMW)
-    undisturbed.run()
-    assert resumed.record.valid == undisturbed.record.valid
-    for mine, true in zip(weights(resumed.model), weights(undisturbed.model), strict=True):
-        assert torch.equal(mine, true)
+    goes_on(resumed, tmp_path / "b")
 
 
 def test_a_run_stopped_in_its_first_epoch_goes_on_even_with_a_checkpoint(

@@ -110,15 +110,6 @@ def test_a_file_with_a_mistyped_choice_is_put_right(tmp_path: Path) -> None:
         parsed("--corpus", "x", "--config", str(path))
 
 
-@pytest.mark.parametrize("text", ['{"corpus": "x", "unheard_of": 1}', '{"corpus": "x", "rate": "fast"}', "{", "[1]"])
-def test_a_file_with_unknown_or_broken_content_is_refused(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "config.json"
-    path.write_text(text)
-    with pytest.raises(UserError) as caught:
-        parsed("--corpus", "x", "--config", str(path))
-    assert "\n" not in str(caught.value)
-
-
 def test_help_shows_defaults_and_the_example(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         parsed("--help")
@@ -171,12 +162,16 @@ def test_a_mistake_ends_with_its_status_and_one_line(
         ("<<: {max_tokens: 1}\n", "<< from line 1 on is not read"),
         (f"rate: {'9' * 400}\n", "is too large a number; choose one below 2"),
         ("max_tokens: !!timestamp 2001-01-0\n", "tags are not read"),
+        ('{"corpus": "x", "unheard_of": 1}', ""),
+        ('{"corpus": "x", "rate": "fast"}', ""),
+        ("{", ""),
+        ("[1]", ""),
     ],
 )
 def test_what_a_file_of_options_cannot_hold(text: str, told: str, tmp_path: Path) -> None:
     path = tmp_path / "options.yaml"
     path.write_text(text)
-    with pytest.raises(UserError, match=told):
+    with pytest.raises(UserError, match=f"^[^\n]*{told}[^\n]*$"):
         parsed("--corpus", "x", "--config", str(path))
 
 

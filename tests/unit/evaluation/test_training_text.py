@@ -127,11 +127,6 @@ def test_is_built_once_and_refused_for_another_model(tmp_path: Path, monkeypatch
         ask(model, ids, "b" * 64)
 
 
-def files(folder: Path) -> dict[str, bytes]:
-    """Return all that is in a folder, by name."""
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
 def interrupt(*args: object, **options: object) -> None:
     raise KeyboardInterrupt
 
@@ -169,7 +164,9 @@ def test_an_interrupted_build_goes_on_to_the_same_bytes(
     ask(model, ids, "a" * 64, head, **config)
     assert sum(reads) == 1499 - done * SEGMENT + (0 if done else WARM_UP) if done < 6 else not reads
     assert (f"goes on from part {done + 1}" in capsys.readouterr().err) == (done > 0)
-    assert files(tmp_path / "cut" / "memory") == files(tmp_path / "whole" / "memory"), "and nothing is left over"
+    assert toy.files_in(tmp_path / "cut" / "memory") == toy.files_in(tmp_path / "whole" / "memory"), (
+        "and nothing is left over"
+    )
 
 
 def test_parts_are_not_left_behind_nor_trusted_when_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

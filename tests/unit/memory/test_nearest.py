@@ -7,15 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from hebblm.memory import nearest as module
-from hebblm.memory.nearest import (
-    Ranked,
-    listed_distances,
-    merge,
-    nearest,
-    nearest_within,
-    pad,
-    shifted,
-)
+from hebblm.memory.nearest import Ranked, listed_distances, merge, nearest, nearest_within, pad, shifted
 from hebblm.memory.store import Entries, EntryStore
 
 

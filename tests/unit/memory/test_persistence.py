@@ -10,15 +10,7 @@ import torch
 
 from hebblm.errors import UserError
 from hebblm.files import read_json, write_json
-from hebblm.memory import (
-    FaissMemory,
-    FlatMemory,
-    HybridMemory,
-    RingMemory,
-    faiss_index,
-    load_memory,
-    save_memory,
-)
+from hebblm.memory import FaissMemory, FlatMemory, HybridMemory, RingMemory, faiss_index, load_memory, save_memory
 from hebblm.memory.persistence import SCHEMA
 
 

@@ -14,13 +14,7 @@ from hebblm.errors import UserError
 from hebblm.evaluation.scenario_config import ScenarioConfig
 from hebblm.files import sha256
 from hebblm.installation import models_path
-from hebblm.models.catalog import (
-    ShippedModel,
-    checkpoint_dictionary,
-    is_causal,
-    model_folder,
-    shipped_models,
-)
+from hebblm.models.catalog import ShippedModel, checkpoint_dictionary, is_causal, model_folder, shipped_models
 
 
 def test_the_models_that_ship_are_listed(capsys: pytest.CaptureFixture[str]) -> None:

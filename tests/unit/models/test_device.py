@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -35,14 +34,6 @@ def test_devices(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("tpu", "cuda:x", "cuda:", "auto:0"):
         with pytest.raises(UserError, match=f"unknown device '{name}'"):
             pick_device(name)
-
-
-@pytest.fixture
-def two_threads() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.mark.usefixtures("two_threads")

@@ -5,10 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 from torch.nn import functional as nn
 
-from awd_lstm import AWDLSTM, detach
+from awd_lstm import detach
 from hebblm.adapt.settings import changed
 from hebblm.errors import UserError
 from hebblm.evaluation.vocabulary import UnionVocabulary
@@ -19,17 +18,13 @@ from hebblm.models.update import MEASURED
 from ...support import toy
 
 
-def squares_of(model: AWDLSTM) -> list[Tensor]:
-    return [toy.randn(i, *p.shape, dtype=torch.float64).square() for i, p in enumerate(model.parameters())]
-
-
 @pytest.mark.parametrize("every", [6, 20])
 @pytest.mark.parametrize("rule", ["sgd", "rms"])
 def test_is_the_update_of_krause_and_others(rule: str, every: int) -> None:
     eta, lam, epsilon, segment = 0.05, 0.3, 0.01, 15
     config = DynamicConfig(rule, lr=eta, decay=lam, epsilon=epsilon, segment=segment)  # type: ignore[arg-type]
     trained = toy.tiny_model().double()
-    squares = squares_of(trained)
+    squares = [toy.randn(i, *p.shape, dtype=torch.float64).square() for i, p in enumerate(trained.parameters())]
     base = DynamicBase(AwdBase(trained), config, squares if rule == "rms" else None)
     stream = toy.stream_of(toy.tokens(0, 100, toy.SOURCE), words=toy.SOURCE)
     found = toy.alone(base, stream, UnionVocabulary(), segment=every)

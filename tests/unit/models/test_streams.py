@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -35,12 +36,16 @@ def test_awd_lstm() -> None:
     check(AwdBase(model, streams=STREAMS), [AwdBase(model) for _ in range(STREAMS)], toy.SOURCE)
 
 
-@pytest.mark.parametrize("name", ARCHITECTURES)
-def test_transformers(name: str) -> None:
+def opened(name: str) -> Any:
     transformers = pytest.importorskip("transformers")
     if not hasattr(transformers, f"{name}Config"):
         pytest.skip(f"this transformers has no {name}")
-    model = open_causal(random_model(name), context=16, stride=6)
+    return open_causal(random_model(name), context=16, stride=6)
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_transformers(name: str) -> None:
+    model = opened(name)
     if name == "Rwkv":  # that of transformers mixes the streams where it reads a single token
         with pytest.raises(UserError, match="RwkvForCausalLM computes differently for several streams"):
             model.base(streams=STREAMS)
@@ -69,10 +74,7 @@ def test_continuations_by_awd_lstm() -> None:
 @pytest.mark.parametrize("before", [0, 5, 12])  # nothing, a part of a window of 16, and so much that it moves on
 @pytest.mark.parametrize("name", [*ARCHITECTURES, *OTHERS])
 def test_continuations_by_transformers(name: str, before: int) -> None:
-    transformers = pytest.importorskip("transformers")
-    if not hasattr(transformers, f"{name}Config"):
-        pytest.skip(f"this transformers has no {name}")
-    check_branches(open_causal(random_model(name), context=16, stride=6).base(), 60, before)
+    check_branches(opened(name).base(), 60, before)
 
 
 def check_back(base: GradientBase, words: int) -> None:
@@ -97,10 +99,7 @@ def test_awd_lstm_goes_back() -> None:
 
 @pytest.mark.parametrize("name", [*ARCHITECTURES, *OTHERS])
 def test_transformers_go_back(name: str) -> None:
-    transformers = pytest.importorskip("transformers")
-    if not hasattr(transformers, f"{name}Config"):
-        pytest.skip(f"this transformers has no {name}")
-    model = open_causal(random_model(name), context=16, stride=6)
+    model = opened(name)
     if model.recurrent:
         with pytest.raises(UserError, match=f"{name}ForCausalLM carries a state that cannot go back; leave draft out"):
             model.base().room  # noqa: B018

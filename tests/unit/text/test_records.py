@@ -127,11 +127,7 @@ BROKEN = [
         '{"id": 1, "tags": ["x"]}\n',
         r"no column of text, only id \(numbers\), tags \(lists\); write the text as",
     ),
-    (
-        "a.jsonl",
-        '{"text": 5}\n',
-        r"holds numbers, not text; write strings into it",
-    ),
+    ("a.jsonl", '{"text": 5}\n', r"holds numbers, not text; write strings into it"),
     ("a.csv", "id\n12\n", r"no column of text, only id \(numbers\)"),
     ("a.jsonl", '{"text": "a"}\n{"text": 5}\n', "line 2: column text is 5, not text; write it as a string"),
     ("a.jsonl", '{"text": "a"}\n\n{"t": "b"}\n', "line 3 has no column text, only t; add it or remove the record"),

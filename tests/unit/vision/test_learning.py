@@ -9,20 +9,11 @@ from hebblm.errors import UserError
 from hebblm.vision.backbones import Classifier, build_classifier
 from hebblm.vision.classes import stream
 from hebblm.vision.data import Images
-from hebblm.vision.learning import (
-    Pictures,
-    Training,
-    batches,
-    features,
-    features_of,
-    learn,
-    rmsprop,
-    statistics,
-)
+from hebblm.vision.learning import Pictures, Training, batches, features, features_of, learn, statistics
 from hebblm.vision.pretraining import rate_at
 from hebblm.vision.settings import CLASS_SCALES as SCALES
 from hebblm.vision.settings import PretrainingSettings
-from hebblm.vision.split import Split, increment, predicted_order, split
+from hebblm.vision.split import increment, predicted_order, split
 
 from .samples import CPU, classes
 
@@ -53,7 +44,7 @@ def test_no_batch_is_a_single_picture() -> None:
     assert torch.equal(torch.cat(list(batches(torch.arange(33), 16))), torch.arange(33))
 
 
-@pytest.mark.parametrize("make", [sgd, lambda classifier: rmsprop(classifier, 1e-3)])
+@pytest.mark.parametrize("make", [sgd, lambda classifier: torch.optim.RMSprop(classifier.parameters(), 1e-3)])
 def test_training_goes_on_bit_for_bit(make: Make) -> None:
     networks = network(), network()
     whole, parted = (training(each, make(each)) for each in networks)
@@ -82,7 +73,12 @@ def test_learns_where_gradients_are_switched_off() -> None:
     classifier = network()
     frozen, before = classifier.frozen_head(), classifier.head().weight.clone()
     with torch.no_grad():
-        learn(classifier, rmsprop(classifier, 1e-2), PICTURES.batch(torch.arange(8)), TRAIN.labels[:8])
+        learn(
+            classifier,
+            torch.optim.RMSprop(classifier.parameters(), 1e-2),
+            PICTURES.batch(torch.arange(8)),
+            TRAIN.labels[:8],
+        )
     assert not torch.equal(classifier.head().weight, before)
     assert torch.equal(frozen.weight, before)
 
@@ -148,7 +144,7 @@ def plain_network() -> Classifier:
 
 def test_each_block_is_seen_by_a_network_that_learnt_from_all_before_it() -> None:
     plain = plain_network()
-    optimizer = rmsprop(plain, 1e-3)
+    optimizer = torch.optim.RMSprop(plain.parameters(), 1e-3)
     made = list(stream(plain_network(), STREAM_PICTURES, ORDER, interval=8, lr=1e-3))
     assert [len(block.labels) for block in made] == [8, 8, 4]
     for block, index in zip(made, ORDER.split(8), strict=True):
@@ -181,13 +177,9 @@ def test_one_cycle_rises_for_a_quarter_and_falls_to_nothing() -> None:
 DATA = classes()
 
 
-def sets(parts: Split) -> list[set[int]]:
-    return [set(part.tolist()) for part in (parts.train, parts.spare, parts.held_out)]
-
-
 def test_every_training_picture_is_in_one_part() -> None:
     parts = split(DATA, 2, 4, seed=1)
-    old, spare, out = sets(parts)
+    old, spare, out = (set(part.tolist()) for part in (parts.train, parts.spare, parts.held_out))
     assert not old & spare
     assert not old & out
     assert not spare & out

@@ -9,7 +9,7 @@ from torch import Tensor
 from hebblm.adapt import functional
 from hebblm.adapt.functional import hebb_logits, mbpa_logits, mixture_log_probs
 from hebblm.memory import FlatMemory
-from hebblm.types import Neighbors, OutputHead
+from hebblm.types import OutputHead
 from hebblm.vision.reading import METHODS, VARIANTS, PictureBlock, Predicted, Remembered, methods_of, read, values_of
 from hebblm.vision.settings import AdaptationSettings
 
@@ -57,12 +57,6 @@ def run(stream: list[PictureBlock], *, observes: bool = True, optimizer: str = "
     return read(stream, remembered(), methods_of(NAMES, VALUES, settings), k=5, observes=observes)
 
 
-def neighbors(query: Tensor, keys: list[Tensor], labels: list[int]) -> Neighbors:
-    memory = FlatMemory(WIDTH)
-    memory.add(torch.stack(keys), torch.tensor(labels))
-    return memory.search(query, 5)
-
-
 def slow(name: str, stream: list[PictureBlock], observes: bool, optimizer: str) -> tuple[list[int], list[float]]:
     """Predict one picture at a time from what was observed before its block."""
     start = remembered()
@@ -79,7 +73,9 @@ def slow(name: str, stream: list[PictureBlock], observes: bool, optimizer: str) 
             query = hidden.unsqueeze(0)
             logits = block.head.logits(query)
             if known and name != "parametric":
-                near = neighbors(query, [key for key, _ in known], [own for _, own in known])
+                memory = FlatMemory(WIDTH)
+                memory.add(torch.stack([key for key, _ in known]), torch.tensor([own for _, own in known]))
+                near = memory.search(query, 5)
                 own = values_of(name, VALUES)
                 if name == "mixture":
                     logits = mixture_log_probs(query, near, block.head, **own)
