@@ -73,10 +73,7 @@ def test_a_mirror_replaces_the_published_addresses(
 
 def test_a_wrong_hash_is_refused_and_nothing_is_kept(tmp_path: Path, cache: Path) -> None:
     publish(tmp_path / "web", TEXT[:-1])
-    with (
-        server(tmp_path / "web") as url,
-        pytest.raises(UserError, match=r"train split of toy \(wrong sha256"),
-    ):
+    with server(tmp_path / "web") as url, pytest.raises(UserError, match=r"train split of toy \(wrong sha256"):
         locate(entry(f"{url}/toy/train.txt"), "train", data_dirs())
     assert not [path for path in cache.rglob("*") if path.is_file()]
 

@@ -72,9 +72,7 @@ def test_nothing_of_a_document_is_left_in_the_folder(lm: hebblm.LanguageModel, t
     reader.read(MINUTES, name="minutes 3 May")
     before = saved(reader, tmp_path / "known")
     entries = load_memory(
-        tmp_path / "known" / "memory",
-        model_hash=lm.model.sha256,
-        dictionary_hash=lm.vocabulary.hash(),
+        tmp_path / "known" / "memory", model_hash=lm.model.sha256, dictionary_hash=lm.vocabulary.hash()
     ).segments()
     keys = (
         torch.cat([part.keys for part in entries])[len(other) + 1 :].numpy().astype("<f4")

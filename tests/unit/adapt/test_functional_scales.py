@@ -70,10 +70,7 @@ def test_a_shift_a_unit_and_rounding_change_no_weight(seed: int, unit: float, dt
     plain = F.log_weights(scores, mask, sharpness=1.5, scale="relative")
     tolerance = 1e-3 if dtype is torch.float32 else 1e-9
     torch.testing.assert_close(
-        F.log_weights(10 + unit * scores, mask, sharpness=1.5, scale="relative"),
-        plain,
-        atol=tolerance,
-        rtol=0,
+        F.log_weights(10 + unit * scores, mask, sharpness=1.5, scale="relative"), plain, atol=tolerance, rtol=0
     )
     same = 1e3 * unit * (1 + torch.finfo(dtype).eps * scores.sign())  # the same number but for its last digit
     weights = F.log_weights(same, mask, sharpness=1.5, scale="relative")

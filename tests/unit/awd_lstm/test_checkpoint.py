@@ -164,8 +164,7 @@ def change(tensors: dict[str, torch.Tensor], header: dict[str, str], kind: str) 
 
 
 @pytest.mark.parametrize(
-    "kind",
-    ["missing", "misshapen", "wide", "deep", "text", "rate", "config", "format", "dictionary_sha256"],
+    "kind", ["missing", "misshapen", "wide", "deep", "text", "rate", "config", "format", "dictionary_sha256"]
 )
 def test_a_file_that_does_not_fit_is_refused(tmp_path: Path, kind: str) -> None:
     saved(tmp_path)

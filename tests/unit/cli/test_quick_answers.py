@@ -68,11 +68,7 @@ def answers() -> dict[str, tuple[int, list[str], str]]:
     """Return exit status, what is loaded by then, and what was said: all commands in one process, one by one."""
     commands = [*(f"{command} --help" for command in HELP), *AT_ONCE, *BEFORE_ANYTHING_IS_OPENED]
     found = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        input=json.dumps(commands),
-        capture_output=True,
-        text=True,
-        check=True,
+        [sys.executable, "-c", PROGRAM], input=json.dumps(commands), capture_output=True, text=True, check=True
     )
     return {command: tuple(answer) for command, answer in json.loads(found.stdout).items()}
 

@@ -75,10 +75,7 @@ def test_the_papers_optima() -> None:
     assert (PAPER["wt2"]["hebb.beta"], PAPER["wt2"]["hebb.eta"]) == (0.15, 0.4)
 
 
-@pytest.mark.parametrize(
-    "content",
-    [[], {"schema": "other/1"}, {"schema": TUNED_SCHEMA, "values": 3}],
-)
+@pytest.mark.parametrize("content", [[], {"schema": "other/1"}, {"schema": TUNED_SCHEMA, "values": 3}])
 def test_a_file_of_something_else_is_refused(tmp_path: Path, content: object) -> None:
     write_json(tmp_path / "tuned.json", content)
     with pytest.raises(UserError, match=r"tuned.json.*hebblm-tune"):

@@ -28,11 +28,7 @@ from hebblm.models.base import device_of
 
 from ..models.architectures import random_model, tokenizer
 
-TEXTS = [
-    "the cat in a hat.\n",
-    "The fin the the Abc in the fog, a fan.\n",
-    "a cat, a cat, a cat in the fog.\n",
-]
+TEXTS = ["the cat in a hat.\n", "The fin the the Abc in the fog, a fan.\n", "a cat, a cat, a cat in the fog.\n"]
 TASK = """
 task: fog
 dataset_path: json

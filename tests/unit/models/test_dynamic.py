@@ -133,10 +133,7 @@ def test_a_measured_rate_is_predicted_to_gain_as_much_on_every_network(rule: str
     assert with_rate(config, [torch.zeros(3)]).lr == 0.0
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [("lr", -1.0), ("lr", "fast"), ("decay", 1.5), ("segment", 0)],
-)
+@pytest.mark.parametrize(("field", "value"), [("lr", -1.0), ("lr", "fast"), ("decay", 1.5), ("segment", 0)])
 def test_values_out_of_range_are_refused(field: str, value: float | str) -> None:
     with pytest.raises(UserError, match=f"dynamic.{field} = {value} must be"):
         changed("dynamic", DynamicConfig(), {field: value})

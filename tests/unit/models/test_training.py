@@ -84,9 +84,7 @@ def test_an_interrupted_run_goes_on_to_the_same_weights(
     begun: list[dict[str, float]] = []
     add_task = Display.add_task
     monkeypatch.setattr(
-        Display,
-        "add_task",
-        lambda self, *words, **task: begun.append(task) or add_task(self, *words, **task),
+        Display, "add_task", lambda self, *words, **task: begun.append(task) or add_task(self, *words, **task)
     )
     resumed = train(prepared, tmp_path / "killed")
     assert begun[0]["completed"] > 0.4 * begun[0]["total"], "the estimate counts this run's steps alone"

@@ -117,14 +117,7 @@ def test_best_is_shared_by_cells_that_read_the_same() -> None:
 
 
 def test_the_best_is_sought_in_each_block_and_blocks_are_set_apart() -> None:
-    rows = (
-        ("one, tokens", "1,000"),
-        ("a", 1.0),
-        ("b", 2.0),
-        ("two, tokens", "2,000"),
-        ("a", 4.0),
-        ("b", 3.0),
-    )
+    rows = (("one, tokens", "1,000"), ("a", 1.0), ("b", 2.0), ("two, tokens", "2,000"), ("a", 4.0), ("b", 3.0))
     table = Table("blocks", "Blocks", (Column("x"), Column("y", "nll", "min", decimals=1)), rows, headings=(0, 3))
     assert table.best_cells() == {(1, 1), (5, 1)}
     assert to_markdown(table).splitlines()[4:] == [

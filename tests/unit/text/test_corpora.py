@@ -266,8 +266,7 @@ def test_the_named_corpora_and_their_published_counts() -> None:
 
 
 @pytest.mark.parametrize(
-    "document",
-    [[], {"schema": "other"}, {"schema": SCHEMA}, {"schema": SCHEMA, "corpora": {"x": {}}}],
+    "document", [[], {"schema": "other"}, {"schema": SCHEMA}, {"schema": SCHEMA, "corpora": {"x": {}}}]
 )
 def test_a_damaged_list_is_refused(tmp_path: Path, document: object, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "corpora.json").write_text(json.dumps(document))

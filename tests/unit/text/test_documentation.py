@@ -138,10 +138,7 @@ def test_directives_tables_grammar_and_fields() -> None:
     ("text", "tokens"),
     [
         ("It's a post-mortem.", ["It's", "a", "post-mortem", "."]),
-        (
-            "see os.path, e.g. 1.5 or f(x)",
-            ["see", "os.path", ",", "e.g", ".", "1.5", "or", "f", "(", "x", ")"],
-        ),
+        ("see os.path, e.g. 1.5 or f(x)", ["see", "os.path", ",", "e.g", ".", "1.5", "or", "f", "(", "x", ")"]),
         ("**bold** and *thin* `x` at https://a.b/c", ["bold", "and", "thin", "x", "at"]),
         ("don\u2019t ... stop", ["don't", "...", "stop"]),
     ],
