@@ -169,7 +169,7 @@ class ScenarioConfig(ReadingOptions):
             "output",
             None,
             "output_path log_samples log_neighbors by_document frequency_edges forgetting forgetting_tokens check "
-            "accuracy models settings",
+            "accuracy accuracy_words models settings",
         ),
     )
 

@@ -52,7 +52,7 @@ def places_of(stream: EvaluationStream, asked: int | Sequence[int]) -> list[Plac
     return [Place(*row) for row in found.tolist()]
 
 
-class Ahead:
+class Expectations:
     """Distributions of methods after pieces that follow a place; the base reads each beginning of a word once.
 
     Args:
@@ -160,9 +160,9 @@ class WordsAsked(Notes):
                 state = base.read(inputs[begin : place.begin + 1])[-1]
                 begin, order = place.begin + 1, 0 if context.ngrams is None else context.ngrams.order
                 past = self.stream.ids[max(0, place.begin - order) : place.begin].tolist()
-                self._ask(place, Ahead(base, context, state, past))
+                self._ask(place, Expectations(base, context, state, past))
 
-    def _ask(self, place: Place, ahead: Ahead) -> None:
+    def _ask(self, place: Place, ahead: Expectations) -> None:
         assert self.stream.pieces is not None
         word, ids = self.stream.pieces.texts[place.word], self.stream.ids[place.begin : place.end].tolist()
         new = (

@@ -16,7 +16,7 @@ from torch import Tensor
 import hebblm
 from hebblm.evaluation import word_accuracy
 from hebblm.evaluation.accuracy import NEVER
-from hebblm.evaluation.word_accuracy import Ahead, Asked, Place, WordsAsked, log_probability, places_of, rank_of
+from hebblm.evaluation.word_accuracy import Asked, Expectations, Place, WordsAsked, log_probability, places_of, rank_of
 from hebblm.text.subwords import Subwords
 from hebblm.words_ahead import PieceTexts
 
@@ -110,7 +110,7 @@ def test_each_method_says_there_what_its_reader_expects(name: str, method: str, 
     ids: list[int] = []
     original = WordsAsked._ask
 
-    def spy(log: WordsAsked, place: Place, ahead: Ahead) -> None:
+    def spy(log: WordsAsked, place: Place, ahead: Expectations) -> None:
         ids[:] = log.stream.ids.tolist()
         rows = [(), tuple(ids[place.begin : place.begin + 1]), (IDS[1], IDS[6])]
         if method in log.rules:  # else it is the pass before
