@@ -137,7 +137,13 @@ def evaluate(
     if forgetting is not None or log_neighbors or accuracy:
         option = "--forgetting" if forgetting is not None else "--log-neighbors" if log_neighbors else "--accuracy"
         request.check_one_stream(f"{option} follows a single stream")
-    asked = whole("accuracy_words", accuracy_words) if isinstance(accuracy_words, int) else [*accuracy_words]
+    asked: int | list[int]
+    if isinstance(accuracy_words, Sequence):
+        asked = [whole("accuracy_words", place, 0) for place in accuracy_words]
+        if not asked:
+            raise UserError("accuracy_words names no word; give places in the text, or a number of words")
+    else:
+        asked = whole("accuracy_words", accuracy_words)
     forgetting = None if forgetting is None else whole("forgetting", forgetting)
     if forgetting is not None and source == read:
         raise UserError(f"--forgetting compares two domains, and {read} is the only one; use --cross-domain A-to-B")

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -289,7 +288,5 @@ class Following:
         after = base.branches([torch.tensor(row, device=base.head.weight.device) for row in rows])
         states, trained = (None if each is None else torch.stack([row[-1] for row in each]) for each in after)
         assert states is not None
-        ngrams = context.ngrams
-        known = None if ngrams is None else np.stack([ngrams.context_after([*self._past, *row]) for row in rows])
-        batch = EvalBatch(states.to(base.head.weight.dtype), context, contexts=known)
+        batch = EvalBatch.after(rows, states.to(base.head.weight.dtype), context, self._past)
         return self._reader.rule.log_probs(batch), base.trained_log_probs(batch, trained)

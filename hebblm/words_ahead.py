@@ -49,8 +49,8 @@ class PieceTexts:
         return torch.tensor([text[:1].isspace() or index in self.special for index, text in enumerate(self._texts)])
 
     @cached_property
-    def inside(self) -> Tensor:
-        """Which pieces (V,) are not special."""
+    def plain(self) -> Tensor:
+        """Which pieces (V,) stand for text: all but the special ones."""
         return torch.tensor([index not in self.special for index in range(len(self._texts))])
 
     @cached_property

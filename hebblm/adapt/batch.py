@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import pairwise
@@ -80,6 +80,13 @@ class EvalBatch:
     def no_targets(self) -> Tensor:
         """(N,) zeros, in place of labels for quantities that do not depend on them."""
         return torch.zeros(len(self.hidden), dtype=torch.int64, device=self.hidden.device)
+
+    @classmethod
+    def after(cls, rows: Sequence[Sequence[int]], hidden: Tensor, context: Context, past: Sequence[int]) -> EvalBatch:
+        """Return the queries (R, D) after R rows of tokens that all follow the tokens ``past``."""
+        ngrams = context.ngrams
+        known = None if ngrams is None else np.stack([ngrams.context_after([*past, *row]) for row in rows])
+        return cls(hidden, context, contexts=known)
 
     @cached_property
     def log_normalizers(self) -> Tensor:

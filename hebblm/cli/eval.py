@@ -49,7 +49,8 @@ class EvalConfig(ScenarioConfig):
         check: also count the queries whose neighbours' loss rose in MbPA, and compare its fast form with the exact one
             on one query in a thousand; takes about a tenth longer.
         accuracy: also find how often the next word is the first one or among five that a method suggests, the mean of
-            1/rank, and the share of keystrokes that a list of three saves; takes about twice the time.
+            1/rank, and the share of keystrokes that a list of three saves; takes about twice the time, with
+            a model of pieces longer.
         accuracy_words: words that a model of pieces is asked for, evenly spread; each takes some forward passes. A
             model of words is asked for all.
         models: only list the models that ship, and those that are fetched by name.

@@ -81,10 +81,8 @@ class Expectations:
             left = [row for row in rows if row not in self._states]
             for row, states in zip(left, self._base.branches([self._ids(row) for row in left]), strict=True):
                 self._states |= {row[: at + 1]: state for at, state in enumerate(states)}
-            ngrams = self._context.ngrams
-            known = None if ngrams is None else np.stack([ngrams.context_after([*self._past, *row]) for row in rows])
             states = torch.stack([self._states[row] for row in rows])
-            self._batches[rows] = EvalBatch(states, self._context, contexts=known)
+            self._batches[rows] = EvalBatch.after(rows, states, self._context, self._past)
         return self._batches[rows]
 
     def _ids(self, row: tuple[int, ...]) -> Tensor:
@@ -168,7 +166,7 @@ class WordsAsked(Notes):
         new = (
             place.begin == 0 or self.texts.text(self.stream.ids[place.begin - 1 : place.begin].tolist())[-1:].isspace()
         )
-        begins = self.texts.inside & (self.texts.ends | new)  # after a word, a blank begins the next one
+        begins = self.texts.plain & (self.texts.ends | new)  # after a word, a blank begins the next one
         columns = {"word": place.word}
         for number, (name, rule) in enumerate(self.rules.items()):
 

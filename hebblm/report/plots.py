@@ -213,9 +213,9 @@ def comparison_figure(result: Result) -> Figure | None:
 def accuracy_figure(result: Result) -> Figure | None:
     """Draw how often a word is among five suggestions (above), and the keystrokes saved (below), part by part.
 
-    None without suggestions.
+    None without suggestions, or without a word.
     """
-    items = {name: item.accuracy for name, item in result.methods.items() if item.accuracy}
+    items = {name: item.accuracy for name, item in result.methods.items() if any(part.tokens for part in item.accuracy)}
     if not items:
         return None
     styles = looks(items)

@@ -68,10 +68,10 @@ def warn_of_unknown(
     if share <= MUCH_UNKNOWN:
         return
     words = ", ".join(f"'{_shown(word)}'" for word, _ in beyond.most_common(5))
-    besides = f"; besides, {100 * unknown / tokens:.1f} % are <unk>" if unknown else ""
+    also = f"; {100 * unknown / tokens:.1f} % are <unk> in the text itself" if unknown else ""
     say(
         f"warning: {100 * share:.1f} % of the tokens of {name} are outside {of}, most often {words}"
-        f"{besides}; if these are common words, try another {remedy}"
+        f"{also}; if these words are common, try another {remedy}"
     )
 
 

@@ -330,4 +330,4 @@ def test_much_outside_the_vocabulary_is_warned_of(
     assert evaluate(["--checkpoint", str(world.model), "--text", str(text), "--methods", "lstm", *CPU]) == 0
     warned = " ".join(capsys.readouterr().err.split())
     assert "warning: 60.0 % of the tokens of" in warned
-    assert "besides, 20.0 % are <unk>" in warned
+    assert "20.0 % are <unk> in the text itself" in warned

@@ -58,8 +58,8 @@ def test_scores_are_those_of_tokens_asked_for_one_by_one_and_nothing_is_learned(
     reader = read(model, method)
     reader.save(tmp_path / "before")
     found = reader.rank(ALTERNATIVES, BEFORE)
-    reader.save(tmp_path / "behind")
-    assert toy.files_in(tmp_path / "before") == toy.files_in(tmp_path / "behind")
+    reader.save(tmp_path / "after")
+    assert toy.files_in(tmp_path / "before") == toy.files_in(tmp_path / "after")
     assert [each.score for each in found] == sorted((each.score for each in found), reverse=True)
     assert {each.text for each in found} == {*ALTERNATIVES}
     for each in found[:: 1 if model.startswith("tiny") else 3]:  # the other takes long

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 import hebblm
-from hebblm.evaluation import word_accuracy
+from hebblm.errors import UserError
+from hebblm.evaluation import checkpoint, word_accuracy
 from hebblm.evaluation.accuracy import NEVER
 from hebblm.evaluation.word_accuracy import Asked, Expectations, Place, WordsAsked, log_probability, places_of, rank_of
 from hebblm.text.subwords import Subwords
@@ -40,7 +41,7 @@ def new_words(model: Tiny, begins: Tensor) -> dict[str, float]:
 @pytest.mark.parametrize("seed", range(3))
 def test_ranks_are_those_of_sorting_every_new_word_that_begins_with_the_letters(seed: int, after_blank: bool) -> None:
     model = Tiny(seed)
-    begins = PIECES.inside & (PIECES.ends | after_blank)
+    begins = PIECES.plain & (PIECES.ends | after_blank)
     every = new_words(model, begins)
     for word in ("the", "thein", "a", "\n", "thea"):
         for typed in ("", word[:1], word[:3]) if word != "\n" else ("",):
@@ -55,7 +56,7 @@ def test_ranks_are_those_of_sorting_every_new_word_that_begins_with_the_letters(
 def test_a_short_list_has_a_word_or_not_as_the_whole_one_says(seed: int) -> None:
     model = Tiny(seed)
     model.logits[:, :, IDS[3]] = -torch.inf  # a blank by itself: then each word is written in one way after a word
-    begins = PIECES.inside & PIECES.ends
+    begins = PIECES.plain & PIECES.ends
     every = new_words(model, begins)
     listed = sorted(every, key=every.__getitem__, reverse=True)
     for word, ids in (("the", "Ġthe"), ("a", "Ġa"), ("thein", "Ġthe in"), ("\n", "Ċ"), ("athe", "Ġa the")):
@@ -159,3 +160,56 @@ def test_letters_are_the_fewest_after_which_the_list_has_the_word() -> None:
         for least in range(1, length + 2):
             rank = partial(lambda typed, least: 1 if len(typed) >= least else NEVER, least=least)
             assert word_accuracy._letters("x" * length, rank) == (least if least < length else NEVER)
+
+
+def test_an_interrupted_run_goes_on_with_the_words_that_were_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "text.txt").write_text(TEXT * 3)
+    options = {
+        "accuracy": True,
+        "accuracy_words": 20,
+        "memory_content": "test",
+        "update_every": 10,
+        "log_samples": True,
+    }
+
+    def ranks(folder: Path) -> list[int | None]:
+        hebblm.evaluate(opened("Llama"), tmp_path / "text.txt", "base,ngram", output_path=folder, **options)
+        found: list[int | None] = pq.read_table(folder / "tokens.parquet").column("rank_ngram").to_pylist()
+        return found
+
+    expected = ranks(tmp_path / "whole")
+    asked: list[int] = []
+    original = WordsAsked._ask
+
+    def spy(log: WordsAsked, place: Place, ahead: Expectations) -> None:
+        asked.append(place.word)
+        if len(asked) == 9:
+            raise RuntimeError("killed")
+        original(log, place, ahead)
+
+    monkeypatch.setattr(checkpoint, "EVERY", 0.0)
+    monkeypatch.setattr(WordsAsked, "_ask", spy)
+    with pytest.raises(RuntimeError, match="killed"):
+        ranks(tmp_path / "part")
+    before = len(asked)
+    assert ranks(tmp_path / "part") == expected
+    assert before <= len(asked) - 10, "it goes on after those that were saved"
+    assert len(asked) - before < 20
+
+
+@pytest.mark.parametrize("words", [0, [], [1.5], [-1], "7"])
+def test_words_that_cannot_be_asked_for_are_refused(words: object, tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text(TEXT)
+    with pytest.raises(UserError, match="accuracy_words"):
+        hebblm.evaluate(opened("Llama"), tmp_path / "text.txt", "base", accuracy=True, accuracy_words=words)
+
+
+def test_a_place_after_the_text_is_no_word(tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text(TEXT)
+    result = hebblm.evaluate(
+        opened("Llama"), tmp_path / "text.txt", "base", accuracy=True, accuracy_words=[10**6], output_path=tmp_path
+    )
+    [every, *_] = result.methods["lstm"].accuracy
+    assert (every.tokens, every.top1, every.saved) == (0, None, None)

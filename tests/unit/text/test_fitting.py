@@ -69,6 +69,6 @@ def test_many_words_beyond_the_vocabulary_are_told_of(capsys: pytest.CaptureFixt
     warn_of_unknown("notes.txt", Counter({"reason,": 4, "said,": 7}), 100, 3, "--tokenizer")
     told = capsys.readouterr().err
     assert told.startswith("warning: 11.0 % of the tokens of notes.txt are outside")
-    assert "most often 'said,', 'reason,'; besides, 3.0 % are <unk>; if these are common words" in told
+    assert "most often 'said,', 'reason,'; 3.0 % are <unk> in the text itself; if these words are common" in told
     warn_of_unknown("notes.txt", Counter({"reason,": 4, "said,": 7}), 100, 0, "--tokenizer")
-    assert "most often 'said,', 'reason,'; if these are common words" in capsys.readouterr().err
+    assert "most often 'said,', 'reason,'; if these words are common" in capsys.readouterr().err
