@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("hebblm", "awd_lstm", "recipes")
 SAYING = ("UserError", "CheckpointError", "say")  # calls whose text a user reads
 OPENING = re.compile(r"(?:Return what|Say|Tell|Let) ")  # a docstring names the thing, or what a call does
-MOST_WORDS = 18_000  # in README and docs, tables and code included
+MOST_WORDS = 24_000  # in README and docs, tables and code included
 MEDIAN_WORDS, LONGEST_WORDS = 18, 40  # of a sentence
 ODD = {
     r"\bbehind\b": "after, or worse than",
