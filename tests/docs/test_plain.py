@@ -40,7 +40,7 @@ def test_sentences_are_those_of_prose() -> None:
 
 
 def test_what_is_long_or_odd_is_noticed() -> None:
-    assert plain.faults({"a": "word " * 18_001})[0] == "18,001 words in all, at most 18,000"
+    assert plain.faults({"a": "word " * 24_001})[0] == "24,001 words in all, at most 24,000"
     assert "a sentence of 41 words" in plain.faults({"a": "Short it is.\n\n" * 3 + "word " * 41})[0]
     assert plain.faults({"a": f"{'word ' * 19}.\n\n"})[0].startswith("a: the median sentence has 20 words")
     assert plain.faults({"a": "It stands behind\nthe `behind` of it."}) == ["a: 'behind': write after, or worse than"]
