@@ -142,6 +142,13 @@ def bytes_of(text: str) -> int:
         ) from error
 
 
+def check_text(text: object) -> None:
+    """Refuse anything but a string of whole characters."""
+    if not isinstance(text, str):
+        raise UserError(f"{text!r:.60} is not a text; give a string")
+    bytes_of(text)
+
+
 def name_of(name: object) -> str:
     """Return the name of a document, "" for text without a name; refuse anything else."""
     if name is not None and (not isinstance(name, str) or not name.isprintable()):

@@ -37,6 +37,7 @@ if TYPE_CHECKING:  # these load torch, and an error message must not wait for th
 PROG = "hebblm-read"
 PIECE = 1 << 18  # characters that are read at once
 BREAK = "⏎"  # shows a line break
+BUDGET = 50  # beginnings of words that a model of pieces follows for an answer
 
 
 @dataclass(frozen=True)
@@ -52,10 +53,11 @@ class ReadConfig(ReadingOptions):
         column: column of records that holds the text; by default text, or the only column of strings.
         method: method of adaptation, e.g. knn, mbpa; by default best, or that of the reader in --memory.
         plugin: Python files that register your own methods, which --method then knows.
-        suggest: a context, e.g. "The function": shows the words that come next, before and after reading.
-        explain: a context, as for --suggest: shows why it suggests the next words, what each part of the method gives
+        suggest: text, e.g. "The function ": shows the words that come next, before and after reading. Letters after its
+            last blank begin the word, so that "The func" shows how the word goes on.
+        explain: text, as for --suggest: shows why it suggests the next words, what each part of the method gives
             them, and the entries of the memory that weigh most.
-        generate: a prompt: shows random words drawn after it, before and after reading.
+        generate: a prompt: shows how random words go on with it, before and after reading.
         words: number of words to suggest, or to explain.
         new_tokens: number of words to generate.
         temperature: temperature of --generate; 0 takes the most probable word each time.
@@ -147,6 +149,7 @@ def _main(config: ReadConfig) -> None:
             raise UserError(f"{file} is empty; put text into it")
     from hebblm.explain import explanation_tables
     from hebblm.language_model import load
+    from hebblm.prompts import split_typed
     from hebblm.reader_state import READER, check_free
     from hebblm.report.render import print_table
     from hebblm.report.table import Column, Table
@@ -177,14 +180,19 @@ def _main(config: ReadConfig) -> None:
         reader.vocabulary.fit("".join(begin), str(file))
         texts[0] = file, chain(begin, rest)
 
-    def suggest(title: str, context: str) -> None:
+    def suggest(title: str, text: str) -> None:
         columns = (Column("Next word"), Column("Adapted, %", "percent"), Column("Unadapted, %", "percent"))
-        suggested = reader.suggest(context, config.words)
+        context, typed = split_typed(text)
+        suggested = reader.suggest(context, config.words, typed=typed, budget=BUDGET)
+        if not suggested:
+            tell(f"{title.removesuffix(' ...')}: no word is known that begins with {typed!r}")
+            return
         rows = tuple((_shown(word, reader), 100 * adapted, 100 * base) for word, adapted, base in suggested)
         print_table(Table("suggested", title, columns, rows), Console(stderr=piped))
 
-    def explain(title: str, context: str) -> None:
-        found = reader.explain(context, config.words)
+    def explain(title: str, text: str) -> None:
+        context, typed = split_typed(text)
+        found = reader.explain(context, config.words, typed=typed, budget=BUDGET)
         for table in explanation_tables(title, found, lambda word: _shown(word, reader)):
             print_table(table, Console(stderr=piped))
 
@@ -200,7 +208,7 @@ def _main(config: ReadConfig) -> None:
                 temperature=config.temperature,
                 seed=config.seed,
             )
-            tell(re.sub(" *\n *", f" {BREAK} ", f"{when}: {config.generate} {drawn}").rstrip())
+            tell(re.sub(" *\n *", f" {BREAK} ", f"{when}: {config.generate}{drawn}").rstrip())
 
     if config.files:
         ask("before reading")

@@ -18,9 +18,9 @@ from hebblm.evaluation.observers import Notes
 from hebblm.report.accuracy import Guesses
 from hebblm.text import EvaluationStream
 from hebblm.text.dictionary import EOS, FAIRSEQ_SPECIALS, UNK
-from hebblm.words_ahead import LAST
 
 Ints = npt.NDArray[np.int64]
+LAST = chr(0x10FFFF)  # after every letter
 LISTED = 3  # words that a list shows
 NEVER = -1
 NOT_ASKED = 0  # the rank of a word that was not asked for

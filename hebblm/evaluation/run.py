@@ -45,8 +45,8 @@ from hebblm.report.tokens import FILE_NAME as TOKENS_FILE
 from hebblm.report.tokens import FILES, running_curve
 from hebblm.text import EvaluationStream
 from hebblm.text.dictionary import UNK
+from hebblm.text.piece_texts import PieceTexts
 from hebblm.text.subwords import Subwords
-from hebblm.words_ahead import PieceTexts
 
 Losses = npt.NDArray[np.float32]
 

@@ -59,6 +59,8 @@ class Vocabulary(ABC):
     """Id of tokens without an id, such as a new word before it has a row; None if every text has ids."""
     grows: bool
     """Whether new words get ids after the model's own."""
+    lower: bool = False
+    """Whether words that the model does not know are written in small letters."""
     splitting: Chosen | None
     """Splitting of texts; None before the first one."""
 
