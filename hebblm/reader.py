@@ -162,7 +162,8 @@ class Reader(Answers):
             text: a string, whose line breaks become ``<eos>``, or the ids of known words, (T,); or a list of such
                 documents, or a dict of them by name, which the base reads as one batch.
             learn: whether the reader remembers the text. If not, only its place in the text moves on; up to the end of
-                that text it learns how far to trust each part of its method.
+                that text it learns how far to trust each part of its method. Of such a text :meth:`save` keeps the
+                place alone, and :meth:`begin` leaves that too.
             progress: called with the number of tokens done and T after each interval.
             name: the document's name, to give to :meth:`forget`.
 
@@ -334,7 +335,8 @@ class Reader(Answers):
     def forget(self, *names: str, word: str | None = None, replay: bool = False, progress: Progress = None) -> None:
         """Become, to the bit, the reader that never read some documents, or that read every text without a word.
 
-        It reads all other texts again, in the same order and parts. If you interrupt it, nothing changes.
+        It reads all other texts again, in the same order and parts. If you interrupt it, nothing changes. Texts that it
+        did not learn from are not kept: what went on from one begins anew.
 
         Args:
             names: the documents' names; "" stands for all text without a name.
