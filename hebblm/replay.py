@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,6 +16,7 @@ from hebblm.evaluation.hyperparameters import defaults
 from hebblm.files import sha256
 from hebblm.journal import Item, Journal, Opened, Passed, Read, ReadingRecord, SideBySide, SplitBy, documents, texts_in
 from hebblm.progress import silence
+from hebblm.text.striking import struck
 from hebblm.text.vocabulary import Vocabulary
 
 
@@ -73,26 +73,23 @@ def without_word(record: ReadingRecord, word: str, vocabulary: Vocabulary) -> Re
             f"a word cannot be taken out of {record.base.folder}, with which this reader began; build that memory "
             "again from texts without it"
         )
-    # A blank before it goes as well; letters and digits next to it make it another word.
-    pattern = re.compile(rf"[ \t]?(?<!\w){re.escape(word)}(?!\w)", re.IGNORECASE)
     items: list[Item] = []
     for item in record.items:
         if isinstance(item, SideBySide):
-            items.append(SideBySide([_struck(text, pattern, vocabulary) for text in item.texts]))
+            items.append(SideBySide([_struck(text, word, vocabulary) for text in item.texts]))
         else:
-            items.append(_struck(item, pattern, vocabulary) if isinstance(item, Read) else item)
+            items.append(_struck(item, word, vocabulary) if isinstance(item, Read) else item)
     if items == [*record.items]:
         raise UserError(f"{word!r:.60} is in no text that was read; write it as it stands there")
     return ReadingRecord(None, tuple(items))
 
 
-def _struck(text: Read, pattern: re.Pattern[str], vocabulary: Vocabulary) -> Read:
+def _struck(text: Read, word: str, vocabulary: Vocabulary) -> Read:
     texts = text.texts
     if text.spelled is not None:
         texts = [vocabulary.join(vocabulary.ids_of(text.spelled.tokens))]
-    if not any(map(pattern.search, texts)):
-        return text
-    return msgspec.structs.replace(text, texts=[pattern.sub("", piece) for piece in texts], spelled=None)
+    left = struck(texts, word)
+    return text if left == texts else msgspec.structs.replace(text, texts=left, spelled=None)
 
 
 def check_still(record: ReadingRecord, *, whole: bool) -> None:

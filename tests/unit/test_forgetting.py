@@ -114,6 +114,20 @@ def test_a_word_is_forgotten_as_if_it_had_been_struck_out_of_all_texts(
     assert spelled.vocabulary.join(spelled._memory.segments()[0].values.tolist()).split() == ["the", "is", "a"]
 
 
+def test_both_normal_forms_of_a_word_are_forgotten_and_longer_words_stay(
+    lm: hebblm.LanguageModel, tmp_path: Path
+) -> None:
+    reader, other = lm.reader("mixture"), lm.reader("mixture")
+    reader.read("Call cafe\u0301 and Caf\u00e9's list , but not cafe or cafe\u0301s .\n", name="a")
+    list(reader.read_pieces(["The ca", "fé returns .\n"], name="b"))
+    other.read("Call and 's list , but not cafe or cafe\u0301s .\n", name="a")
+    list(other.read_pieces(["The", " returns .\n"], name="b"))
+    reader.forget(word="CAFÉ")
+    assert saved(reader, tmp_path / "known") == saved(other, tmp_path / "other")
+    with pytest.raises(UserError, match="'café' is in no text that was read"):
+        reader.forget(word="café")
+
+
 def test_a_reader_over_a_memory_forgets_what_it_read_itself_alone(
     words: hebblm.LanguageModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
