@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import NamedTuple, TypeVar, cast
 
 import msgspec
 
@@ -90,6 +90,7 @@ class Passed(msgspec.Struct, frozen=True, tag="passed"):
 
 
 Item = Opened | Read | SideBySide | Began | SplitBy | Passed
+N = TypeVar("N", bound=Read | SplitBy | Passed)
 
 
 class FirstMemory(msgspec.Struct, frozen=True):
@@ -218,6 +219,26 @@ class Journal:
             self._vocabulary.split(text.splitting)
         self._items = _then(self._items, [text])
 
+    def rename(self, name: str, other: str) -> None:
+        """Give the texts of a document another name, which no text has: they might go on from one another."""
+        self._close()
+        names = {each.name for each in self._named()}
+        if name not in names:
+            raise UserError(f"no document is named {name!r:.60}; documents() lists their names")
+        if other in {*names, *(document.name for document in documents(self.record))}:
+            raise UserError(f"another document is named {other!r:.60}; choose another name")
+        for number, item in enumerate(self._items):
+            if isinstance(item, SideBySide):
+                self._items[number] = SideBySide([_renamed(text, name, other) for text in item.texts])
+            elif isinstance(item, Read | SplitBy | Passed):
+                self._items[number] = _renamed(item, name, other)
+
+    def _named(self) -> list[Read | SplitBy | Passed]:
+        """Return all that has the name of a document."""
+        return [
+            each for item in self._items for each in ([item] if isinstance(item, SplitBy | Passed) else texts_in(item))
+        ]
+
     def split(self, name: str, splitting: Chosen | None) -> None:
         """Keep how a text splits the others if it is the first, once per name."""
         self._close()
@@ -241,6 +262,10 @@ class Journal:
     def _close(self) -> None:
         self._items = _then(self._items, self._taken_down())
         self._open = ()
+
+
+def _renamed(item: N, name: str, other: str) -> N:
+    return msgspec.structs.replace(item, name=other) if item.name == name else item
 
 
 def _then(items: Sequence[Item], more: Sequence[Item]) -> list[Item]:

@@ -332,6 +332,14 @@ class Reader(Answers):
         """Return the documents that the reader learned from, in order; those of the memory it began with come first."""
         return documents(self.journal.record)
 
+    def rename(self, name: str, other: str) -> None:
+        """Give a document another name, as if it had been read under that one.
+
+        Raises:
+            UserError: no such document, or another one has that name.
+        """
+        self.journal.rename(name_of(name), name_of(other))
+
     def forget(self, *names: str, word: str | None = None, replay: bool = False, progress: Progress = None) -> None:
         """Become, to the bit, the reader that never read some documents, or that read every text without a word.
 

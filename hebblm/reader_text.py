@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from unicodedata import category
 
 import msgspec
 import numpy as np
@@ -20,6 +21,8 @@ Texts = Sequence[Text] | Mapping[str, Text]
 """Documents that are read side by side; a mapping gives their names."""
 Progress = Callable[[int, int], None] | None
 """A function of (tokens done, all tokens), called after each interval, or None."""
+UNFIT = ("Cc", "Cs", "Zl", "Zp")
+"""Categories of the characters that no name has; blanks and joiners of all kinds may stand in the name of a file."""
 
 
 class Spelled(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -163,10 +166,17 @@ def bytes_of(text: str) -> int:
 
 
 def name_of(name: object) -> str:
-    """Return the name of a document, "" for text without a name; refuse anything else."""
-    if name is not None and (not isinstance(name, str) or not name.isprintable()):
+    """Return the name of a document, "" for text without a name; refuse anything but a line of text."""
+    if name is None:
+        return ""
+    if not isinstance(name, str):
         raise UserError(f"name = {name!r:.60} is not the name of a document; give a line of text")
-    return "" if name is None else name
+    if any(category(character) in UNFIT for character in name):
+        raise UserError(
+            f"name = {name!r:.60} is not the name of a document, for it has a line break, a control character or half "
+            "a surrogate pair; leave these out"
+        )
+    return name
 
 
 def named(texts: Texts, name: str | None) -> tuple[list[str], list[Text]]:
