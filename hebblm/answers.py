@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from inspect import isfunction
+from inspect import isfunction, isgeneratorfunction
 from itertools import pairwise
 from typing import TypeVar
 
@@ -35,6 +35,7 @@ from hebblm.stream_reader import Following, ReaderBase, StreamReader
 from hebblm.text.piece_texts import PieceTexts
 from hebblm.text.subwords import Subwords
 from hebblm.text.vocabulary import Vocabulary
+from hebblm.turns import in_turn
 from hebblm.words_ahead import Words, words_ahead
 from hebblm.written import WrittenText
 
@@ -42,10 +43,14 @@ T = TypeVar("T")
 
 
 def learnable(kind: type[T]) -> type[T]:
-    """Make public methods leave ``torch.inference_mode``: no later call could learn from its tensors."""
+    """Make public methods leave ``torch.inference_mode``: no later call could learn from its tensors.
+
+    They take turns between threads; a generator takes its own turns, step by step.
+    """
     for name, value in [*vars(kind).items()]:
         if isfunction(value) and (name == "__init__" or not name.startswith("_")):
-            setattr(kind, name, torch.inference_mode(False)(value))
+            own = name == "__init__" or isgeneratorfunction(value)
+            setattr(kind, name, torch.inference_mode(False)(value if own else in_turn(value)))
     return kind
 
 

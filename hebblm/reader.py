@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any, cast, overload
 
@@ -22,6 +23,7 @@ from hebblm.models.base import Ids, TrainedModel, device_of
 from hebblm.progress import say
 from hebblm.reader_state import ReaderSetup, ReaderState, check_asked, choose, open_reader, save_reader
 from hebblm.reader_text import (
+    Intervals,
     Progress,
     Spelled,
     Text,
@@ -29,15 +31,16 @@ from hebblm.reader_text import (
     are_documents,
     encoded_documents,
     encoded_text,
-    in_intervals,
     name_of,
     named,
+    pieces_of,
     reported,
 )
 from hebblm.replay import check_still, read_again, without_documents, without_word
 from hebblm.scores import Scores
 from hebblm.stream_reader import ReaderBase, dynamic_base
 from hebblm.text.vocabulary import Encoded, Vocabulary
+from hebblm.turns import turn
 
 
 @learnable
@@ -159,7 +162,8 @@ class Reader(Answers):
             text: a string, whose line breaks become ``<eos>``, or the ids of known words, (T,); or a list of such
                 documents, or a dict of them by name, which the base reads as one batch.
             learn: whether the reader remembers the text. If not, only its place in the text moves on; up to the end of
-                that text it learns how far to trust each part of its method.
+                that text it learns how far to trust each part of its method. Of such a text :meth:`save` keeps the
+                place alone, and :meth:`begin` leaves that too.
             progress: called with the number of tokens done and T after each interval.
             name: the document's name, to give to :meth:`forget`.
 
@@ -218,18 +222,32 @@ class Reader(Answers):
         """
         report, name = reported(progress), name_of(name)
         most = None if max_tokens is None else whole("max_tokens", max_tokens)
-        texts: list[str] = []
+        intervals = Intervals(self.update_every, include=learn, most=most)
         reading: Reading | None = None
-        with self._rowed():
-            for encoded, size in in_intervals(
-                self.vocabulary, pieces, self.update_every, texts, include=learn, most=most
-            ):
-                reading = reading or self._begin(name, learn, texts)
+
+        def read(take: Callable[[Vocabulary], tuple[Encoded, int] | None]) -> Scores | None:
+            nonlocal reading
+            with self._rowed():
+                if (part := take(self.vocabulary)) is None:
+                    return None
+                reading = reading or self._begin(name, learn, intervals.texts)
                 if not self.journal.reads(reading):
                     raise UserError("another text was read before this one was finished; read one text after the other")
-                yield self._read_on(encoded, size, learn, report, reading)
-        if reading is not None and (most is None or len(reading.tokens) < most):
-            reading.end()
+                return self._read_on(*part, learn, report, reading)
+
+        for piece in pieces_of(pieces):  # other threads may ask while the text comes, and between its parts
+            with turn(self):
+                scores = read(partial(intervals.after, piece))
+            if scores is not None:
+                yield scores
+            if intervals.full:
+                break
+        with turn(self):
+            scores = read(intervals.rest)
+            if reading is not None and (most is None or len(reading.tokens) < most):
+                reading.end()
+        if scores is not None:
+            yield scores
 
     def _begin(self, name: str, learn: bool, text: str | list[str] | Spelled | None) -> Reading:
         """Record that a text is read now, from its beginning unless it goes on."""
@@ -314,10 +332,19 @@ class Reader(Answers):
         """Return the documents that the reader learned from, in order; those of the memory it began with come first."""
         return documents(self.journal.record)
 
+    def rename(self, name: str, other: str) -> None:
+        """Give a document another name, as if it had been read under that one.
+
+        Raises:
+            UserError: no such document, or another one has that name.
+        """
+        self.journal.rename(name_of(name), name_of(other))
+
     def forget(self, *names: str, word: str | None = None, replay: bool = False, progress: Progress = None) -> None:
         """Become, to the bit, the reader that never read some documents, or that read every text without a word.
 
-        It reads all other texts again, in the same order and parts. If you interrupt it, nothing changes.
+        It reads all other texts again, in the same order and parts. If you interrupt it, nothing changes. Texts that it
+        did not learn from are not kept: what went on from one begins anew.
 
         Args:
             names: the documents' names; "" stands for all text without a name.

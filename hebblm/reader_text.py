@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from unicodedata import category
 
 import msgspec
 import numpy as np
@@ -20,6 +21,8 @@ Texts = Sequence[Text] | Mapping[str, Text]
 """Documents that are read side by side; a mapping gives their names."""
 Progress = Callable[[int, int], None] | None
 """A function of (tokens done, all tokens), called after each interval, or None."""
+UNFIT = ("Cc", "Cs", "Zl", "Zp")
+"""Categories of the characters that no name has; blanks and joiners of all kinds may stand in the name of a file."""
 
 
 class Spelled(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -91,33 +94,53 @@ def encoded_documents(
     return [text for text, _ in documents], [size for _, size in documents]
 
 
-def in_intervals(
-    vocabulary: Vocabulary, pieces: Iterable[str], every: int, texts: list[str], *, include: bool, most: int | None
-) -> Iterator[tuple[Encoded, int]]:
-    """Yield parts of a text that comes in pieces, whole intervals of ``every`` tokens except the last, and their bytes.
+class Intervals:
+    """Parts of a text that comes in pieces: whole intervals of ``every`` tokens, and at the end what is left.
 
-    A piece is taken after the parts before it were used, and goes into ``texts``. ``most`` limits the tokens.
+    ``include`` says whether new words get an id, with the part that they stand in; ``most`` limits the tokens.
     """
-    if isinstance(pieces, str):
-        raise UserError(f"{pieces!r:.60} is a text in one piece; give [text], or read it")
-    if not isinstance(pieces, Iterable):
-        raise UserError(f"{pieces!r:.60} is not a sequence of strings")
-    waiting, size = Encoded((), ()), 0
-    for number, piece in enumerate(pieces):
-        encoded, more = encoded_text(vocabulary, piece, include=include, begins=not number, most=most)
-        texts.append(piece)
-        waiting = waiting.then(encoded)
-        now, waiting = waiting.cut(len(waiting.ids) // every * every)
-        size += more
-        if now.ids:
-            yield now, size
-            size = 0
-        if most is not None:
-            most -= len(encoded.ids)
-            if not most:
-                break
-    if waiting.ids or size:
-        yield waiting, size
+
+    def __init__(self, every: int, *, include: bool, most: int | None) -> None:
+        self._every, self._include, self._most = every, include, most
+        self._waiting, self._size = Encoded((), ()), 0
+        self.texts: list[str] = []  # the pieces so far
+
+    @property
+    def full(self) -> bool:
+        """Whether all tokens were taken."""
+        return self._most == 0
+
+    def after(self, piece: str, vocabulary: Vocabulary) -> tuple[Encoded, int] | None:
+        """Return the whole intervals that a further piece completes, and their bytes; None if it completes none."""
+        encoded, more = encoded_text(vocabulary, piece, include=False, begins=not self.texts, most=self._most)
+        self.texts.append(piece)
+        waiting, self._size = self._waiting.then(encoded), self._size + more
+        now, self._waiting = waiting.cut(len(waiting.ids) // self._every * self._every)
+        if self._most is not None:
+            self._most -= len(encoded.ids)
+        return self._taken(now, vocabulary) if now.ids else None
+
+    def rest(self, vocabulary: Vocabulary) -> tuple[Encoded, int] | None:
+        """Return the last part, shorter than an interval, and its bytes; None if nothing is left."""
+        return self._taken(self._waiting, vocabulary) if self._waiting.ids or self._size else None
+
+    def _taken(self, part: Encoded, vocabulary: Vocabulary) -> tuple[Encoded, int]:
+        size, self._size = self._size, 0
+        if vocabulary.grows:
+            if self._include:
+                vocabulary.include(part.tokens)
+                part = replace(part, unknown=())
+            part = replace(part, ids=vocabulary.ids_of(part.tokens))
+        return part, size
+
+
+def pieces_of(text: Iterable[str]) -> Iterable[str]:
+    """Return the pieces of a text; refuse a text in one piece."""
+    if isinstance(text, str):
+        raise UserError(f"{text!r:.60} is a text in one piece; give [text], or read it")
+    if not isinstance(text, Iterable):
+        raise UserError(f"{text!r:.60} is not a sequence of strings")
+    return text
 
 
 def _bytes_of_first(vocabulary: Vocabulary, text: str, tokens: int) -> int:
@@ -150,10 +173,17 @@ def check_text(text: object) -> None:
 
 
 def name_of(name: object) -> str:
-    """Return the name of a document, "" for text without a name; refuse anything else."""
-    if name is not None and (not isinstance(name, str) or not name.isprintable()):
+    """Return the name of a document, "" for text without a name; refuse anything but a line of text."""
+    if name is None:
+        return ""
+    if not isinstance(name, str):
         raise UserError(f"name = {name!r:.60} is not the name of a document; give a line of text")
-    return "" if name is None else name
+    if any(category(character) in UNFIT for character in name):
+        raise UserError(
+            f"name = {name!r:.60} is not the name of a document, for it has a line break, a control character or half "
+            "a surrogate pair; leave these out"
+        )
+    return name
 
 
 def named(texts: Texts, name: str | None) -> tuple[list[str], list[Text]]:

@@ -74,8 +74,8 @@ class ReadConfig(ReadingOptions):
         update_every: tokens between two updates; by default 50, or that of the reader in --memory.
         k: neighbours of each query; by default 200, or that of the reader in --memory.
         set: hyper-parameters, e.g. --set hebb.beta=0.5.
-        watch: a folder of texts: reads its new and changed files, again and again until Ctrl-C, and keeps them in
-            --save, from which the same command continues.
+        watch: a folder of texts: reads its new and changed files and forgets deleted ones, again and again until
+            Ctrl-C, and keeps them in --save, from which the same command continues.
         interactive: with --watch, suggest the next words after each line that you type; type ? to see why.
     """
 
