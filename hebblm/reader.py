@@ -37,6 +37,7 @@ from hebblm.reader_text import (
 from hebblm.replay import check_still, read_again, without_documents, without_word
 from hebblm.scores import Scores
 from hebblm.stream_reader import ReaderBase, dynamic_base
+from hebblm.text.fitting import tell_loss
 from hebblm.text.vocabulary import Encoded, Vocabulary
 
 
@@ -181,10 +182,7 @@ class Reader(Answers):
         reading.end()
         if scores.lost and not self._told_of_loss:
             self._told_of_loss = True
-            say(
-                f"the tokenizer loses at least {100 * scores.lost / scores.bytes:.3g} % of the bytes of this text: "
-                "do not compare its bits a byte with another model's"
-            )
+            tell_loss("this text", scores.lost, scores.bytes)
         return scores
 
     def read_pieces(
