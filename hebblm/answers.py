@@ -236,11 +236,12 @@ class Answers:
         """Rank alternatives for the same place in the text, best first; learns nothing.
 
         The reader does not learn within an alternative either: it predicts all tokens from the memory as it stands. A
-        word without a row costs ``<unk>`` plus its spelling, 8 bits a byte. The end of an alternative costs nothing:
-        end each with a line break where it ends a line, or with the text that follows.
+        word without a row costs ``<unk>`` plus its spelling, 8 bits a byte, and so does a literal ``<unk>``. The end of
+        an alternative costs nothing: end each with a line break where it ends a line, or with the text that follows.
+        An alternative without text, for silence, costs a line break: nothing else follows.
 
         Args:
-            alternatives: texts of one token or more.
+            alternatives: texts; "" says that nothing follows.
             before: the text directly before each, with the blank at its end; it goes on from what was read.
             prior: another score of each, higher for better, such as a recogniser's; None for no such score.
             weight: factor of the prior, which is added to the log-probability in nats.
@@ -249,7 +250,7 @@ class Answers:
             Each with its score and its log-probabilities in nats, with and without adaptation; ties in the order given.
 
         Raises:
-            UserError: no alternatives, one without a token, another number of priors than alternatives, or a prior or
+            UserError: no alternatives, another number of priors than alternatives, or a prior or
                 weight that is not finite.
         """
         return ranked(self._with(self._base, False), self.vocabulary, self._last, alternatives, before, prior, weight)

@@ -21,6 +21,7 @@ from hebblm.models.base import StreamBase
 from hebblm.report.accuracy import Guesses
 from hebblm.text import EvaluationStream
 from hebblm.text.dictionary import UNK
+from hebblm.text.graphemes import graphemes
 from hebblm.words_ahead import WIDTH, Expect, PieceTexts, words_ahead
 
 LONG_LIST = 10  # words; after it a word's 1/rank is 0
@@ -196,8 +197,9 @@ class WordsAsked(Notes):
 
 def _letters(word: str, rank: Callable[[str], int]) -> int:
     """Return the fewest letters of a word, but not all, after which a list has it; NEVER if none."""
-    low, high = 1, len(word)  # each further letter leaves fewer words before it
+    letters = graphemes(word)
+    low, high = 1, len(letters)  # each further letter leaves fewer words before it
     while low < high:
         middle = (low + high) // 2
-        low, high = (low, middle) if rank(word[:middle]) != NEVER else (middle + 1, high)
-    return low if low < len(word) else NEVER
+        low, high = (low, middle) if rank("".join(letters[:middle])) != NEVER else (middle + 1, high)
+    return low if low < len(letters) else NEVER
