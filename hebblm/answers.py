@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from inspect import isfunction
 from itertools import pairwise
 from typing import TypeVar
@@ -15,6 +16,7 @@ from torch import Tensor
 from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.block import Block
 from hebblm.adapt.context import Context
+from hebblm.adapt.contract import FirstBatches
 from hebblm.adapt.methods import DYNAMIC
 from hebblm.adapt.methods.rule import Rule
 from hebblm.drafts import Ahead
@@ -59,6 +61,7 @@ class Answers:
     _context: Context
     _memory: AnyMemory
     _rule: Rule
+    _first: FirstBatches
     _beginning: State
     _last: Tensor
     _texts: PieceTexts | None = None
@@ -288,4 +291,6 @@ class Answers:
         return self._with(self._base, False).known(ids, len(self._base.head.weight))
 
     def _with(self, base: ReaderBase, learn: bool) -> StreamReader:
-        return StreamReader(base, self._context, self._rule, self.update_every, self.vocabulary.unknown, learn)
+        check = partial(self._first.check, self.method)
+        unknown = self.vocabulary.unknown
+        return StreamReader(base, self._context, self._rule, self.update_every, unknown, learn, check)

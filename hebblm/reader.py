@@ -11,6 +11,7 @@ from typing import Any, cast, overload
 import torch
 
 from hebblm.adapt.context import Context
+from hebblm.adapt.contract import FirstBatches
 from hebblm.adapt.methods import METHODS
 from hebblm.answers import Answers, learnable
 from hebblm.errors import UserError
@@ -106,6 +107,7 @@ class Reader(Answers):
         if model.keyed:
             METHODS[self.method].check_keys(values.methods)
         self._rule = METHODS[self.method].rule(values.methods)
+        self._first = FirstBatches([self.method])
         self._base = dynamic_base(model, values.dynamic, training) if self.moving else ReaderBase(model.base())
         if vocabulary.splitting is None and opened.splitting is not None:
             vocabulary.split(opened.splitting)
