@@ -175,16 +175,16 @@ class Reader(Answers):
         """
         report = reported(progress)
         if isinstance(text, Mapping) or are_documents(text):
-            return self._read_documents(*named(cast(Texts, text), name), learn, report)
+            found = self._read_documents(*named(cast(Texts, text), name), learn, report)
+            self._tell_loss(found)
+            return found
         name, text = name_of(name), cast(Text, text)
         with self._rowed():
             encoded, size = encoded_text(self.vocabulary, text, include=learn)
             reading = self._begin(name, learn, text if isinstance(text, str | Spelled) else None)
             scores = self._read_on(encoded, size, learn, report, reading)
         reading.end()
-        if scores.lost and not self._told_of_loss:
-            self._told_of_loss = True
-            tell_loss("this text", scores.lost, scores.bytes)
+        self._tell_loss([scores])
         return scores
 
     def read_pieces(
@@ -230,6 +230,13 @@ class Reader(Answers):
                 yield self._read_on(encoded, size, learn, report, reading)
         if reading is not None and (most is None or len(reading.tokens) < most):
             reading.end()
+
+    def _tell_loss(self, scores: Sequence[Scores]) -> None:
+        """Print once what the tokenizer loses of a text, or of documents that are read together."""
+        lost = sum(each.lost for each in scores)
+        if lost and not self._told_of_loss:
+            self._told_of_loss = True
+            tell_loss("this text", lost, sum(each.bytes for each in scores))
 
     def _begin(self, name: str, learn: bool, text: str | list[str] | Spelled | None) -> Reading:
         """Record that a text is read now, from its beginning unless it goes on."""

@@ -61,6 +61,10 @@ def test_a_reader_of_words_tells_once(capsys: pytest.CaptureFixture[str]) -> Non
     for _ in range(2):
         assert reader.read(INDENTED).lost == LOST
     assert capsys.readouterr().err.count("of the bytes of this text") == 1
+    together = hebblm.load("tiny-pydoc-raw").reader("lstm").read([PLAIN, INDENTED])
+    assert [scores.lost for scores in together] == [0, LOST]
+    share = 100 * LOST / len(PLAIN + INDENTED)
+    assert f"loses at least {share:.3g} % of the bytes of this text" in capsys.readouterr().err
     assert hebblm.load("tiny-pydoc-raw").reader("lstm").read("A list\r\nof\ttabs").lost == 2
     whole = [*hebblm.load("tiny-pydoc-raw").reader("lstm").read_pieces(["Return the", " list .\n", "It ."])]
     assert sum(part.lost for part in whole) == 0, "a blank between two parts is none that is lost"
