@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from inspect import isfunction, isgeneratorfunction
 from itertools import pairwise
 from typing import TypeVar
@@ -16,6 +17,7 @@ from torch import Tensor
 from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.block import Block
 from hebblm.adapt.context import Context
+from hebblm.adapt.contract import FirstBatches
 from hebblm.adapt.methods import DYNAMIC
 from hebblm.adapt.methods.rule import Rule
 from hebblm.drafts import Ahead
@@ -68,6 +70,7 @@ class Answers:
     _context: Context
     _memory: AnyMemory
     _rule: Rule
+    _first: FirstBatches
     _beginning: State
     _last: Tensor
     _texts: PieceTexts | None = None
@@ -338,11 +341,12 @@ class Answers:
         """Rank alternatives for the same place in the text, best first; learns nothing.
 
         The reader does not learn within an alternative either: it predicts all tokens from the memory as it stands. A
-        word without a row costs ``<unk>`` plus its spelling, 8 bits a byte. The end of an alternative costs nothing:
-        end each with a line break where it ends a line, or with the text that follows.
+        word without a row costs ``<unk>`` plus its spelling, 8 bits a byte, and so does a literal ``<unk>``. The end of
+        an alternative costs nothing: end each with a line break where it ends a line, or with the text that follows.
+        An alternative without text, for silence, costs a line break: nothing else follows.
 
         Args:
-            alternatives: texts of one token or more.
+            alternatives: texts; "" says that nothing follows.
             before: the text directly before each, with the blank at its end; it goes on from what was read.
             prior: another score of each, higher for better, such as a recogniser's; None for no such score.
             weight: factor of the prior, which is added to the log-probability in nats.
@@ -351,7 +355,7 @@ class Answers:
             Each with its score and its log-probabilities in nats, with and without adaptation; ties in the order given.
 
         Raises:
-            UserError: no alternatives, one without a token, another number of priors than alternatives, or a prior or
+            UserError: no alternatives, another number of priors than alternatives, or a prior or
                 weight that is not finite.
         """
         return ranked(self._with(self._base, False), self.vocabulary, self._last, alternatives, before, prior, weight)
@@ -387,7 +391,9 @@ class Answers:
         return self._with(self._base, False).known(ids, len(self._base.head.weight))
 
     def _with(self, base: ReaderBase, learn: bool) -> StreamReader:
-        return StreamReader(base, self._context, self._rule, self.update_every, self.vocabulary.unknown, learn)
+        check = partial(self._first.check, self.method)
+        unknown = self.vocabulary.unknown
+        return StreamReader(base, self._context, self._rule, self.update_every, unknown, learn, check)
 
 
 def _inserted(each: Expected, prompt: Prompt, answer: Answer) -> Expected:

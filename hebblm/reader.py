@@ -12,6 +12,7 @@ from typing import Any, cast, overload
 import torch
 
 from hebblm.adapt.context import Context
+from hebblm.adapt.contract import FirstBatches
 from hebblm.adapt.methods import METHODS
 from hebblm.answers import Answers, learnable
 from hebblm.errors import UserError
@@ -39,6 +40,7 @@ from hebblm.reader_text import (
 from hebblm.replay import check_still, read_again, without_documents, without_word
 from hebblm.scores import Scores
 from hebblm.stream_reader import ReaderBase, dynamic_base
+from hebblm.text.fitting import tell_loss
 from hebblm.text.vocabulary import Encoded, Vocabulary
 from hebblm.turns import turn
 
@@ -108,6 +110,7 @@ class Reader(Answers):
         if model.keyed:
             METHODS[self.method].check_keys(values.methods)
         self._rule = METHODS[self.method].rule(values.methods)
+        self._first = FirstBatches([self.method])
         self._base = dynamic_base(model, values.dynamic, training) if self.moving else ReaderBase(model.base())
         if vocabulary.splitting is None and opened.splitting is not None:
             vocabulary.split(opened.splitting)
@@ -176,19 +179,16 @@ class Reader(Answers):
         """
         report = reported(progress)
         if isinstance(text, Mapping) or are_documents(text):
-            return self._read_documents(*named(cast(Texts, text), name), learn, report)
+            found = self._read_documents(*named(cast(Texts, text), name), learn, report)
+            self._tell_loss(found)
+            return found
         name, text = name_of(name), cast(Text, text)
         with self._rowed():
             encoded, size = encoded_text(self.vocabulary, text, include=learn)
             reading = self._begin(name, learn, text if isinstance(text, str | Spelled) else None)
             scores = self._read_on(encoded, size, learn, report, reading)
         reading.end()
-        if scores.lost and not self._told_of_loss:
-            self._told_of_loss = True
-            say(
-                f"the tokenizer loses at least {100 * scores.lost / scores.bytes:.3g} % of the bytes of this text: "
-                "do not compare its bits a byte with another model's"
-            )
+        self._tell_loss([scores])
         return scores
 
     def read_pieces(
@@ -248,6 +248,13 @@ class Reader(Answers):
                 reading.end()
         if scores is not None:
             yield scores
+
+    def _tell_loss(self, scores: Sequence[Scores]) -> None:
+        """Print once what the tokenizer loses of a text, or of documents that are read together."""
+        lost = sum(each.lost for each in scores)
+        if lost and not self._told_of_loss:
+            self._told_of_loss = True
+            tell_loss("this text", lost, sum(each.bytes for each in scores))
 
     def _begin(self, name: str, learn: bool, text: str | list[str] | Spelled | None) -> Reading:
         """Record that a text is read now, from its beginning unless it goes on."""

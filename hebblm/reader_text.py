@@ -75,7 +75,10 @@ def encoded_text(
         if include:
             vocabulary.include(first.tokens)
             first, _ = vocabulary.encode(text, include=False).cut(most)
-        return first, _bytes_of_first(vocabulary, text, most) if rest.ids else size
+        if not rest.ids:
+            return first, size
+        size, lost = _of_first(vocabulary, text, most)
+        return replace(first, lost=lost), size
     ids = known_ids(vocabulary, text, "text; give a string, ids in one row, or a list of such documents")
     return vocabulary.of_ids(ids), len(vocabulary.join(ids).encode())
 
@@ -143,15 +146,16 @@ def pieces_of(text: Iterable[str]) -> Iterable[str]:
     return text
 
 
-def _bytes_of_first(vocabulary: Vocabulary, text: str, tokens: int) -> int:
-    """Return the bytes of the first tokens of a text."""
-    size = 0
+def _of_first(vocabulary: Vocabulary, text: str, tokens: int) -> tuple[int, int]:
+    """Return the bytes of the first tokens of a text, and those of them that are lost."""
+    size = lost = 0
     for line in re.findall(r"[^\n]*\n|[^\n]+", text):
-        in_line, whole = len(vocabulary.encode(line, include=False).ids), len(line.encode())
-        if in_line > tokens:
-            return size + round(whole * tokens / in_line)
-        size, tokens = size + whole, tokens - in_line
-    return size
+        encoded, whole = vocabulary.encode(line, include=False), len(line.encode())
+        if len(encoded.ids) > tokens:
+            share = tokens / len(encoded.ids)
+            return size + round(whole * share), lost + int(encoded.lost * share)
+        size, lost, tokens = size + whole, lost + encoded.lost, tokens - len(encoded.ids)
+    return size, lost
 
 
 def bytes_of(text: str) -> int:

@@ -364,7 +364,9 @@ class WordSearch:
         rest = float(own.sum() - kept.values.sum()) if len(own) > KEPT else 0.0
         beyond = min(max(rest, 0.0), pieces.depth * float(kept.values[-1]))
         at = kept.indices[:count]
-        row = _Followers(each, at.tolist(), kept.values[:count].tolist(), base[at].tolist(), beyond, pieces.depth, allowed)
+        row = _Followers(
+            each, at.tolist(), kept.values[:count].tolist(), base[at].tolist(), beyond, pieces.depth, allowed
+        )
         self._followers[each.ids] = row
         self._by_key.setdefault(each.key, []).append(row)
         if count:

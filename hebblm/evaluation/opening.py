@@ -24,7 +24,7 @@ from hebblm.models.training import obtain_model, open_model
 from hebblm.progress import say
 from hebblm.text import Dictionary, PreparedCorpus, encode_target, foreign_text, prepare, resolve
 from hebblm.text.binarize import measure_beginning, prepared_corpus
-from hebblm.text.fitting import SAMPLE, fitting, warn_of_unknown
+from hebblm.text.fitting import SAMPLE, fitting, tell_loss, warn_of_unknown
 from hebblm.text.records import CHOOSE
 from hebblm.text.sources import FileLines, LineSource, contiguous, own_text
 from hebblm.text.subword_corpus import SubwordCorpus, encode_subwords
@@ -127,11 +127,13 @@ def _open_words(
     total = len(stream)
     complete = config.max_tokens is None or config.max_tokens >= total
     if not complete:
-        stream = dataclasses.replace(stream, ids=stream.ids[: config.max_tokens])
+        stream = dataclasses.replace(stream, ids=stream.ids[: config.max_tokens], lost=0)
         text = foreign_text(target, own, read.tokenizer(), whole=whole) if own else resolve(target, config.column)
         if text.prepared is None:
             beginning = measure_beginning(text, split, len(stream), policy, dictionary, read.dictionary)
-            stream = dataclasses.replace(stream, lines=beginning.lines, words=beginning.words, bytes=beginning.bytes)
+            counts = {name: getattr(beginning, name) for name in ("lines", "words", "bytes", "lost")}
+            stream = dataclasses.replace(stream, **counts)
+    tell_loss(target.removeprefix("text:"), stream.lost, stream.bytes)
     beyond = stream.ids[stream.ids >= stream.source_size]  # rows of a joined dictionary for new words are inside
     warn_of_unknown(
         target,

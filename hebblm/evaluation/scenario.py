@@ -79,7 +79,8 @@ class Scenario(ModelAndText):
         """Record for a result: the scored pieces or, if tokens are words, the text of a part."""
         if not self.closed:
             text = {} if self.beginning is None else {"text": self.beginning._asdict()}
-            return {"spelled_bytes": int(self.stream.spelled.sum()), **text}
+            lost = {"lost_bytes": self.stream.lost, "lost_of": self.stream.bytes} if self.stream.lost else {}
+            return {"spelled_bytes": int(self.stream.spelled.sum()), **lost, **text}
         return {
             "pieces": len(self.stream),
             "words_counted_in": None if self.train is None else self.source,

@@ -92,7 +92,7 @@ def lost_notes(result: StoredResult) -> list[str]:
     extra = result.scenario.extra
     if not extra.get("lost_bytes"):
         return []
-    share = 100 * extra["lost_bytes"] / extra["bytes"]
+    share = 100 * extra["lost_bytes"] / extra["lost_of" if "lost_of" in extra else "bytes"]
     return [
         f"The tokenizer loses at least {share:.3g} % of the text's bytes, so bits a byte are too low. "
         "Do not compare them with those of another model."

@@ -149,6 +149,8 @@ def test_letters_are_the_fewest_after_which_the_list_has_the_word() -> None:
         for least in range(1, length + 2):
             rank = partial(lambda typed, least: 1 if len(typed) >= least else NEVER, least=least)
             assert word_accuracy._letters("x" * length, rank) == (least if least < length else NEVER)
+            accents = partial(lambda typed, least: 1 if len(typed) >= 2 * least else NEVER, least=least)
+            assert word_accuracy._letters("x\u0301" * length, accents) == (least if least < length else NEVER)
 
 
 def test_an_interrupted_run_goes_on_with_the_words_that_were_asked(
