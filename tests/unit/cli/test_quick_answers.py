@@ -16,6 +16,7 @@ HEAVY = ["torch", "pandas", "pyarrow", "faiss", "matplotlib", "scipy", "datasets
 HELP = [
     *("eval", "tune", "train", "preprocess", "report", "read", "report inspect", "vision", "memory"),
     *(f"memory {name}" for name in ("build", "info", "merge")),
+    *("main", "main eval", "main memory build"),
 ]
 AT_ONCE = {
     "train --corpus ptb --preset papr": "did you mean paper?",
@@ -36,6 +37,9 @@ AT_ONCE = {
     "read tiny-pydoc-raw --tokenizer mose": "unknown tokenizer 'mose'; did you mean moses?",
     "report inspct x": "unknown subcommand 'inspct'; did you mean inspect?",
     "memory info nowhere": "nowhere does not exist; name the folder of a memory",
+    "main evla": "hebblm: error: unknown subcommand 'evla'; did you mean eval? choose read, eval, ",
+    "main --verison": "hebblm: error: unknown option '--verison'; did you mean --version?",
+    "main eval --intra-domain ptb --mehtods lstm": "hebblm-eval: error: unknown option '--mehtods'; did you mean",
 }
 BEFORE_ANYTHING_IS_OPENED = {
     "eval --intra-domain pbt": "unknown corpus 'pbt'; did you mean ptb?",
