@@ -35,7 +35,7 @@ AT_ONCE = {
     "vision permuted-mnst": "unknown experiment 'permuted-mnst'; did you mean permuted-mnist?",
     "vision permuted-mnist --seeds 1 two": "seeds = two must be a whole number (see",
     "read tiny-pydoc-raw --tokenizer mose": "unknown tokenizer 'mose'; did you mean moses?",
-    "read tiny-pydoc-raw": "tiny-pydoc-raw has nothing to do; name a text to read (hebblm-read tiny-pydoc-raw notes.txt)",
+    "read tiny-pydoc-raw": "tiny-pydoc-raw has nothing to do; name a text to read (hebblm-read tiny-pydoc",
     "report inspct x": "unknown subcommand 'inspct'; did you mean inspect?",
     "memory info nowhere": "nowhere does not exist; name the folder of a memory",
     "main evla": "hebblm: error: unknown subcommand 'evla'; did you mean eval? choose read, eval, ",
