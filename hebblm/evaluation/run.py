@@ -24,6 +24,7 @@ from hebblm.evaluation.components import ComponentLog, component_table
 from hebblm.evaluation.documents import by_document
 from hebblm.evaluation.forgetting import Probe
 from hebblm.evaluation.hyperparameters import Hyperparameters
+from hebblm.evaluation.learned import Learned
 from hebblm.evaluation.neighbors import NeighborLog, neighbor_table
 from hebblm.evaluation.passes import Pass, Watching, dynamic_pass, ensemble_scores, shared_pass
 from hebblm.evaluation.scenario import Scenario
@@ -120,6 +121,7 @@ def run_scenario(
     forgetting: int | None = None,
     check: bool = False,
     accuracy: int | Sequence[int] = 0,
+    show_learned: bool = False,
     ranks: Ranks = ALONE,
     checkpoint: RunCheckpoint | None = None,
 ) -> Evaluation | None:
@@ -136,6 +138,7 @@ def run_scenario(
         check: see :class:`~hebblm.evaluation.loop.Hooks`.
         accuracy: also find how well each method suggests words, except ensembles: all where tokens are words, else so
             many, or those of some numbers; 0 or no numbers for none.
+        show_learned: also ask for what was learned, see :class:`~hebblm.evaluation.learned.Learned`.
         ranks: processes that share the streams.
         checkpoint: checkpoint of the run, None without one.
 
@@ -163,12 +166,16 @@ def run_scenario(
     shared, dynamic = Pass(EvaluationScores({})), Pass(EvaluationScores({}))
     if rules:
         observers = [observer for observer in (log, parts, *logs[:1]) if observer is not None]
-        watching = Watching(probe, check, observers, asked[0] if asked else None, checkpoint)
+        learned = None
+        if show_learned:
+            pieces = scenario.dictionary if isinstance(scenario.dictionary, Subwords) else None
+            learned = Learned(scenario.stream, scenario.vocabulary, pieces)
+        watching = Watching(probe, check, observers, asked[0] if asked else None, learned, checkpoint)
         shared = shared_pass(scenario, rules, settings, watching, ranks)
     if not ranks.leads:
         return None
     if moving:
-        watching = Watching(probe, check, logs[1:], asked[1] if asked else None, checkpoint)
+        watching = Watching(probe, check, logs[1:], asked[1] if asked else None, None, checkpoint)
         dynamic = dynamic_pass(scenario, moving, settings, watching)
         settings = replace(settings, dynamic=dynamic.dynamic or settings.dynamic)
     passes = {name: dynamic if name in moving else shared for name in built}
@@ -206,6 +213,8 @@ def run_scenario(
     extra: dict[str, Any] = {"bootstrap": asdict(bootstrap), "lead": lead(by_token, bootstrap), "paired": paired}
     if probe is not None:
         extra["forgetting"] = probe.describe()
+    if shared.suggested:
+        extra["suggested"] = shared.suggested
     if scenario.documents:
         extra["documents"] = by_document(scenario.documents, scenario.stream, by_token)
     whole = Result(

@@ -14,7 +14,8 @@ from rich.console import Console
 from rich.text import Text
 
 from hebblm.files import write_bytes, write_text
-from hebblm.report.accuracy_tables import accuracy_by_part, accuracy_rows, accuracy_table
+from hebblm.report.accuracy_tables import accuracy_by_part, accuracy_rows, accuracy_table, suggested_table
+from hebblm.report.inspection import INSPECTED
 from hebblm.report.methods import PLOTTED
 from hebblm.report.render import HTML, MARKDOWN, print_table, to_csv
 from hebblm.report.result import Result
@@ -38,7 +39,6 @@ from hebblm.report.tokens import FILE_NAME as TOKENS
 from hebblm.report.tokens import TokenLosses, check_same_run, word_table
 from hebblm.suggest import unknown
 
-INSPECTED = "inspect.html"
 FORMATS = ("md", "csv", "html", "png", "svg")
 DEFAULT_FORMATS = ("md", "csv", "html", "png")
 
@@ -89,6 +89,7 @@ def write_report(
         document_table(result),
         forgetting_table(result),
         None if tokens is None else word_table(result, tokens),
+        suggested_table(result),
     )
     made = plots.figures(result, plotted) if {*plots.KINDS, "html"} & set(chosen) else {}
     linked = [kind for kind in plots.KINDS if kind in chosen]

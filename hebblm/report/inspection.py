@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from hebblm.adapt.methods import unaliased
 from hebblm.errors import UserError
+from hebblm.files import write_text
 from hebblm.report import tokens
 from hebblm.report.methods import BASE, name_of, ordered
 from hebblm.report.numbers import display
@@ -25,6 +26,7 @@ from hebblm.report.sections import scenario_line
 from hebblm.report.tokens import TokenLosses, read_table, recorded
 from hebblm.suggest import unknown
 
+INSPECTED = "inspect.html"
 NEIGHBORS_FILE = "neighbors.parquet"
 COMPONENTS_FILE = "components.parquet"
 _COMPONENT_KINDS = {"position": "whole numbers", "method": "text", "component": "text", "share": "numbers"}
@@ -165,6 +167,11 @@ def inspect_page(run: Inspection, *, method: str | None = None, count: int = 20_
         paragraphs=_paragraphs(run, chosen, count),
         data=Markup(data.replace("<", "\\u003c")),
     )
+
+
+def write_inspection(run: Path, path: Path | None = None, *, method: str | None = None, count: int = 20_000) -> Path:
+    """Write the page of a run, by default into its folder, and return its path."""
+    return write_text(path or run / INSPECTED, inspect_page(Inspection.load(run), method=method, count=count))
 
 
 def shades(gain: NDArray[np.float64]) -> list[str]:
