@@ -196,7 +196,7 @@ class Answers:
 
         Args:
             prompt: words after the present place, read for this call only.
-            max_new_tokens: number of words to draw.
+            max_new_tokens: number of tokens to draw: words, or pieces of words.
             temperature: T in ``P^(1/T)``; 0 takes the most probable word each time.
             seed: of the random draw.
             until: strings that end the answer; the answer does not contain them.

@@ -57,7 +57,7 @@ class ReadConfig(ReadingOptions):
             them, and the entries of the memory that weigh most.
         generate: a prompt: shows random words drawn after it, before and after reading.
         words: number of words to suggest, or to explain.
-        new_tokens: number of words to generate.
+        new_tokens: number of tokens to generate: words, or pieces of words.
         temperature: temperature of --generate; 0 takes the most probable word each time.
         rank: file of alternatives, one JSON object per line with id, candidates of text and score, and the text before
             them, if any; after reading, each list is written best first, as JSON lines.

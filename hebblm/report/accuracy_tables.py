@@ -62,7 +62,7 @@ def suggested_table(result: StoredResult) -> Table | None:
 
 def _listed(words: Sequence[tuple[str, float]]) -> str:
     """Return words with their probabilities in percent."""
-    return ", ".join(f"{word if word.strip() else '⏎'} {display(100 * share, 'percent')}" for word, share in words)
+    return " · ".join(f"{word if word.strip() else '⏎'} {display(100 * share, 'percent')}" for word, share in words)
 
 
 def accuracy_by_part(result: StoredResult, measure: str) -> Table | None:
