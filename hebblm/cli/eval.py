@@ -119,7 +119,7 @@ def _evaluate(config: EvalConfig, argv: list[str]) -> None:
     from hebblm.report.inspection import INSPECTED
     from hebblm.report.render import print_table
     from hebblm.report.table import present
-    from hebblm.report.tables import document_table
+    from hebblm.report.text_tables import document_table
     from hebblm.report.tokens import FILE_NAME as TOKENS
     from hebblm.report.tokens import TokenLosses, word_table
 

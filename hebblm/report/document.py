@@ -25,8 +25,6 @@ from hebblm.report.summary import headline, headline_of_runs, summary_table, ver
 from hebblm.report.table import Table, present
 from hebblm.report.tables import (
     comparison_table,
-    document_table,
-    forgetting_table,
     frequency_table,
     gain_rows,
     gain_table,
@@ -35,6 +33,7 @@ from hebblm.report.tables import (
     paired_table,
     side_by_side,
 )
+from hebblm.report.text_tables import document_table, forgetting_table
 from hebblm.report.tokens import FILE_NAME as TOKENS
 from hebblm.report.tokens import TokenLosses, check_same_run, word_table
 from hebblm.suggest import unknown

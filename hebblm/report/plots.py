@@ -95,7 +95,7 @@ def frequency_figure(result: Result) -> Figure | None:
             }
             grouped_bars(axes[1], gains, styles)
             axes[1].axhline(0, color="#555555", linewidth=0.8)
-            axes[1].set_ylabel("Gain over the base (nats)")
+            axes[1].set_ylabel(f"Gain (nats a {unit_of_parts(result)})")
         by_bucket(
             figure,
             [(bucket.bucket, bucket.tokens) for bucket in buckets],

@@ -173,7 +173,9 @@ def _next(result: StoredResult, others: list[str]) -> str:
     low, high = paired.get("low"), paired.get("high")
     if (paired.get("best"), paired.get("next")) != (best, following) or low is None or high is None:
         return f" Next: {_name(following)}; no interval between the two is known."
-    return f" Next: {_name(following)}{'' if leaves_out_zero(low, high) else ', too close to call'}."
+    if leaves_out_zero(low, high):
+        return f" Next: {_name(following).rstrip('.')}."
+    return f" Next: {_name(following)}, too close to call."
 
 
 def _measured(result: StoredResult, method: str, gain: Gain) -> str:

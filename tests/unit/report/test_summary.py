@@ -42,6 +42,9 @@ def test_a_certain_gain_names_the_best_its_gain_and_its_cost() -> None:
     measured = "perplexity 121.51 instead of 148.41, 0.200 nats a token below the base (95 % interval 0.187 to 0.213)."
     known = replace(result, extra={"lead": lead})
     assert known.verdict() == f"Lowest loss: Mixture, {measured} Next: Hebb."
+    abbreviated = made({"lstm": 5.0, "dynamic": 4.9, "mixture": 4.8}, {"mixture": (0.187, 0.2134)})
+    text = replace(abbreviated, extra={"lead": {**lead, "next": "dynamic"}}).verdict()
+    assert text.endswith("Next: Dynamic eval."), "one full stop"
     undecided = replace(result, extra={"lead": {**lead, "low": -0.01}})
     assert undecided.verdict() == f"Lowest loss: Mixture, {measured} Next: Hebb, too close to call."
     for unknown in ({}, {"lead": {**lead, "next": "knn"}}, {"lead": {**lead, "low": None}}):

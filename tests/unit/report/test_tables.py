@@ -15,10 +15,8 @@ from hebblm.report.result import Result
 from hebblm.report.summary import headline_of_runs
 from hebblm.report.table import Column, Table
 from hebblm.report.tables import (
-    LONGEST,
     by_loss,
     comparison_table,
-    document_table,
     frequency_table,
     gain_rows,
     gain_table,
@@ -27,6 +25,7 @@ from hebblm.report.tables import (
     paired_table,
     side_by_side,
 )  # fmt: skip
+from hebblm.report.text_tables import LONGEST, document_table
 
 from .samples import ACCURACY, sample_result
 
