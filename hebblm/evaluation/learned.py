@@ -21,7 +21,7 @@ from hebblm.report.methods import BASE
 from hebblm.text import EvaluationStream
 from hebblm.text.dictionary import EOS, UNK
 from hebblm.text.subwords import Subwords
-from hebblm.words_ahead import PieceTexts, words_ahead
+from hebblm.words_ahead import WIDTH, PieceTexts, words_ahead
 
 SHOWN = 3  # words that are asked for, and suggestions for each
 BEFORE = 5  # words of the text before each, at most
@@ -56,7 +56,7 @@ class Asked:
 
 
 def questions(stream: EvaluationStream, gains: npt.NDArray[np.float64], most: int = SHOWN) -> list[Question]:
-    """Return the words with the largest gains in all, each where it gained most.
+    """Return the words with the largest gains in all, each where it gained most; those that gain little each time last.
 
     Args:
         stream: the text.
@@ -69,13 +69,14 @@ def questions(stream: EvaluationStream, gains: npt.NDArray[np.float64], most: in
     breaks = {words.symbols.index(EOS)} if EOS in words.symbols else set()
     ids = words.targets.tolist()
     found: list[Question] = []
-    for index in np.argsort(-totals, kind="stable").tolist():
+    little = totals < LEAST * times
+    for index in np.lexsort((-totals, little)).tolist():
         word = words.symbols[index]
-        if len(found) == most or totals[index] <= 0:
+        if len(found) == most:
             break
-        if times[index] < 2 or totals[index] < LEAST * times[index]:
+        if totals[index] <= 0:
             continue
-        if word in (EOS, UNK) or not any(map(str.isalpha, word)):
+        if times[index] < 2 or word in (EOS, UNK) or not any(map(str.isalpha, word)):
             continue
         places = np.flatnonzero(words.targets == index)
         for place in places[np.argsort(-gains[places], kind="stable")].tolist():
@@ -161,7 +162,7 @@ class Learned:
             log_probs = ahead.log_probs("", rule, rows)
             return log_probs, log_probs
 
-        found = [each.suggestion for each in words_ahead(expect, self._texts, SHOWN, 3 * SHOWN)]
+        found = [each.suggestion for each in words_ahead(expect, self._texts, SHOWN, WIDTH)]
         return tuple((each.word.strip(" ") or each.word, each.probability) for each in found)
 
     def _joined(self, ids: Sequence[int]) -> str:

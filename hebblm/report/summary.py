@@ -82,7 +82,7 @@ def headline_of_runs(results: Mapping[str, StoredResult]) -> str:
     if not bits or len({result.text for result in results.values()}) > 1:
         return f"{len(results)} runs side by side"
     least, where = min(bits)
-    return f"{where} has the fewest bits a byte: {least:.3f}"
+    return f"Fewest bits a byte: {where}, {least:.3f}"
 
 
 def summary_table(result: StoredResult) -> Table:

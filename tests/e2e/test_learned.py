@@ -39,6 +39,10 @@ def test_the_words_asked_for_are_those_that_gained_most_where_they_did() -> None
     gains[snarks] = 1.0, 9.0, 2.0  # the second one begins its line: nothing stands before it
     gains[at["b"]], gains[at["."]], gains[at["c"]] = 1.0, 50.0, -1.0
     gains[stream.ids.tolist().index(stream.symbols.index("once"))] = 70.0
+    frequent = stream_of("x the x the x the x the x snark x snark\n")
+    few = np.zeros(len(frequent))
+    few[[1, 3, 5, 7]], few[[9, 11]] = 0.4, 0.6
+    assert [item.word for item in questions(frequent, few)] == ["snark", "the"], "it gains less, and more each time"
     found = questions(stream, gains)
     assert [(item.word, item.begin, item.end) for item in found] == [("snark", 12 - BEFORE, 12), ("b", 0, 1)]
 
