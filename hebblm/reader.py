@@ -32,6 +32,7 @@ from hebblm.reader_text import (
     are_documents,
     encoded_documents,
     encoded_text,
+    followed,
     name_of,
     named,
     pieces_of,
@@ -167,7 +168,7 @@ class Reader(Answers):
             learn: whether the reader remembers the text. If not, only its place in the text moves on; up to the end of
                 that text it learns how far to trust each part of its method. Of such a text :meth:`save` keeps the
                 place alone, and :meth:`begin` leaves that too.
-            progress: called with the number of tokens done and T after each interval.
+            progress: called with the number of tokens done and T after each interval; None shows a bar on a terminal.
             name: the document's name, to give to :meth:`forget`.
 
         Returns:
@@ -177,12 +178,14 @@ class Reader(Answers):
             UserError: no text, an id that the vocabulary does not have, several documents for dynamic evaluation, or a
                 progress that cannot be called.
         """
-        report = reported(progress)
-        if isinstance(text, Mapping) or are_documents(text):
-            found = self._read_documents(*named(cast(Texts, text), name), learn, report)
-            self._tell_loss(found)
-            return found
-        name, text = name_of(name), cast(Text, text)
+        with followed(progress) as report:
+            if isinstance(text, Mapping) or are_documents(text):
+                found = self._read_documents(*named(cast(Texts, text), name), learn, report)
+                self._tell_loss(found)
+                return found
+            return self._read_text(cast(Text, text), learn, report, name_of(name))
+
+    def _read_text(self, text: Text, learn: bool, report: Callable[[int, int], None], name: str) -> Scores:
         with self._rowed():
             encoded, size = encoded_text(self.vocabulary, text, include=learn)
             reading = self._begin(name, learn, text if isinstance(text, str | Spelled) else None)

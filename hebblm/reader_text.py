@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from unicodedata import category
 
@@ -12,6 +13,7 @@ import numpy as np
 from torch import Tensor
 
 from hebblm.errors import UserError
+from hebblm.progress import passing_bar
 from hebblm.text.fitting import Chosen
 from hebblm.text.vocabulary import Encoded, Vocabulary
 
@@ -236,3 +238,13 @@ def reported(progress: Progress) -> Callable[[int, int], None]:
             f"progress = {progress!r:.60} cannot be called; give a function of (done, total), or leave it out"
         )
     return progress
+
+
+@contextmanager
+def followed(progress: Progress) -> Iterator[Callable[[int, int], None]]:
+    """Yield the function to call after each interval; if the caller gave none, it moves a bar on a terminal."""
+    if progress is None:
+        with passing_bar("read", "tokens") as moved:
+            yield moved
+    else:
+        yield reported(progress)

@@ -184,12 +184,12 @@ def choosing(prog: str, subcommands: Mapping[str, Main]) -> Main:
     """Make a command whose first argument names one of its subcommands."""
 
     def main(argv: list[str] | None = None) -> int:
-        name, *rest = (sys.argv[1:] if argv is None else argv) or [""]
+        name, *rest = (sys.argv[1:] if argv is None else argv) or ["--help"]
         if name in ("-h", "--help"):
             print(f"usage: {prog} {{{','.join(subcommands)}}} [options]\n\neach has its own --help:")
             for known, command in subcommands.items():
                 about = textwrap.wrap(command.__doc__ or "", 66)
-                print("\n".join(f"  {start:10}{line}" for start, line in zip_longest([known], about, fillvalue="")))
+                print("\n".join(f"  {start:12}{line}" for start, line in zip_longest([known], about, fillvalue="")))
             return 0
         if name not in subcommands:
             raise unknown("subcommand", name, subcommands, f"choose {', '.join(subcommands)}")

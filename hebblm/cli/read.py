@@ -6,7 +6,7 @@ import math
 import re
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ from rich.console import Console
 from hebblm.adapt.methods import METHODS, check_methods, load_plugin, unaliased
 from hebblm.cli.common import command
 from hebblm.cli.common import tell as tell_out
-from hebblm.cli.watch import Watch, check_watch
+from hebblm.cli.watch import Watch, check_watch, default_folder
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters, parse_settings
 from hebblm.evaluation.scenario_config import ReadingOptions, whole
@@ -59,7 +59,7 @@ class ReadConfig(ReadingOptions):
             them, and the entries of the memory that weigh most.
         generate: a prompt: shows how random words go on with it, before and after reading.
         words: number of words to suggest, or to explain.
-        new_tokens: number of words to generate.
+        new_tokens: number of tokens to generate: words, or pieces of words.
         temperature: temperature of --generate; 0 takes the most probable word each time.
         rank: file of alternatives, one JSON object per line with id, candidates of text and score, and the text before
             them, if any; after reading, each list is written best first, as JSON lines.
@@ -75,7 +75,8 @@ class ReadConfig(ReadingOptions):
         k: neighbours of each query; by default 200, or that of the reader in --memory.
         set: hyper-parameters, e.g. --set hebb.beta=0.5.
         watch: a folder of texts: reads its new and changed files and forgets deleted ones, again and again until
-            Ctrl-C, and keeps them in --save, from which the same command continues.
+            Ctrl-C, and keeps them in --save, by default a folder in $HEBBLM_CACHE, from which the same command
+            continues.
         interactive: with --watch, suggest the next words after each line that you type; type ? to see why.
     """
 
@@ -114,17 +115,26 @@ class ReadConfig(ReadingOptions):
         for name in ("words", "new_tokens", "max_tokens", "update_every", "k"):
             if (value := getattr(self, name)) is not None:
                 whole(name, value)
-        if self.read_only and self.save is not None:
-            raise UserError(f"--read-only learns nothing that --save {self.save} could keep; leave one of them out")
+        for name in ("save", "watch"):
+            if self.read_only and (folder := getattr(self, name)) is not None:
+                raise UserError(f"--read-only learns nothing that --{name} {folder} could keep; leave one of them out")
+
+    def has_work(self) -> bool:
+        """Return whether there is a text to read, a question to answer, or a reader to save."""
+        asked = (self.suggest, self.explain, self.generate, self.rank, self.watch, self.save)
+        return bool(self.files) or any(value is not None for value in asked)
 
 
 @command(PROG, ReadConfig, f'{PROG} tiny-pydoc-raw notes.txt --suggest "The function"')
 @interrupted("nothing was saved")
 def main(config: ReadConfig, argv: list[str]) -> None:
     """Read a text with an adapting model, and see what it expects before and after."""
-    if config.watch is None or config.save is None:
+    if config.watch is None:
         _main(config)
         return
+    if config.save is None:
+        config = replace(config, save=default_folder(config.model, config.watch))
+        assert config.save is not None
     with held(config.save, "this memory", wait=False):  # two readers with one folder would each lose the other's texts
         _main(config)
 
@@ -136,6 +146,11 @@ def _main(config: ReadConfig) -> None:
         check_methods([unaliased(config.method)])
     check_device(config.device)
     model_folder(config.model)
+    if not config.has_work():
+        raise UserError(
+            f"{config.model} has nothing to do; name a text to read ({PROG} {config.model} notes.txt), or ask it with "
+            "--suggest, --explain, --generate or --rank"
+        )
     lists = [] if config.rank is None else read_lists(config.rank)
     if config.ranked is not None:
         check_writable(config.ranked.absolute().parent)
@@ -227,6 +242,8 @@ def _main(config: ReadConfig) -> None:
     ask("after reading" if config.files else "now")
     if config.watch is not None and config.save is not None:
         former = ""
+        if config.save == default_folder(config.model, config.watch):
+            tell(f"what is read is kept in {config.save}; --save names another folder")
 
         def answer(line: str) -> None:
             nonlocal former

@@ -8,11 +8,13 @@ import sys
 import threading
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
 from hebblm.cli.common import tell
+from hebblm.download import cache_dir
 from hebblm.errors import UserError
 from hebblm.files import lack
 from hebblm.interrupts import handled
@@ -30,13 +32,19 @@ Home = dict[Path, tuple[int, int]]
 
 
 def check_watch(folder: Path, save: Path | None) -> None:
-    """Refuse a folder that cannot be watched, and a reader without a folder or with one among the texts."""
+    """Refuse a folder that cannot be watched, and a folder for the reader among the texts."""
     if not folder.is_dir():
         raise UserError(f"--watch {folder} {lack(folder)}; name a folder of texts")
-    if save is None:
-        raise UserError(f"--watch {folder} keeps what it reads; name a folder for that with --save")
-    if save.resolve().is_relative_to(folder.resolve()):
+    if save is not None and save.resolve().is_relative_to(folder.resolve()):
         raise UserError(f"--save {save} is in {folder}, and would be read as a text; name a folder outside it")
+
+
+def default_folder(model: Path, folder: Path) -> Path:
+    """Return where a reader without ``--save`` is kept: in the cache, a folder for each model and folder of texts."""
+    texts = folder.resolve()
+    name = model.resolve() if model.exists() else model
+    digest = sha256(f"{name}\n{texts}".encode()).hexdigest()
+    return cache_dir() / "readers" / f"{texts.name}-{digest[:8]}"
 
 
 class Watch:

@@ -18,7 +18,7 @@ from hebblm.evaluation.scenario_config import ScenarioConfig
 from hebblm.evaluation.vocabulary import OpenVocabulary, UnionVocabulary, VocabularyPolicy
 from hebblm.files import hash_of
 from hebblm.models.base import TrainedModel
-from hebblm.models.catalog import checkpoint_words, trained_on
+from hebblm.models.catalog import checkpoint_words, model_folder, trained_on
 from hebblm.models.huggingface.open import load_and_open
 from hebblm.models.training import obtain_model, open_model
 from hebblm.progress import say
@@ -59,8 +59,12 @@ def open_scenario(
     """
     config = config.completed()
     source, target = config.corpora()
+    counted = None
     if config.model is not None:
-        name, same = source or Path(config.model).name, source == target
+        folder = model_folder(Path(config.model))
+        known = None if folder is None else trained_on(folder).get("name")
+        counted = None if source == known else source
+        name, same = source if source and not counted else Path(config.model).name, source == target
     else:
         folder = config.checkpoint or Path()
         name = source or str(trained_on(folder).get("name", folder.name))
@@ -73,6 +77,7 @@ def open_scenario(
         opened = _open_pieces(config, device, own, whole=split == ALL, held=held)
     else:
         opened = _open_words(config, device, own, provenance, whole=split == ALL)
+    opened.counted = counted
     return Scenario(
         kind="intra-domain" if same else "cross-domain",
         source=name,
@@ -161,6 +166,7 @@ def _open_words(
         beginning=beginning,
         total=None if complete else total,
         column=read.meta.provenance.get("column"),
+        splits=read.tokenizer(),
     )
 
 

@@ -15,7 +15,7 @@ import pytest
 
 import hebblm
 from hebblm.cli.read import main
-from hebblm.cli.watch import Watch
+from hebblm.cli.watch import Watch, default_folder
 
 ASK = ["tiny-pydoc-raw", "--watch", "notes", "--save", "known", "--method", "mixture", "--device", "cpu"]
 WAIT = 240.0
@@ -99,10 +99,31 @@ def test_new_and_changed_files_are_read_and_lines_answered(
     ):
         assert main([*ASK, *arguments]) == 2
         assert said in capsys.readouterr().err
-    assert main([*ASK[:3]]) == 2
-    assert "--watch notes keeps what it reads; name a folder for that with --save" in capsys.readouterr().err
+    assert main([*ASK[:3], "--read-only"]) == 2
+    assert "--read-only learns nothing that --watch notes could keep" in capsys.readouterr().err
     assert main(["tiny-pydoc-raw", "--interactive"]) == 2
     assert "--interactive works only with --watch FOLDER" in capsys.readouterr().err
+
+
+def test_without_save_the_reader_is_kept_in_the_cache_by_model_and_folder(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HEBBLM_CACHE", str(Path("cache").absolute()))
+    monkeypatch.setattr(sys, "stdin", io.StringIO(""))
+    write("a.txt")
+    ask = [word for word in ASK if word not in ("--save", "known")]
+    assert main([*ask, "--interactive"]) == 0
+    told = capsys.readouterr().out
+    [folder] = Path("cache", "readers").absolute().iterdir()
+    assert told.startswith(f"what is read is kept in {folder}; --save names another folder\n")
+    assert told.endswith(f"all that was read is in {folder}; run the same command to continue\n")
+    assert read_by(str(folder)) == [("notes/a.txt", 42)]
+    model = Path("tiny-pydoc-raw")
+    assert folder == default_folder(model, Path("notes").absolute())
+    assert folder not in (default_folder(model, Path(".")), default_folder(Path("llama-wt2-small"), Path("notes")))
+    monkeypatch.setenv("HEBBLM_CACHE", str(Path("notes", "cache").absolute()))
+    assert main([*ask, "--interactive"]) == 2
+    assert "is in notes, and would be read as a text; name a folder outside it" in capsys.readouterr().err
 
 
 def test_ctrl_c_keeps_all_and_a_second_reader_of_the_folder_is_told(capsys: pytest.CaptureFixture[str]) -> None:
