@@ -184,7 +184,7 @@ def choosing(prog: str, subcommands: Mapping[str, Main]) -> Main:
     """Make a command whose first argument names one of its subcommands."""
 
     def main(argv: list[str] | None = None) -> int:
-        name, *rest = (sys.argv[1:] if argv is None else argv) or ["--help"]
+        name, *rest = (sys.argv[1:] if argv is None else argv) or [""]
         if name in ("-h", "--help"):
             print(f"usage: {prog} {{{','.join(subcommands)}}} [options]\n\neach has its own --help:")
             for known, command in subcommands.items():

@@ -46,7 +46,7 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     if option not in (None, "-h", "--help"):
         raise unknown("option", option, ("--help", "--version"), f"see {PROG} --help")
-    return _choose(words)
+    return _choose(words or ["--help"])
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ class Question(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Answered:
     """A question with its answers, most probable first.
 
     Args:
@@ -99,7 +99,7 @@ def _first_token(stream: EvaluationStream, word: int) -> int | None:
     return next((place.begin for place in places_of(stream, [word])), None)
 
 
-class Learned:
+class LearnedWords:
     """Suggestions before and after reading; asked for at the end of a pass, so no loss depends on them.
 
     Args:
@@ -142,7 +142,7 @@ class Learned:
                 unread = self._after(base, context, [self._stream.eos], asked, rules[BASE])
             with base.aside():
                 read = self._after(base, context, ids[-max(1, order) :], asked, rules[best])
-            found.append(asdict(Asked(self._joined(asked), question.word, unread, read)))
+            found.append(asdict(Answered(self._joined(asked), question.word, unread, read)))
         return {"method": best, "words": found}
 
     def _after(

@@ -20,7 +20,7 @@ from hebblm.evaluation import training_text
 from hebblm.evaluation.checkpoint import RunCheckpoint
 from hebblm.evaluation.forgetting import Probe
 from hebblm.evaluation.hyperparameters import Hyperparameters
-from hebblm.evaluation.learned import Learned
+from hebblm.evaluation.learned import LearnedWords
 from hebblm.evaluation.loop import Hooks, Schedule, evaluate
 from hebblm.evaluation.observers import Kept, KeptObserver
 from hebblm.evaluation.scenario import Scenario
@@ -45,7 +45,7 @@ class Pass:
     forgetting: dict[str, Forgetting] = field(default_factory=dict)  # by method, if requested
     preparation: list[Work] = field(default_factory=list)  # work besides reading the stream
     dynamic: DynamicConfig | None = None  # in a pass of dynamic evaluation, the values that it used
-    suggested: dict[str, Any] = field(default_factory=dict)  # what was learned, see Learned, if requested
+    suggested: dict[str, Any] = field(default_factory=dict)  # what was learned, see LearnedWords, if requested
     exchanged: dict[str, Any] | None = None  # traffic between several processes, None for one
 
 
@@ -66,7 +66,7 @@ class Watching:
     check: bool = False
     observers: Sequence[KeptObserver] = ()
     asked: WordsAsked | None = None
-    learned: Learned | None = None
+    learned: LearnedWords | None = None
     checkpoint: RunCheckpoint | None = None
 
 

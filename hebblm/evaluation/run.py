@@ -24,7 +24,7 @@ from hebblm.evaluation.components import ComponentLog, component_table
 from hebblm.evaluation.documents import by_document
 from hebblm.evaluation.forgetting import Probe
 from hebblm.evaluation.hyperparameters import Hyperparameters
-from hebblm.evaluation.learned import Learned
+from hebblm.evaluation.learned import LearnedWords
 from hebblm.evaluation.neighbors import NeighborLog, neighbor_table
 from hebblm.evaluation.passes import Pass, Watching, dynamic_pass, ensemble_scores, shared_pass
 from hebblm.evaluation.scenario import Scenario
@@ -147,7 +147,7 @@ def run_scenario(
         check: see :class:`~hebblm.evaluation.loop.Hooks`.
         accuracy: also find how well each method suggests words, except ensembles: all where tokens are words, else so
             many, or those of some numbers; 0 or no numbers for none.
-        show_learned: also ask for what was learned, see :class:`~hebblm.evaluation.learned.Learned`.
+        show_learned: also ask for what was learned, see :class:`~hebblm.evaluation.learned.LearnedWords`.
         ranks: processes that share the streams.
         checkpoint: checkpoint of the run, None without one.
 
@@ -178,7 +178,7 @@ def run_scenario(
         learned = None
         if show_learned:
             pieces = scenario.dictionary if isinstance(scenario.dictionary, Subwords) else None
-            learned = Learned(scenario.stream, scenario.vocabulary, pieces)
+            learned = LearnedWords(scenario.stream, scenario.vocabulary, pieces)
         watching = Watching(probe, check, observers, asked[0] if asked else None, learned, checkpoint)
         shared = shared_pass(scenario, rules, settings, watching, ranks)
     if not ranks.leads:

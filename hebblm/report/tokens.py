@@ -28,6 +28,7 @@ FILE_NAME = "tokens.parquet"
 _PREFIX = "nll_"
 _PIECES, _TEXT = "pieces", "text"
 _COLUMNS = {"token": "text", "train_count": "whole numbers", "is_oov": "true or false", _PREFIX: "numbers"}
+_OPTIONAL = {_PIECES: "numbers", _TEXT: "text"}  # older files lack them
 _POINTS = 400
 EOS, BREAK = "<eos>", "⏎ (line break)"
 _TOLERANCE = 1e-5  # losses may be stored in single precision
@@ -57,12 +58,15 @@ class TokenLosses:
         if undefined:
             raise UserError(f"{path} holds a nan or an empty loss for {undefined[0]!r}; evaluate again")
         counts = table.column("train_count")
+        pieces = table.column(_PIECES).to_numpy().astype(np.float64) if _PIECES in table.column_names else None
+        if pieces is not None and not np.isfinite(pieces).all():
+            raise UserError(f"{path} holds a nan or an infinity among the pieces of words; evaluate again")
         return cls(
             words=table.column("token").to_numpy(),
             train_counts=None if counts.null_count else counts.to_numpy().astype(np.int64),
             oov=table.column("is_oov").to_numpy().astype(np.bool_),
             nll=nll,
-            pieces=table.column(_PIECES).to_numpy().astype(np.float64) if _PIECES in table.column_names else None,
+            pieces=pieces,
             written=table.column(_TEXT).to_numpy() if _TEXT in table.column_names else None,
         )
 
@@ -177,7 +181,8 @@ def read_table(path: Path, kinds: Mapping[str, str], result: Result | None) -> p
             elif sha256(path) != written:
                 raise UserError(f"{path} is not the file that the result next to it was written with; {_REMEDY}")
         with pq.ParquetFile(path) as file:
-            _check(path, file.schema_arrow, kinds)
+            there = {name: kind for name, kind in _OPTIONAL.items() if name in file.schema_arrow.names}
+            _check(path, file.schema_arrow, {**kinds, **there})
             table = file.read()
             table.validate(full=True)  # offsets, and that text is UTF-8
     except OSError as error:
