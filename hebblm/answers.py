@@ -198,7 +198,8 @@ class Answers:
         answer = self._answer(prompt, ids)
         with self._following(ids) as (batch, following):
             if pieces is not None:
-                found = words_ahead(following, pieces, n, prompt.place(self._before()), budget)
+                place = prompt.place(self._before(), blank_first=pieces.blank_first)
+                found = words_ahead(following, pieces, n, place, budget)
                 return batch, replace(found, words=[_inserted(each, prompt, answer) for each in found.words])
             adapted, base = (log_probs[0].exp() for log_probs in following([()]))
             self._forms = self._forms or WordForms(self.vocabulary)
@@ -307,7 +308,7 @@ class Answers:
         """
         prompt, pieces = Prompt.split(text), self._pieces()
         ids = self._ids(prompt.context if pieces is not None else text.removesuffix(prompt.typed))
-        place = prompt.place(self._before())
+        place = prompt.place(self._before(), blank_first=pieces is not None and pieces.blank_first)
         begun: tuple[int, ...] | None = ()
         if place.target and (pieces is not None or prompt.typed):
             with self._following(ids) as (_, following):

@@ -58,13 +58,19 @@ class Prompt(NamedTuple):
                 begin = letters.start() + letters[0].rindex(each) + len(each)
         return cls.of(text[:begin], text[begin:])
 
-    def place(self, before: str) -> Place:
-        """Return where the word is expected; ``before`` is the text before the prompt, or its end."""
+    def place(self, before: str, *, blank_first: bool = False) -> Place:
+        """Return where the word is expected.
+
+        Args:
+            before: the text before the prompt, or its end.
+            blank_first: whether the tokenizer puts a blank before a text.
+        """
         before += self.context
         fresh = not before or before[-1].isspace()
-        if self.blanks:
-            return Place((self.blanks + self.typed).encode(), len(self.blanks.encode()))
-        if self.typed:
+        blanks = self.blanks or (" " if blank_first and not before and self.typed else "")
+        if blanks or (fresh and self.typed):
+            return Place((blanks + self.typed).encode(), len(blanks.encode()))
+        if self.typed:  # the context may lack the blank before them
             return Place(self.typed.encode(), stripped=True)
         return Place(new=not fresh, unspaced=bool(before) and is_unspaced(before[-1]))
 

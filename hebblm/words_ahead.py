@@ -7,6 +7,7 @@ was, can change the list.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from hebblm.expected import Expected, Suggestion
 from hebblm.text.piece_texts import PieceTexts, decoded
-from hebblm.text.word_ends import CLOSING, dictionary, first_word, is_unspaced, without_closing
+from hebblm.text.word_ends import CLOSING, first_word, is_unspaced, separated, without_closing
 
 Expect = Callable[[Sequence[tuple[int, ...]]], tuple[Tensor, Tensor]]
 TOLERANCE = 1e-3  # of a word's probability: what ways to write it may still add when the search ends
@@ -53,7 +54,8 @@ class _Beginning:
     adapted: float
     base: float
     data: bytes  # their text
-    covers: bool  # the target
+    covers: bool  # whether it has all of the target
+    begun: int = 0  # bytes at the end of the text that are no whole character yet
 
     @property
     def letters(self) -> bytes:
@@ -62,8 +64,9 @@ class _Beginning:
 
     @property
     def key(self) -> bytes:
-        """Bytes of the word so far, without punctuation that may not belong to it."""
-        return self.letters.rstrip(_CLOSING) or self.letters
+        """Bytes of the word so far, without what may not belong to it: closing punctuation, half a character."""
+        letters = self.letters[: len(self.letters) - self.begun]
+        return letters.rstrip(_CLOSING) or letters
 
 
 @dataclass(slots=True)
@@ -282,7 +285,10 @@ class WordSearch:
         word = name.encode()
         more = sum(left.get(word[:count], 0.0) for count in range(len(word) + 1))
         for row in self._rows_towards(word):
-            more += row.beyond + sum(row.adapted[at] for at in row.left(self._pieces_towards(row.of, word)))
+            if row.of.begun:  # any character may end the word before it
+                more += row.unseen
+            else:
+                more += row.beyond + sum(row.adapted[at] for at in row.left(self._pieces_towards(row.of, word)))
         return more
 
     def _rows_towards(self, word: bytes) -> list[_Followers]:
@@ -303,6 +309,8 @@ class WordSearch:
         """
         for word in map(str.encode, words):
             for row in self._rows_towards(word):
+                if row.of.begun and row.at < len(row.pieces):
+                    self._begin(row, row.adapted[row.at] / 4)
                 for at in row.left(self._pieces_towards(row.of, word)):
                     row.taken.add(row.pieces[at])
                     self._add_beginning(row.of, row.pieces[at], row.adapted[at], row.base[at])
@@ -412,7 +420,9 @@ class WordSearch:
             if word is not None and word.ended:
                 self._found(word.text, text.text[: word.end], ids[0], adapted, base)
                 return
-        each = _Beginning(ids, adapted, base, data, covers)
+        whole = decoded(data)
+        begun = len(data) - len(whole.text.encode()) if whole is not None and whole.partial else 0
+        each = _Beginning(ids, adapted, base, data, covers, begun)
         if len(ids) > MAX_WORD_PIECES:
             self._long.append(each)
         else:
@@ -432,32 +442,40 @@ def _leads(key: bytes, words: Sequence[str]) -> bool:
 def words_ahead(expect: Expect, pieces: PieceTexts, n: int, place: Place, budget: int | None = None) -> Words:
     """Return the n most probable words at a place; see :class:`WordSearch`.
 
-    Where a script has no blanks and no dictionary is installed, the words are runs of graphemes: each goes on while
-    what follows is likelier than not.
+    In a script without blanks a word is a run of graphemes that goes on while what follows is likelier than not; a
+    dictionary, where one is installed, then says where the first word of the run ends.
     """
     found = WordSearch(expect, pieces, place).find(n, budget)
-    if dictionary() is not None:
-        return found
     return Words([_run(expect, pieces, each) for each in found.words], found.bound, found.exact)
 
 
 MAX_RUN = 16  # graphemes
 
 
-def _run(expect: Expect, pieces: PieceTexts, each: Expected) -> Expected:
+def _run(expect: Expect, pieces: PieceTexts, first: Expected) -> Expected:
     """Return a grapheme of a script without blanks with those that follow it more likely than not."""
-    word, adapted, base = each.suggestion
-    text, rest = each.suggestion.insert_text, dict(each.rest)
-    if not is_unspaced(word):
-        return each
-    for _ in range(MAX_RUN - 1):
-        place = Place(text.encode(), len(text.encode()))
-        search = WordSearch(expect, pieces, place)
-        following = search.find(1).words
+    if not is_unspaced(first.suggestion.word):
+        return first
+    parts = [first.suggestion]
+    text = first.suggestion.insert_text
+    while len(parts) < MAX_RUN:
+        size = len(text.encode())
+        following = WordSearch(expect, pieces, Place(text.encode(), size)).find(1).words
         if not following or following[0].suggestion.probability <= 0.5 or not is_unspaced(following[0].suggestion.word):
             break
-        more = following[0].suggestion
-        word, text = word + more.word, text + more.insert_text
-        adapted, base = adapted * more.probability, base * more.unadapted
-        rest = {first: share * more.probability for first, share in rest.items()}
-    return Expected(Suggestion(word, adapted, base, text, ends=False), rest)
+        parts.append(following[0].suggestion)
+        text += parts[-1].insert_text
+    words = separated("".join(part.word for part in parts))
+    ends = len(words) > 1
+    if ends:
+        count = next(at for at in range(1, len(parts)) if sum(len(part.word) for part in parts[:at]) >= len(words[0]))
+        parts = parts[:count]
+    more = math.prod(part.probability for part in parts[1:])
+    suggestion = Suggestion(
+        "".join(part.word for part in parts),
+        first.suggestion.probability * more,
+        math.prod(part.unadapted for part in parts),
+        "".join(part.insert_text for part in parts),
+        ends=ends,
+    )
+    return Expected(suggestion, {piece: share * more for piece, share in first.rest.items()})

@@ -125,7 +125,7 @@ class ReadConfig(ReadingOptions):
         return bool(self.files) or any(value is not None for value in asked)
 
 
-@command(PROG, ReadConfig, f'{PROG} tiny-pydoc-raw notes.txt --suggest "The function"')
+@command(PROG, ReadConfig, f'{PROG} tiny-pydoc-raw notes.txt --suggest "The function "')
 @interrupted("nothing was saved")
 def main(config: ReadConfig, argv: list[str]) -> None:
     """Read a text with an adapting model, and see what it expects before and after."""

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from hebblm.text.graphemes import graphemes
 from hebblm.text.subwords import Subwords
-from hebblm.text.word_ends import CLOSING, dictionary, is_unspaced
+from hebblm.text.word_ends import CLOSING, is_unspaced
 
 UNDECODED = "\ufffd"  # stands for bytes that are no whole character
 _BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")  # a piece of SentencePiece that is a single byte
@@ -122,8 +122,6 @@ class PieceTexts:
 
     def ends_after(self, unspaced: bool) -> Tensor:
         """Return which pieces (V,) end a word whose last letter is of a script without blanks, or with them."""
-        if dictionary() is not None:
-            return self.ends
         return self.ends | (self.graphemes if unspaced else self.unspaced)
 
     @cached_property

@@ -34,35 +34,31 @@ class FirstWord(NamedTuple):
 def first_word(text: str) -> FirstWord | None:
     """Return the first word of a text, None if the text holds blanks alone.
 
-    Blanks separate words. In scripts without blanks a dictionary separates them where ``icu4py`` is installed;
-    elsewhere each grapheme (Unicode Standard Annex 29) counts as a word.
+    Blanks separate words. In scripts without blanks each grapheme (Unicode Standard Annex 29) counts as a word:
+    where a word of several ends, only the text after it can say, see :func:`separated`.
     """
     found = _WORD.search(text)
     if found is None:
         return None
     if found[0] == "\n":
         return FirstWord("\n", found.end(), True)
-    if _UNSPACED.search(found[0]) is None:
-        return FirstWord(found[0], found.end(), found.end() < len(text))
-    first = parts_of(found[0])[0]
-    end = found.start() + len(first)
-    return FirstWord(first, end, end < len(text))
+    end = found.end()
+    if _UNSPACED.search(found[0]) is not None:
+        end = found.start() + len(_first_part(found[0]))
+    return FirstWord(text[found.start() : end], end, end < len(text))
 
 
-def parts_of(word: str) -> list[str]:
-    """Return the words in a run of letters without blanks."""
-    if (separated := dictionary()) is not None:
-        return separated(word)
-    parts: list[str] = []
-    joins = False  # whether the next grapheme may join the last part: both are of scripts with blanks
-    for each in graphemes(word):
-        spaced = not is_unspaced(each)
-        if joins and spaced:
-            parts[-1] += each
-        else:
-            parts.append(each)
-        joins = spaced
-    return parts
+def _first_part(word: str) -> str:
+    """Return the graphemes of a run without blanks up to the first one of a script without blanks, or that one."""
+    parts = graphemes(word)
+    spaced = next((at for at, each in enumerate(parts) if is_unspaced(each)), len(parts))
+    return "".join(parts[: max(spaced, 1)])
+
+
+def separated(text: str) -> list[str]:
+    """Return the words of letters without blanks by ICU's dictionaries, or all in one where ``icu4py`` is missing."""
+    breaker = dictionary()
+    return [text] if breaker is None else breaker(text)
 
 
 def is_unspaced(text: str) -> bool:
