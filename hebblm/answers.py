@@ -216,7 +216,7 @@ class Answers:
 
     @contextmanager
     def _following(self, ids: Tensor) -> Iterator[tuple[EvalBatch, Following]]:
-        """Stand after tokens, the first of which was read: give the query there, and what is expected afterwards."""
+        """Stand after tokens (N,), where the first was read before: give the query there, and the expectation."""
         with self._base.aside():
             hidden = self._base.read(ids)
             past = self._after(ids)
@@ -225,7 +225,7 @@ class Answers:
             yield batch, Following(self._with(self._base, False), past, first)
 
     def _pieces(self) -> PieceTexts | None:
-        """Return what each piece adds to a text; None for a model of words."""
+        """Return the texts of the pieces; None for a model of words."""
         if self._texts is None and isinstance(self.vocabulary, Subwords):
             self._texts = PieceTexts(self.vocabulary)
         return self._texts

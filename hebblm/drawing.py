@@ -56,7 +56,7 @@ class PieceAnswer(Answer):
         return self.added(whole_characters(self._data(drawn)))
 
     def added(self, text: str) -> str:
-        """Return what the text of pieces adds to the prompt."""
+        """Return the part of the text of pieces that is not in the prompt."""
         return rest_of(text.removeprefix(" ") if self._begins else text, self._prompt)
 
     def barred(self, drawn: Sequence[int]) -> Tensor | None:

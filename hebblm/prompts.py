@@ -82,7 +82,7 @@ def split_typed(text: str) -> tuple[str, str]:
 
 
 def rest_of(text: str, prompt: Prompt) -> str:
-    """Return what a text that goes on with the blanks and letters of a prompt adds to them."""
+    """Return a text that begins with the blanks and letters of a prompt without these."""
     if prompt.typed and not prompt.blanks:
         text = text.lstrip(" \t")
     return text[len(prompt.blanks + prompt.typed) :]

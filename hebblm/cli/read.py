@@ -195,27 +195,31 @@ def _main(config: ReadConfig) -> None:
         reader.vocabulary.fit("".join(begin), str(file))
         texts[0] = file, chain(begin, rest)
 
-    def suggest(title: str, text: str) -> None:
+    def titled(when: str, text: str) -> str:
+        going_on = f"{text.rstrip()} ..." if text[-1:].isspace() else f"{text}..."
+        return f"{when}: {going_on}" if when else going_on
+
+    def suggest(when: str, text: str) -> None:
         columns = (Column("Next word"), Column("Adapted, %", "percent"), Column("Unadapted, %", "percent"))
         context, typed = split_typed(text)
         suggested = reader.suggest(context, config.words, typed=typed, budget=BUDGET)
         if not suggested:
-            tell(f"{title.removesuffix(' ...')}: no word is known that begins with {typed!r}")
+            tell(f"{titled(when, text)} no word is known that begins with {typed!r}")
             return
         rows = tuple((_shown(word, reader), 100 * adapted, 100 * base) for word, adapted, base in suggested)
-        print_table(Table("suggested", title, columns, rows), Console(stderr=piped))
+        print_table(Table("suggested", titled(when, text), columns, rows), Console(stderr=piped))
 
-    def explain(title: str, text: str) -> None:
+    def explain(when: str, text: str) -> None:
         context, typed = split_typed(text)
         found = reader.explain(context, config.words, typed=typed, budget=BUDGET)
-        for table in explanation_tables(title, found, lambda word: _shown(word, reader)):
+        for table in explanation_tables(titled(when, text), found, lambda word: _shown(word, reader)):
             print_table(table, Console(stderr=piped))
 
     def ask(when: str) -> None:
         if config.suggest is not None:
-            suggest(f"{when}: {config.suggest} ...", config.suggest)
+            suggest(when, config.suggest)
         if config.explain is not None:
-            explain(f"{when}: {config.explain} ...", config.explain)
+            explain(when, config.explain)
         if config.generate is not None:
             drawn = reader.generate(
                 config.generate,
@@ -248,10 +252,10 @@ def _main(config: ReadConfig) -> None:
         def answer(line: str) -> None:
             nonlocal former
             if line.strip() == "?":
-                explain(f"{former} ...", former)
+                explain("", former)
             else:
                 former = line
-                suggest(f"{former} ...", former)
+                suggest("", former)
 
         Watch(reader, config.watch, config.save, config.column, answer).run(interactive=config.interactive)
         return

@@ -335,7 +335,7 @@ def test_the_command_prints_shares_and_entries(
 
     monkeypatch.setenv("COLUMNS", "300")
     (tmp_path / "notes.txt").write_text(TEXTS["words"])
-    asked = ["--method", method, "--explain", "Call", "--words", "2", "--update-every", "5"]
+    asked = ["--method", method, "--explain", "Call ", "--words", "2", "--update-every", "5"]
     assert main(["tiny-pydoc-raw", str(tmp_path / "notes.txt"), *asked]) in (0, None)
     before, _, after = capsys.readouterr().out.partition("after reading: Call ...")
     assert "before reading: Call ..." in before
