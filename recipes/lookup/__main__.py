@@ -38,7 +38,7 @@ Suggest = Callable[[str], Sequence[str]]
 
 
 def suggesting(name: str, lm: LanguageModel, text: Text) -> Suggest:
-    """Return what suggests words by the lookup or a method, after it read what is learned."""
+    """Return a function that suggests words, by the lookup or by a method that read the learned part."""
     if name == LOOKUP:
         return Followers(text.learned).suggest
     reader = lm.reader(name)

@@ -93,6 +93,10 @@ WEIGHTS: dict[str, tuple[float, ...]] = {
     ),
 }
 # fmt: on
+# What it adds at the beginning of a text; written by recipes/best/beginnings.py.
+# fmt: off
+BEGINNINGS: dict[str, tuple[float, ...]] = {name: (0.0,) * len(row) for name, row in WEIGHTS.items()}
+# fmt: on
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,10 +212,10 @@ def best_rule(settings: MethodSettings) -> Rule:
     columns = len(FEATURES) + (len(NGRAM_FEATURES) if counted else 0)
     return Gated(
         "best",
-        f"gate of {config.parts}/2",
+        f"gate of {config.parts}/3",
         tuple(rule for _, rule in rows),
         BestFeatures(ngram if counted else None),
-        tuple(WEIGHTS[name][:columns] for name, _ in rows),
+        tuple(WEIGHTS[name][:columns] + BEGINNINGS[name][:columns] for name, _ in rows),
         config.lr,
         anchor=config.names.index("base") if "base" in config.names else None,
         needed=Needs(retrieval=True),

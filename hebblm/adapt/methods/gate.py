@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -20,15 +21,15 @@ if TYPE_CHECKING:
 class Gated:
     """``sum_c w_c P_c`` with ``w = softmax(G x)``: shares of the parts that depend on the query.
 
-    The features x (F) do not depend on the answer. G goes on learning from the scored tokens, see
-    :class:`hebblm.adapt.functional.LearnedGate`.
+    The features (F) do not depend on the answer. x holds them as they are, then faded from the beginning of a text on.
+    G goes on learning from the scored tokens, see :class:`hebblm.adapt.functional.LearnedGate`.
     """
 
     name: str
     learned_as: str
     rules: tuple[Rule, ...]
     features: Callable[[EvalBatch], Tensor]  # (N, F) float64
-    weights: tuple[tuple[float, ...], ...]  # (C, F) G before the first token
+    weights: tuple[tuple[float, ...], ...]  # (C, 2F) G before the first token
     lr: float  # learning rate of G; 0 keeps it fixed
     anchor: int | None  # the part that the mixture is never much worse than
     needed: Needs  # of the features
@@ -55,11 +56,13 @@ class Gated:
 
     @property
     def initial(self) -> F.LearnedGate:
-        """Return the shipped gate."""
+        """Return the shipped gate; one that stays as it is knows no beginnings."""
         import torch
 
         weights = torch.tensor(self.weights, dtype=torch.float64, device="cpu")
-        return F.LearnedGate(weights, self.lr, self.anchor if self.lr else None)
+        if not self.lr:
+            return F.LearnedGate(weights, self.lr, place=math.inf)
+        return F.LearnedGate(weights, self.lr, self.anchor)
 
     def evidence(self, batch: EvalBatch, targets: Tensor) -> Tensor:
         """Return losses of each token under the parts, nats, and its features, (N, C + F) float64."""
@@ -86,8 +89,9 @@ class Gated:
             if not self.lr:
                 return self.initial.log_shares(features.cpu()).to(device)
             gates, rows = batch.learned(self)
-            weights = torch.stack([gate.weights for gate in gates]).to(device)[rows]  # (N, C, F)
-            odds = torch.tensor([gate.odds for gate in gates], dtype=torch.float64, device=device)[rows]
-            return F.anchored(F.log_softmax_shares(features, weights), odds, self.anchor)
+            weights = torch.stack([gate.weights for gate in gates]).to(device)[rows]  # (N, C, 2F)
+            numbers = [(gate.nearness, gate.odds) for gate in gates]
+            nearness, odds = torch.tensor(numbers, dtype=torch.float64, device=device)[rows].unbind(1)
+            return F.anchored(F.log_softmax_shares(F.placed(features, nearness), weights), odds, self.anchor)
 
         return batch.shared(("shares", self), compute)
