@@ -134,6 +134,8 @@ class Reader(Answers):
         self._context.recall_ngrams(opened.ngrams)
         if unused := self._context.recall_shares(opened.shares):
             say(f"{memory} holds learned shares that {self.method} does not use here: {'; '.join(unused)}")
+        if opened.state is None:
+            self._context.begin()
 
     @overload
     def read(  # type: ignore[overload-overlap]

@@ -183,11 +183,13 @@ class Context:
     def begin(self, *firsts: Sequence[int]) -> None:
         """Move each stream's n-grams to the end of some tokens; without tokens, to the beginning of a text.
 
-        There a gate is trusted as far as it helped at the beginnings of earlier texts.
+        There a gate is trusted as far as it helped at the beginnings of earlier texts, if anything was read.
         """
         if not firsts:
             for state in self.stream_states:
                 state.settle()
+        if not firsts and self.observed.any():
+            for state in self.stream_states:
                 state.shares = {
                     learner: share.begun if isinstance(share, LearnedGate) else share
                     for learner, share in state.shares.items()

@@ -13,6 +13,7 @@ from hebblm.adapt.functional.grouping import label_sums
 
 FADING = 32.0  # tokens of a text after which a second set of weights counts for a third
 DOUBT = 4.0  # texts that count for each side before the first one
+UNBEGUN = 1e9  # place in a text whose beginning nothing was read before: as far from it as any
 BEGINNING = 30  # tokens that tell whether the gate helps at the beginning of a text
 TRUST = log(9.0)  # log-odds of a gate against its anchor before the first token: 9 to 1
 SURE = log(
@@ -71,7 +72,8 @@ class LearnedGate:
 
     The features z of a query come twice, the second time faded: ``x = (z, k z)`` with ``k = exp(-n / 32)`` after n
     tokens of a text. At a text's beginning the base knows little of it and states are unlike those further on, so parts
-    differ in how far to trust them there. The second half of G begins anew with every text, and so learns fast.
+    differ in how far to trust them there. The second half of G begins anew with every text, and so learns fast. In the
+    first text of all k is 0, since no memory is there yet.
 
     A token y is part c's with probability ``r_c = w_c p_c(y) / sum_j w_j p_j(y)``, and the gradient of the loss in the
     logits of the shares is ``w - r``. G stays fixed within an interval. After it comes a step of AdaGrad (Duchi, Hazan
@@ -90,7 +92,7 @@ class LearnedGate:
         anchor: number of the part; None for no anchor.
         squares: (C, 2F) float64 S; None for zeros.
         odds: log-odds of the gate against the anchor, nats.
-        place: tokens since the beginning of the text; inf for a gate that knows no beginnings.
+        place: tokens since the beginning of the text; ``UNBEGUN`` and more in the first one.
         gain: how much the gate gained over the anchor on the first of them, nats.
         helped: number of texts at whose beginning the gate did better, each by its probability.
         harmed: number of those where the anchor did.
@@ -102,7 +104,7 @@ class LearnedGate:
     anchor: int | None = None
     squares: Tensor | None = None
     odds: float = TRUST
-    place: float = 0.0
+    place: float = UNBEGUN
     gain: float = 0.0
     helped: float = 0.0
     harmed: float = 0.0
@@ -157,15 +159,16 @@ class LearnedGate:
         """Return the gate for the beginning of another text.
 
         Its odds are those of earlier beginnings: a text counts as helped by the probability that the gate rather than
-        the anchor gave its first tokens, and four more texts count for each side.
+        the anchor gave its first tokens, and four more texts count for each side. The first text of all does not count.
         """
-        if not self.place or self.squares is None:
-            return self
-        share = 1 / (1 + exp(-max(-SURE, min(SURE, self.gain))))
-        helped, harmed = self.helped + share, self.harmed + 1 - share
-        half = self.weights.shape[1] // 2
-        weights, squares = self.weights.clone(), self.squares.clone()
-        weights[:, half:], squares[:, half:] = self.first[:, half:], 0
+        helped, harmed = self.helped, self.harmed
+        if 0 < self.place < UNBEGUN:
+            share = 1 / (1 + exp(-max(-SURE, min(SURE, self.gain))))
+            helped, harmed = helped + share, harmed + 1 - share
+        half, squares = self.weights.shape[1] // 2, self.squares
+        weights = torch.cat([self.weights[:, :half], self.first[:, half:]], 1)
+        if squares is not None:
+            squares = torch.cat([squares[:, :half], torch.zeros_like(squares[:, half:])], 1)
         return replace(
             self,
             weights=weights,
@@ -175,6 +178,7 @@ class LearnedGate:
             gain=0.0,
             helped=helped,
             harmed=harmed,
+            shipped=self.first,
         )
 
     @property

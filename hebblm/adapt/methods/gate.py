@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -56,13 +55,11 @@ class Gated:
 
     @property
     def initial(self) -> F.LearnedGate:
-        """Return the shipped gate; one that stays as it is knows no beginnings."""
+        """Return the shipped gate."""
         import torch
 
         weights = torch.tensor(self.weights, dtype=torch.float64, device="cpu")
-        if not self.lr:
-            return F.LearnedGate(weights, self.lr, place=math.inf)
-        return F.LearnedGate(weights, self.lr, self.anchor)
+        return F.LearnedGate(weights, self.lr, self.anchor if self.lr else None)
 
     def evidence(self, batch: EvalBatch, targets: Tensor) -> Tensor:
         """Return losses of each token under the parts, nats, and its features, (N, C + F) float64."""
