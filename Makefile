@@ -16,9 +16,9 @@ demo-train: $(VENV)/.cpu  ## train the demo's model anew, in some minutes, and l
 	$(BIN)/hebblm-train --corpus pydoc --preset tiny --output-path runs/tiny-pydoc
 	$(MAKE) demo MODEL=runs/tiny-pydoc
 
-demo-real: $(VENV)/.gguf  ## a pretrained model, fetched once (93 MB), reads TEXT=PATH with three methods, in about two minutes
+demo-real: $(VENV)/.gguf  ## a pretrained model, fetched once (93 MB), reads TEXT=PATH with three methods, in about two minutes, and shows what it learned
 	$(BIN)/hebblm-eval --model smollm2-135m --text '$(TEXT)' --max-tokens 5000 --methods lstm,knn,best \
-		--output-path results/demo-real
+		--show-learned --output-path results/demo-real
 
 demo-real-kept: demo-real  ## keep what that found under recipes/, as it is committed
 	mkdir -p recipes/demo-real

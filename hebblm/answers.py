@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from inspect import isfunction
+from dataclasses import replace
+from functools import partial
+from inspect import isfunction, isgeneratorfunction
 from itertools import pairwise
 from typing import TypeVar
 
@@ -15,33 +17,42 @@ from torch import Tensor
 from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.block import Block
 from hebblm.adapt.context import Context
+from hebblm.adapt.contract import FirstBatches
 from hebblm.adapt.methods import DYNAMIC
 from hebblm.adapt.methods.rule import Rule
 from hebblm.drafts import Ahead
+from hebblm.drawing import Answer, PieceAnswer, WordAnswer, chooser, draw
 from hebblm.errors import UserError
 from hebblm.evaluation.scenario_config import ScenarioConfig, several, whole
-from hebblm.expected import Expected, Suggestion, draw, most_probable
+from hebblm.expected import Expected, Suggestion, Suggestions, WordForms, begins_with, most_probable
 from hebblm.explain import Explanation, explained
 from hebblm.journal import Journal, laid_out
 from hebblm.memory.base import AnyMemory
 from hebblm.memory.ngram_rows import Ints, contexts_of
 from hebblm.models.base import State, TrainedModel
+from hebblm.prompts import Prompt, spelled
 from hebblm.ranking import RankedText, ranked
-from hebblm.reader_text import bytes_of, known_ids
+from hebblm.reader_text import check_text, known_ids
 from hebblm.stream_reader import Following, ReaderBase, StreamReader
+from hebblm.text.piece_texts import PieceTexts
 from hebblm.text.subwords import Subwords
 from hebblm.text.vocabulary import Vocabulary
-from hebblm.words_ahead import WIDTH, PieceTexts, words_ahead
+from hebblm.turns import in_turn
+from hebblm.words_ahead import Words, words_ahead
 from hebblm.written import WrittenText
 
 T = TypeVar("T")
 
 
 def learnable(kind: type[T]) -> type[T]:
-    """Make public methods leave ``torch.inference_mode``: no later call could learn from its tensors."""
+    """Make public methods leave ``torch.inference_mode``: no later call could learn from its tensors.
+
+    They take turns between threads; a generator takes its own turns, step by step.
+    """
     for name, value in [*vars(kind).items()]:
         if isfunction(value) and (name == "__init__" or not name.startswith("_")):
-            setattr(kind, name, torch.inference_mode(False)(value))
+            own = name == "__init__" or isgeneratorfunction(value)
+            setattr(kind, name, torch.inference_mode(False)(value if own else in_turn(value)))
     return kind
 
 
@@ -59,9 +70,11 @@ class Answers:
     _context: Context
     _memory: AnyMemory
     _rule: Rule
+    _first: FirstBatches
     _beginning: State
     _last: Tensor
     _texts: PieceTexts | None = None
+    _forms: WordForms | None = None
 
     @torch.no_grad()
     def predict(self, hidden: Tensor, texts: Sequence[Sequence[int]] | None = None) -> tuple[Tensor, Tensor]:
@@ -121,31 +134,41 @@ class Answers:
         return torch.cat(rows) if rows else hidden.new_zeros(0, len(self._base.head.weight))
 
     @torch.no_grad()
-    def suggest(self, context: str = "", n: int = 5) -> list[Suggestion]:
+    def suggest(self, context: str = "", n: int = 5, *, typed: str = "", budget: int | None = None) -> Suggestions:
         """Return the most probable next words after the text read so far and a context; learns nothing.
 
-        A model of pieces suggests whole words, with the blank before them: what is between two blanks, or a line break.
-        One without a blank in front goes on with the last word of the context.
+        A word ends before a blank or a line break. Forms that differ only in punctuation that follows are one word. A
+        model of pieces finds whole words by a search that ends when no other word can belong to the list. In a script
+        without blanks, words are those of ICU's dictionaries if ``icu4py`` is installed, else runs of characters.
 
         Args:
-            context: words after the present place, read for this call only.
+            context: text after the present place, read for this call only. Its last word is complete.
             n: number of words; ``<unk>`` is not a word and is left out.
+            typed: first letters of the word, which follow the context and its blank.
+            budget: most beginnings of words that a model of pieces follows; None for as many as it takes.
 
         Returns:
-            The words, most probable first, each with its probability with and without adaptation.
+            The words, most probable first, each with its probability with and without adaptation, and the text to
+            insert after the context and the typed letters. ``bound`` is the most that any other word can have, and
+            ``exact`` says whether the search ended before the budget did.
 
         Raises:
-            UserError: n below 1, or a context that is not a string.
+            UserError: n or budget below 1, a context or letters that are not a string, or a blank among the letters.
         """
-        return [each.suggestion for each in self._expected(context, n)[1]]
+        found = self._expected(context, n, typed, budget)[1]
+        return Suggestions((each.suggestion for each in found.words), found.bound, exact=found.exact)
 
     @torch.no_grad()
-    def explain(self, context: str = "", n: int = 5) -> list[Explanation]:
+    def explain(
+        self, context: str = "", n: int = 5, *, typed: str = "", budget: int | None = None
+    ) -> list[Explanation]:
         """Explain the words that :meth:`suggest` suggests; learns nothing.
 
         Args:
             context: as for :meth:`suggest`.
             n: number of words.
+            typed: as for :meth:`suggest`.
+            budget: as for :meth:`suggest`.
 
         Returns:
             The words of :meth:`suggest`, each with the share of its probability that every part of the method gives,
@@ -155,32 +178,70 @@ class Answers:
         Raises:
             UserError: as for :meth:`suggest`.
         """
-        batch, expected = self._expected(context, n)
+        batch, found = self._expected(context, n, typed, budget)
         written = WrittenText.of(self._memory, laid_out(self.journal.record), self.model)
-        return explained(self._rule, batch, expected, self.vocabulary, written, base=DYNAMIC if self.moving else "base")
+        base = DYNAMIC if self.moving else "base"
+        return explained(self._rule, batch, found.words, self.vocabulary, written, base=base)
 
-    def _expected(self, context: str, n: int) -> tuple[EvalBatch, list[Expected]]:
+    def _expected(self, context: str, n: int, typed: str = "", budget: int | None = None) -> tuple[EvalBatch, Words]:
         """Return the query after a context, and the n words that are expected there."""
-        n = whole("n", n)
-        if isinstance(self.vocabulary, Subwords) and isinstance(context, str):
-            context = context.removesuffix(" ")  # whole words begin with it
-        with self._following(context) as (batch, following):
-            if isinstance(self.vocabulary, Subwords):
-                self._texts = self._texts or PieceTexts(self.vocabulary)
-                return batch, words_ahead(following, self._texts, n, max(3 * n, WIDTH))
+        n, budget = whole("n", n), None if budget is None else whole("budget", budget)
+        for text in (context, typed):
+            check_text(text)
+        if any(letter.isspace() for letter in typed):
+            raise UserError(
+                f"typed = {typed!r:.60} holds a blank; give the letters of one word, and the rest as context"
+            )
+        prompt = Prompt.of(context, typed)
+        pieces = self._pieces()
+        ids = self._ids(context if pieces is None else prompt.context)
+        answer = self._answer(prompt, ids)
+        with self._following(ids) as (batch, following):
+            if pieces is not None:
+                found = words_ahead(following, pieces, n, prompt.place(self._before()), budget)
+                return batch, replace(found, words=[_inserted(each, prompt, answer) for each in found.words])
             adapted, base = (log_probs[0].exp() for log_probs in following([()]))
-            return batch, most_probable(adapted, base, self.vocabulary, n)
+            self._forms = self._forms or WordForms(self.vocabulary)
+            words = most_probable(
+                adapted,
+                base,
+                self.vocabulary,
+                self._forms,
+                n,
+                typed=typed,
+                inserted=lambda index: answer.text([index]),
+            )
+            return batch, Words(words, 0.0, True)
 
     @contextmanager
-    def _following(self, context: str) -> Iterator[tuple[EvalBatch, Following]]:
-        """Stand after a context: give the query there, and what is expected after tokens that follow."""
+    def _following(self, ids: Tensor) -> Iterator[tuple[EvalBatch, Following]]:
+        """Stand after tokens, the first of which was read: give the query there, and what is expected afterwards."""
         with self._base.aside():
-            ids = self._ids(context)
             hidden = self._base.read(ids)
             past = self._after(ids)
             batch = self._batch(hidden[-1:], past)
             first = self._rule.log_probs(batch)[0], self._base.trained_log_probs(batch)[0]
             yield batch, Following(self._with(self._base, False), past, first)
+
+    def _pieces(self) -> PieceTexts | None:
+        """Return what each piece adds to a text; None for a model of words."""
+        if self._texts is None and isinstance(self.vocabulary, Subwords):
+            self._texts = PieceTexts(self.vocabulary)
+        return self._texts
+
+    def _before(self) -> str:
+        """Return the end of the text read so far, "" at the beginning of a text."""
+        pieces, last = self._pieces(), int(self._last)
+        if pieces is None or last in pieces.special or last == self.vocabulary.start:
+            return ""
+        return pieces.data[last].decode(errors="ignore")
+
+    def _answer(self, prompt: Prompt, ids: Tensor) -> Answer:
+        """Return how tokens read as an answer to a prompt, whose context has the ids (N,)."""
+        pieces = self._pieces()
+        if pieces is None:
+            return WordAnswer(self.vocabulary, int(ids[-1]), prompt)
+        return PieceAnswer(self.vocabulary, pieces, prompt, begins=int(ids[-1]) == self.vocabulary.start)
 
     def generate(
         self,
@@ -192,38 +253,82 @@ class Answers:
         until: str | Sequence[str] = (),
         draft: bool = False,
     ) -> str:
-        """Generate text after the text read so far and a prompt, one random word after the other; learns nothing.
+        """Generate text after the text read so far and a prompt, one random token after the other; learns nothing.
+
+        The answer follows the prompt directly: the two joined are the whole text. The letters after the prompt's last
+        blank may be the beginning of a longer word, which the answer then goes on with.
 
         Args:
-            prompt: words after the present place, read for this call only.
-            max_new_tokens: number of words to draw.
-            temperature: T in ``P^(1/T)``; 0 takes the most probable word each time.
+            prompt: text after the present place, read for this call only.
+            max_new_tokens: number of tokens to draw: words, or pieces of words.
+            temperature: T in ``P^(1/T)``; 0 takes the most probable token each time.
             seed: of the random draw.
             until: strings that end the answer; the answer does not contain them.
             draft: whether the base reads ahead what followed the same words before, for methods that count n-grams.
                 The answer is the same up to rounding; it takes fewer passes where the text repeats.
 
         Raises:
-            UserError: a temperature that is negative or infinite, a number of words or a seed that is negative or not a
-                whole number, a prompt that is not a string, drafts with a method that counts no n-grams, or with a
+            UserError: a temperature that is negative or infinite, a number of tokens or a seed that is negative or not
+                a whole number, a prompt that is not a string, drafts with a method that counts no n-grams, or with a
                 model whose state cannot go back.
         """
         if draft and self._context.ngrams is None:
             raise UserError(
                 f"{self.method} counts no n-grams, so it has no drafts; use {self.method}+ngram, or leave draft out"
             )
-        past = self._context.stream_states[0].history[::-1].tolist()
-        following = Ahead(self._base, self._next, past, self._context.ngrams if draft else None)
-        with self._base.aside(), torch.no_grad():
-            return draw(
-                following,
-                self._ids(prompt),
-                self.vocabulary,
-                most=whole("max_new_tokens", max_new_tokens, 0),
-                temperature=temperature,
-                seed=whole("seed", seed, 0),
-                until=several("until", until),
-            )
+        check_text(prompt)
+        choose = chooser(temperature, whole("seed", seed, 0))
+        most, until = whole("max_new_tokens", max_new_tokens, 0), several("until", until)
+        if not most:
+            return ""
+        with torch.no_grad():
+            cut, ids, begun = self._begun(prompt, choose, temperature)
+            answer = self._answer(cut, ids)
+            past = self._context.stream_states[0].history[::-1].tolist()
+            following = Ahead(self._base, self._next, past, self._context.ngrams if draft else None)
+            with self._base.aside():
+                return draw(
+                    following,
+                    torch.cat([ids, ids.new_tensor(begun)]),
+                    answer,
+                    begun=begun,
+                    most=most - bool(answer.text(begun)),
+                    temperature=temperature,
+                    choose=choose,
+                    until=until,
+                )
+
+    def _begun(
+        self, text: str, choose: Callable[[Tensor], int], temperature: float
+    ) -> tuple[Prompt, Tensor, tuple[int, ...]]:
+        """Return a prompt, the ids before the word at its end, and tokens that begin with that word's letters.
+
+        Where no token of the model begins with them, the letters are read like the rest of the prompt.
+        """
+        prompt, pieces = Prompt.split(text), self._pieces()
+        ids = self._ids(prompt.context if pieces is not None else text.removesuffix(prompt.typed))
+        place = prompt.place(self._before())
+        begun: tuple[int, ...] | None = ()
+        if place.target and (pieces is not None or prompt.typed):
+            with self._following(ids) as (_, following):
+                if pieces is not None:
+                    begun = spelled(following, pieces, place, choose, temperature)
+                else:
+                    begun = self._word_begun(following([()])[0][0], prompt.typed, choose, temperature)
+        if begun is None:
+            return Prompt(text, "", ""), self._ids(text), ()
+        return prompt, ids, begun
+
+    def _word_begun(
+        self, log_probs: Tensor, typed: str, choose: Callable[[Tensor], int], temperature: float
+    ) -> tuple[int, ...] | None:
+        """Return a word of the model that begins with letters, by log-probabilities (V,); None without any."""
+        at = [index for index in range(len(log_probs)) if begins_with(self.vocabulary[index], typed, self.vocabulary)]
+        at = [index for index in at if index != self.vocabulary.unknown]
+        if not at:
+            return None
+        scores = log_probs[at].double().cpu()
+        return (at[choose(((scores - scores.max()) / (temperature or 1.0)).softmax(0))],)
 
     def rank(
         self,
@@ -236,11 +341,12 @@ class Answers:
         """Rank alternatives for the same place in the text, best first; learns nothing.
 
         The reader does not learn within an alternative either: it predicts all tokens from the memory as it stands. A
-        word without a row costs ``<unk>`` plus its spelling, 8 bits a byte. The end of an alternative costs nothing:
-        end each with a line break where it ends a line, or with the text that follows.
+        word without a row costs ``<unk>`` plus its spelling, 8 bits a byte, and so does a literal ``<unk>``. The end of
+        an alternative costs nothing: end each with a line break where it ends a line, or with the text that follows.
+        An alternative without text, for silence, costs a line break: nothing else follows.
 
         Args:
-            alternatives: texts of one token or more.
+            alternatives: texts; "" says that nothing follows.
             before: the text directly before each, with the blank at its end; it goes on from what was read.
             prior: another score of each, higher for better, such as a recogniser's; None for no such score.
             weight: factor of the prior, which is added to the log-probability in nats.
@@ -249,7 +355,7 @@ class Answers:
             Each with its score and its log-probabilities in nats, with and without adaptation; ties in the order given.
 
         Raises:
-            UserError: no alternatives, one without a token, another number of priors than alternatives, or a prior or
+            UserError: no alternatives, another number of priors than alternatives, or a prior or
                 weight that is not finite.
         """
         return ranked(self._with(self._base, False), self.vocabulary, self._last, alternatives, before, prior, weight)
@@ -276,9 +382,7 @@ class Answers:
 
     def _ids(self, text: str) -> Tensor:
         """Return ids (N,): the last token read, then those of a text; new words become ``<unk>``."""
-        if not isinstance(text, str):
-            raise UserError(f"{text!r:.60} is not a text; give a string")
-        bytes_of(text)
+        check_text(text)
         ids = self._last.new_tensor(self.vocabulary.encode(text, include=False).ids)
         return torch.cat([self._last, self._known(ids)])
 
@@ -287,4 +391,14 @@ class Answers:
         return self._with(self._base, False).known(ids, len(self._base.head.weight))
 
     def _with(self, base: ReaderBase, learn: bool) -> StreamReader:
-        return StreamReader(base, self._context, self._rule, self.update_every, self.vocabulary.unknown, learn)
+        check = partial(self._first.check, self.method)
+        unknown = self.vocabulary.unknown
+        return StreamReader(base, self._context, self._rule, self.update_every, unknown, learn, check)
+
+
+def _inserted(each: Expected, prompt: Prompt, answer: Answer) -> Expected:
+    """Return an expected word with the text that it adds to a prompt, in place of the text after the blanks."""
+    word, text = each.suggestion, prompt.blanks + each.suggestion.insert_text
+    if isinstance(answer, PieceAnswer):
+        text = answer.added(text)
+    return Expected(Suggestion(*word, text, ends=word.ends), each.rest)

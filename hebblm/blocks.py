@@ -1,12 +1,13 @@
-"""A few queries at a time, so that their tensors are still in the processor's cache for the next operation."""
+"""How much is computed at once: a few queries, whose tensors stay in the processor's cache, and by how many threads."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cache
-from threading import Barrier
+from threading import Barrier, Lock, local
 from typing import TypeVar
 
 import torch
@@ -14,6 +15,49 @@ import torch
 CPU_BYTES = 12 * 2**20  # of a few queries: between the second and the third level of caches
 
 Part = TypeVar("Part")
+
+
+class _Counting:
+    """Changes of the number of torch's threads. A thread sets its own, and with it what threads to come begin with."""
+
+    def __init__(self) -> None:
+        self.lock = Lock()  # held for a moment, while a number changes
+        self.meant: list[int] = []  # the number that each block of one_thread returns to
+        self.settled = local()  # says of a thread that it has its number
+
+
+_counting = _Counting()
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Compute on this thread alone in the block."""
+    counting = _counting
+    with counting.lock:
+        before = torch.get_num_threads()
+        counting.meant.append(before)
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        with counting.lock:
+            torch.set_num_threads(before)
+            counting.meant.remove(before)
+
+
+def settle_threads() -> None:
+    """Give this thread the process's number of torch's threads.
+
+    If it computed first while another thread is in :func:`one_thread`, it would compute alone from then on.
+    """
+    counting = _counting
+    if getattr(counting.settled, "done", False):
+        return
+    with counting.lock:
+        torch.get_num_threads()  # a new thread drops what is set before it is read there first
+        if counting.meant:
+            torch.set_num_threads(max(counting.meant))
+    counting.settled.done = True
 
 
 def block_size(bytes_each: int, count: int, device: torch.device) -> int:
@@ -45,7 +89,9 @@ def side_by_side(work: Callable[[Part], None], parts: list[Part], device: torch.
     def alone(part: Part) -> None:
         work(part)
 
-    list(_workers(threads).map(alone, parts))
+    with _counting.lock:  # threads that start meanwhile begin with another number
+        pool = _workers(threads)
+    list(pool.map(alone, parts))
 
 
 @cache
@@ -67,4 +113,11 @@ def _workers(threads: int) -> ThreadPoolExecutor:
     return pool
 
 
-os.register_at_fork(after_in_child=_workers.cache_clear)  # a forked process has none of these threads
+def _forked() -> None:
+    """Begin anew in a forked process: it has none of the threads, not even the one that holds a lock."""
+    global _counting
+    _counting = _Counting()
+    _workers.cache_clear()
+
+
+os.register_at_fork(after_in_child=_forked)

@@ -13,6 +13,7 @@ import stat
 import tempfile
 from collections.abc import Collection, Iterator
 from pathlib import Path
+from threading import Lock
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -26,6 +27,7 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 62))]
 SEAL = "document_sha256"
 """The key of a JSON object's hash of all its other keys."""
 
+_UMASK = Lock()
 _LONGEST = 1 << 26  # bytes of a JSON file
 _FORMER = ".former"  # suffix of a folder that a new one replaces
 _HOST = hashlib.sha256(socket.gethostname().encode()).hexdigest()[:6]
@@ -92,8 +94,9 @@ def check_own(folder: Path, own: Collection[str]) -> None:
 
 def umask() -> int:
     """Return the permissions that new files of this process do not get."""
-    found = os.umask(0)
-    os.umask(found)
+    with _UMASK:  # it can only be read by setting it
+        found = os.umask(0)
+        os.umask(found)
     return found
 
 

@@ -36,7 +36,11 @@ from hebblm.ranks import current
 from hebblm.report.accuracy import WORDS_ASKED
 from hebblm.report.buckets import DEFAULT_EDGES, validate_edges
 from hebblm.report.document import write_report
+from hebblm.report.inspection import write_inspection
+from hebblm.report.methods import BASE
 from hebblm.report.result import FILE_NAME, Result
+from hebblm.report.tokens import FILE_NAME as TOKENS
+from hebblm.report.tokens import TokenLosses
 from hebblm.request import Model, Request, Target
 from hebblm.tuning.search import TUNED_FILE, Search, write_tuned
 from hebblm.tuning.tune import tune as tune_scenario
@@ -83,6 +87,7 @@ def evaluate(
     output_path: str | Path | None = None,
     log_samples: bool = False,
     log_neighbors: int = 0,
+    show_learned: bool = False,
     command: str | None = None,
     **options: Any,
 ) -> Result:
@@ -108,6 +113,8 @@ def evaluate(
         log_samples: also write tokens.parquet there, one row per token.
         log_neighbors: also write, for so many tokens, neighbors.parquet with what they retrieved, and
             components.parquet with what each part of a method gave to them.
+        show_learned: also write what was learned: inspect.html, the text shaded by gain, and in the report the words
+            that changed most and three suggestions before and after reading. Writes tokens.parquet as well.
         command: the command line, for the result's provenance.
         options: fields of :class:`hebblm.evaluation.scenario_config.ScenarioConfig`, e.g. ``max_tokens=1000``.
 
@@ -119,6 +126,10 @@ def evaluate(
     """
     every, methods = methods == EVERY, with_ensembled(_named(methods, EVALUATED))
     rules = [name for name in methods if name in METHODS]
+    if show_learned and (BASE not in rules or len(methods) < 2):
+        raise UserError(
+            f"--show-learned compares a method with the base, not {','.join(methods)}; add base or a method"
+        )
     edges = validate_edges(frequency_edges)
     request = Request.of(model, target, hyperparameters, values, settings, output_path, **options)
     request.check_keys(rules)
@@ -128,14 +139,20 @@ def evaluate(
     for name in ENSEMBLES.keys() & methods:
         request.check_one_stream(f"{name}, one of the methods, follows a single stream")
     request.settings.tell_unread(settings or {}, rules)
-    if log_samples and output_path is None:
-        raise UserError("--log-samples needs --output-path DIR to write to")
+    for option, asked_for in (("--log-samples", log_samples), ("--show-learned", show_learned)):
+        if asked_for and output_path is None:
+            raise UserError(f"{option} needs --output-path DIR to write to")
     log_neighbors = whole("log_neighbors", log_neighbors, 0)
     if log_neighbors and not log_samples:
         raise UserError(f"--log-neighbors {log_neighbors} needs --log-samples as well")
     source, read = request.config.corpora()
-    if forgetting is not None or log_neighbors or accuracy:
-        option = "--forgetting" if forgetting is not None else "--log-neighbors" if log_neighbors else "--accuracy"
+    single = {
+        "--forgetting": forgetting is not None,
+        "--log-neighbors": log_neighbors > 0,
+        "--accuracy": accuracy,
+        "--show-learned": show_learned,
+    }
+    for option in (option for option, asked_for in single.items() if asked_for):
         request.check_one_stream(f"{option} follows a single stream")
     asked: int | list[int]
     if isinstance(accuracy_words, Sequence):
@@ -174,12 +191,17 @@ def evaluate(
             forgetting=forgetting,
             check=check,
             accuracy=asked if accuracy else 0,
+            show_learned=show_learned,
             ranks=ranks,
             checkpoint=checkpoint,
         )
         if run is not None and request.folder is not None:
-            run.save(request.folder, log_samples=log_samples)
-            write_report(run.result, request.folder)
+            run.save(request.folder, log_samples=log_samples or show_learned)
+            losses = None
+            if show_learned:
+                losses = TokenLosses.load(request.folder / TOKENS)
+                write_inspection(request.folder)
+            write_report(run.result, request.folder, tokens=losses)
         if ranks.size > 1:  # intermediate files stay until the first process has ended
             return Result.from_json(ranks.all_gather_object(None if run is None else run.result.to_json())[0])
     assert run is not None

@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import NamedTuple, TypeVar, cast
 
 import msgspec
 
@@ -53,7 +53,7 @@ class Read(msgspec.Struct, tag="read", omit_defaults=True):
     """Text of one call."""
 
     name: str
-    learned: bool  # if not, only the place in the text moved on
+    learned: bool  # False in the files of earlier versions alone
     read: str  # when
     tokens: int
     bytes: int
@@ -79,7 +79,18 @@ class SplitBy(msgspec.Struct, frozen=True, tag="split"):
     splitting: Chosen
 
 
-Item = Opened | Read | SideBySide | Began | SplitBy
+class Passed(msgspec.Struct, frozen=True, tag="passed"):
+    """The reader went through a text without learning from it; the text itself is not kept.
+
+    At the end of a record it stands in that text. Read again, what follows begins anew.
+    """
+
+    name: str
+    splitting: Chosen | None  # of all others if it is the first; None without words
+
+
+Item = Opened | Read | SideBySide | Began | SplitBy | Passed
+N = TypeVar("N", bound=Read | SplitBy | Passed)
 
 
 class FirstMemory(msgspec.Struct, frozen=True):
@@ -127,9 +138,13 @@ class Reading:
             spelled = spelled or Spelled((), 0, vocabulary.splitting, _fits(vocabulary, self._texts))
             size = size or len(vocabulary.join(ids).encode())
             spelled = msgspec.structs.replace(spelled, tokens=vocabulary.lasting(ids), bytes=size)
-        words = len({index for index in ids if index >= rows}) if self.learned else 0
+        words = len({index for index in ids if index >= rows})
         texts = [] if spelled else self._texts
         return Read(self.name, self.learned, self.read, len(ids), size, words, texts, spelled)
+
+    def passed(self, vocabulary: Vocabulary) -> Passed:
+        """Return the record of a text that was not learned: its name, and how it splits others."""
+        return Passed(self.name, _fits(vocabulary, self._texts) if self._spelled is None else self._spelled.fits)
 
 
 class Journal:
@@ -146,7 +161,7 @@ class Journal:
         self.time: str | None = None  # of reading the texts that follow; None for the present
         self.opening: Opened | None = opening
         self._vocabulary = vocabulary
-        self._items: list[Item] = [*record.items]
+        self._items = _without_unlearned(record.items, vocabulary)
         self._open: tuple[Reading, ...] = ()  # being read now,
         self._together = False  # side by side or alone
         self._rows = 0  # words there were before these
@@ -154,7 +169,7 @@ class Journal:
     @property
     def record(self) -> ReadingRecord:
         """All texts so far; of the text that is being read, the part learned so far."""
-        items = [*self._items, *self._taken_down()]
+        items = _then(self._items, self._taken_down())
         former = next((item for item in reversed(items) if isinstance(item, Opened)), None)
         return ReadingRecord(self.base, (*items, *([self.opening] if self.opening not in (None, former) else [])))
 
@@ -169,7 +184,7 @@ class Journal:
         """Return whether a text of this name goes on from where the reader stands."""
         self._close()
         last = self._last()
-        return name == "" if last is None else isinstance(last, Read) and last.name == name
+        return name == "" if last is None else isinstance(last, Read | Passed) and last.name == name
 
     def begin(self, readings: Sequence[Reading], rows: int, *, together: bool) -> None:
         """Begin to record one text, or several side by side."""
@@ -185,20 +200,44 @@ class Journal:
         return self.time or datetime.now(UTC).isoformat(timespec="seconds")
 
     def began(self) -> None:
-        """Record a move to the beginning of a text, and drop the texts before it that were read without learning."""
+        """Record a move to the beginning of a text; of texts just before it that were not learned nothing is kept."""
         self._close()
-        passed: list[Read | SplitBy] = []
-        while self._items and _unlearned(last := self._items[-1]):
+        passed: list[Passed | SplitBy] = []
+        while self._items and isinstance(last := self._items[-1], Passed | SplitBy):
             self._items.pop()
-            passed = [*([last] if isinstance(last, SplitBy) else texts_in(last)), *passed]
+            passed = [last, *passed]
         for text in passed:
-            if isinstance(text, SplitBy):
-                self.split(text.name, text.splitting)
-            else:
-                fits = _fits(self._vocabulary, text.texts) if text.spelled is None else text.spelled.fits
-                self.split(text.name, fits)
+            self.split(text.name, text.splitting)
         if isinstance(self._last(), Read | None):
             self._add(Began())
+
+    def passed(self, text: Passed) -> None:
+        """Record a text that was passed when this record was first made."""
+        self._close()
+        self._add()
+        if text.splitting is not None and self._vocabulary.splitting is None:
+            self._vocabulary.split(text.splitting)
+        self._items = _then(self._items, [text])
+
+    def rename(self, name: str, other: str) -> None:
+        """Give the texts of a document another name, which no text has: they might go on from one another."""
+        self._close()
+        names = {each.name for each in self._named()}
+        if name not in names:
+            raise UserError(f"no document is named {name!r:.60}; documents() lists their names")
+        if other in {*names, *(document.name for document in documents(self.record))}:
+            raise UserError(f"another document is named {other!r:.60}; choose another name")
+        for number, item in enumerate(self._items):
+            if isinstance(item, SideBySide):
+                self._items[number] = SideBySide([_renamed(text, name, other) for text in item.texts])
+            elif isinstance(item, Read | SplitBy | Passed):
+                self._items[number] = _renamed(item, name, other)
+
+    def _named(self) -> list[Read | SplitBy | Passed]:
+        """Return all that has the name of a document."""
+        return [
+            each for item in self._items for each in ([item] if isinstance(item, SplitBy | Passed) else texts_in(item))
+        ]
 
     def split(self, name: str, splitting: Chosen | None) -> None:
         """Keep how a text splits the others if it is the first, once per name."""
@@ -214,13 +253,44 @@ class Journal:
         """Return the item that says where the reader stands."""
         return next((item for item in reversed(self._items) if not isinstance(item, Opened | SplitBy)), None)
 
-    def _taken_down(self) -> list[Item]:
+    def _taken_down(self) -> Sequence[Item]:
+        if not all(text.learned for text in self._open):
+            return [text.passed(self._vocabulary) for text in self._open]
         texts = [text.item(self._vocabulary, self._rows) for text in self._open]
-        return [SideBySide(texts) if self._together else texts[0]] if texts else []
+        return [SideBySide(texts)] if self._together and texts else texts
 
     def _close(self) -> None:
-        self._items += self._taken_down()
+        self._items = _then(self._items, self._taken_down())
         self._open = ()
+
+
+def _renamed(item: N, name: str, other: str) -> N:
+    return msgspec.structs.replace(item, name=other) if item.name == name else item
+
+
+def _then(items: Sequence[Item], more: Sequence[Item]) -> list[Item]:
+    """Return items and those that follow; parts of one text that was passed are one item."""
+    found = [*items]
+    for item in more:
+        last = found[-1] if found else None
+        if isinstance(item, Passed) and isinstance(last, Passed) and item.name == last.name:
+            found[-1] = Passed(last.name, last.splitting or item.splitting)
+        else:
+            found.append(item)
+    return found
+
+
+def _without_unlearned(items: Sequence[Item], vocabulary: Vocabulary) -> list[Item]:
+    """Return items without the texts that earlier versions kept although they were not learned."""
+    found: list[Item] = []
+    for item in items:
+        texts = texts_in(item)
+        if texts and not texts[0].learned:
+            fits = [_fits(vocabulary, text.texts) if text.spelled is None else text.spelled.fits for text in texts]
+            found = _then(found, [Passed(text.name, split) for text, split in zip(texts, fits, strict=True)])
+        else:
+            found.append(item)
+    return found
 
 
 def learned(record: ReadingRecord) -> list[Read]:
@@ -258,7 +328,7 @@ def laid_out(record: ReadingRecord) -> list[Laid]:
     for item in record.items:
         if isinstance(item, Opened):
             every = item.update_every
-        elif isinstance(item, Began):
+        elif isinstance(item, Began | Passed):
             open_name = None
         elif (texts := texts_in(item)) and texts[0].learned:
             names, lengths = tuple(text.name or None for text in texts), tuple(text.tokens for text in texts)
@@ -287,10 +357,6 @@ def texts_of(record: ReadingRecord) -> list[ReadText]:
 
 def texts_in(item: Item) -> list[Read]:
     return item.texts if isinstance(item, SideBySide) else [item] if isinstance(item, Read) else []
-
-
-def _unlearned(item: Item) -> bool:
-    return isinstance(item, SplitBy) or (bool(texts := texts_in(item)) and not any(text.learned for text in texts))
 
 
 def _fits(vocabulary: Vocabulary, texts: Sequence[str]) -> Chosen | None:

@@ -106,7 +106,8 @@ class LanguageModel:
             ) from error
 
     def __repr__(self) -> str:
-        return f"LanguageModel({self.name!r}, {self.vocabulary.known:,} words)"
+        unit = "words" if self.pieces is None else "pieces"
+        return f"LanguageModel({self.name!r}, {self.vocabulary.known:,} {unit})"
 
 
 @torch.inference_mode(False)

@@ -43,6 +43,22 @@ class Description(ProgressColumn):
         return Text(task.description, no_wrap=True, overflow="ellipsis")
 
 
+class Done(MofNCompleteColumn):
+    """Units done, of how many where that is known."""
+
+    def render(self, task: Task) -> Text:
+        return Text(f"{task.completed:.0f}", "progress.download") if task.total is None else super().render(task)
+
+
+class Left(TimeRemainingColumn):
+    """What follows the time elapsed: the time left, where the number of units is known."""
+
+    def render(self, task: Task) -> Text:
+        if task.total is None:
+            return Text("elapsed")
+        return Text.assemble("elapsed, ", super().render(task), " left")
+
+
 class Display(Progress):
     """A bar that writes a line from time to time if it cannot be drawn, so that a log shows how far the work is."""
 
@@ -66,8 +82,13 @@ class Display(Progress):
         super().update(task_id, **changes)
         self._log(task_id)
 
+    def start(self) -> None:
+        _OPEN.add(self)
+        super().start()
+
     def stop(self) -> None:
         """Stop as rich does; passing work that took no time leaves no bar."""
+        _OPEN.discard(self)
         now = time.monotonic()
         for task_id, (begin, _) in self._begins.items():
             self._tasks[task_id].visible &= not self.passing or now - begin >= BRIEF
@@ -97,6 +118,9 @@ class Display(Progress):
                 start, done = first, after
             words += f", {duration((now - start) / (task.completed - done) * (task.total - task.completed))} left"
         self.console.print(words, soft_wrap=True, highlight=False, markup=False)
+
+
+_OPEN: set[Display] = set()  # displays of this process that have begun and not ended
 
 
 @contextmanager
@@ -152,18 +176,30 @@ def bar(*, passing: bool = False) -> Display:
     display = Display(
         Description(),
         BarColumn(min(LONGEST, max(SHORTEST, console.width - NUMBERS)), table_column=whole()),
-        MofNCompleteColumn(table_column=whole()),
+        Done(table_column=whole()),
         TextColumn("{task.fields[unit]}", table_column=whole()),
         TimeElapsedColumn(table_column=whole()),
-        TextColumn("elapsed,", table_column=whole()),
-        TimeRemainingColumn(table_column=whole()),
-        TextColumn("left", table_column=whole()),
+        Left(table_column=whole()),
         console=console,
         transient=False,
         disable=not told(),
     )
     display.passing = passing
     return display
+
+
+@contextmanager
+def passing_bar(description: str, unit: str) -> Iterator[Callable[[int, int], None]]:
+    """Show passing work that nobody asked to follow: yield a function of (done, total) that moves its bar.
+
+    There is a bar only on a terminal; none in a block of silence, and none within work that shows one already.
+    """
+    if _SILENT.get() or _OPEN or not told() or not Console(stderr=True).is_terminal:
+        yield lambda done, total: None
+        return
+    with bar(passing=True) as display:
+        task = display.add_task(description, total=None, unit=unit)
+        yield lambda done, total: display.update(task, completed=done, total=total)
 
 
 def duration(seconds: float) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,10 +18,10 @@ FORM = 'write {"id": ..., "before": "...", "candidates": [{"text": "...", "score
 
 
 class Candidate(msgspec.Struct, frozen=True):
-    """One of several texts, and its recogniser's log-probability."""
+    """One of several texts, and its recogniser's log-probability; "" is silence."""
 
     text: str
-    score: float = 0.0
+    score: float | None = None
 
 
 class Alternatives(msgspec.Struct, frozen=True):
@@ -51,14 +51,18 @@ def read_lists(path: Path) -> list[Line]:
                 found = msgspec.json.decode(line, type=Alternatives)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 raise UserError(f"{place} holds no alternatives ({error}); {FORM}") from error
-            if not found.candidates or not all(one.text for one in found.candidates):
-                raise UserError(
-                    f"{place} has a candidate without text, or no candidate; write its text, or remove the line"
-                )
+            if not found.candidates:
+                raise UserError(f"{place} has no candidate; write one, or remove the line")
             lists.append((place, found))
     if not lists:
         raise UserError(f"{path} holds no alternatives; {FORM}")
     return lists
+
+
+def priors(candidates: Sequence[Candidate]) -> list[float]:
+    """Return the scores of a list's candidates; one without a score counts as the worst that has one."""
+    worst = min((one.score for one in candidates if one.score is not None), default=0.0)
+    return [worst if one.score is None else one.score for one in candidates]
 
 
 def rank_lists(reader: Reader, lists: Iterable[Line], weight: float) -> Iterator[bytes]:
@@ -68,7 +72,7 @@ def rank_lists(reader: Reader, lists: Iterable[Line], weight: float) -> Iterator
             found = reader.rank(
                 [candidate.text for candidate in one.candidates],
                 one.before,
-                prior=[candidate.score for candidate in one.candidates],
+                prior=priors(one.candidates),
                 weight=weight,
             )
         except UserError as error:

@@ -48,7 +48,7 @@ def check_alternatives(texts: Sequence[str], prior: Sequence[float] | None, weig
     if isinstance(texts, str) or not isinstance(texts, Sequence) or not texts:
         raise UserError(f"{texts!r:.60} is not a list of alternatives; give a list of strings, at least one")
     for number, text in enumerate(texts, 1):
-        if not isinstance(text, str) or not text:
+        if not isinstance(text, str):
             raise UserError(f"alternative {number} is {text!r:.60}, not a text; write it as a string, or leave it out")
     if prior is not None and not isinstance(prior, Iterable):
         raise UserError(f"prior = {prior!r:.60} is not a row of numbers; give one for each alternative")
@@ -80,6 +80,7 @@ def ranked(
         reader: at the place where ``before`` begins, after the token ``last`` (1,).
         vocabulary: vocabulary of the reader's model.
         texts: the alternatives, read as one text with ``before``; tokens that differ from those of ``before`` count.
+            One without text costs the end of the line.
         before: text directly before each.
         prior: another score of each.
         weight: factor of the prior.
@@ -90,7 +91,8 @@ def ranked(
             raise UserError(f"before = {text!r:.60} is not a text; give a string")
         bytes_of(text)
     common = vocabulary.encode(before, include=False)
-    wholes = [vocabulary.encode(before + text, include=False) for text in texts]
+    silence = vocabulary.encode(before.rstrip(" ") + "\n", include=False)
+    wholes = [silence if _is_silent(text) else vocabulary.encode(before + text, include=False) for text in texts]
     begin = min(_same(common, whole) for whole in wholes)
     for number, (text, whole) in enumerate(zip(texts, wholes, strict=True), 1):
         if len(whole.ids) == begin:
@@ -100,12 +102,18 @@ def ranked(
     sums = _sums(reader, last, ids, begin)
     found = []
     for text, whole, own, value, (adapted, base) in zip(texts, wholes, ids, priors, sums.tolist(), strict=True):
-        new = {*whole.unknown, *(at for at, index in enumerate(whole.ids) if index >= rows)}
+        new = {at for at, index in enumerate(whole.ids) if index >= rows or index == vocabulary.unknown}
+        new.update(whole.unknown)  # where a tokenizer has no id for these alone
         spelling = SPELLING * sum(spelled_bytes(whole.tokens[at]) for at in new if at >= begin)
         log_prob = adapted - spelling
         score = log_prob + weight * value
         found.append(RankedText(text, score, log_prob, base - spelling, value, len(own) - begin))
     return sorted(found, key=lambda one: -one.score)
+
+
+def _is_silent(text: str) -> bool:
+    """Return whether an alternative says that nothing follows, for which the line ends."""
+    return not text.strip() and "\n" not in text
 
 
 def _same(common: Encoded, whole: Encoded) -> int:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any, cast, overload
 
 import torch
 
 from hebblm.adapt.context import Context
+from hebblm.adapt.contract import FirstBatches
 from hebblm.adapt.methods import METHODS
 from hebblm.answers import Answers, learnable
 from hebblm.errors import UserError
@@ -22,6 +24,7 @@ from hebblm.models.base import Ids, TrainedModel, device_of
 from hebblm.progress import say
 from hebblm.reader_state import ReaderSetup, ReaderState, check_asked, choose, open_reader, save_reader
 from hebblm.reader_text import (
+    Intervals,
     Progress,
     Spelled,
     Text,
@@ -29,15 +32,18 @@ from hebblm.reader_text import (
     are_documents,
     encoded_documents,
     encoded_text,
-    in_intervals,
+    followed,
     name_of,
     named,
+    pieces_of,
     reported,
 )
 from hebblm.replay import check_still, read_again, without_documents, without_word
 from hebblm.scores import Scores
 from hebblm.stream_reader import ReaderBase, dynamic_base
+from hebblm.text.fitting import tell_loss
 from hebblm.text.vocabulary import Encoded, Vocabulary
+from hebblm.turns import turn
 
 
 @learnable
@@ -105,6 +111,7 @@ class Reader(Answers):
         if model.keyed:
             METHODS[self.method].check_keys(values.methods)
         self._rule = METHODS[self.method].rule(values.methods)
+        self._first = FirstBatches([self.method])
         self._base = dynamic_base(model, values.dynamic, training) if self.moving else ReaderBase(model.base())
         if vocabulary.splitting is None and opened.splitting is not None:
             vocabulary.split(opened.splitting)
@@ -161,8 +168,9 @@ class Reader(Answers):
             text: a string, whose line breaks become ``<eos>``, or the ids of known words, (T,); or a list of such
                 documents, or a dict of them by name, which the base reads as one batch.
             learn: whether the reader remembers the text. If not, only its place in the text moves on; up to the end of
-                that text it learns how far to trust each part of its method.
-            progress: called with the number of tokens done and T after each interval.
+                that text it learns how far to trust each part of its method. Of such a text :meth:`save` keeps the
+                place alone, and :meth:`begin` leaves that too.
+            progress: called with the number of tokens done and T after each interval; None shows a bar on a terminal.
             name: the document's name, to give to :meth:`forget`.
 
         Returns:
@@ -172,21 +180,20 @@ class Reader(Answers):
             UserError: no text, an id that the vocabulary does not have, several documents for dynamic evaluation, or a
                 progress that cannot be called.
         """
-        report = reported(progress)
-        if isinstance(text, Mapping) or are_documents(text):
-            return self._read_documents(*named(cast(Texts, text), name), learn, report)
-        name, text = name_of(name), cast(Text, text)
+        with followed(progress) as report:
+            if isinstance(text, Mapping) or are_documents(text):
+                found = self._read_documents(*named(cast(Texts, text), name), learn, report)
+                self._tell_loss(found)
+                return found
+            return self._read_text(cast(Text, text), learn, report, name_of(name))
+
+    def _read_text(self, text: Text, learn: bool, report: Callable[[int, int], None], name: str) -> Scores:
         with self._rowed():
             encoded, size = encoded_text(self.vocabulary, text, include=learn)
             reading = self._begin(name, learn, text if isinstance(text, str | Spelled) else None)
             scores = self._read_on(encoded, size, learn, report, reading)
         reading.end()
-        if scores.lost and not self._told_of_loss:
-            self._told_of_loss = True
-            say(
-                f"the tokenizer loses at least {100 * scores.lost / scores.bytes:.3g} % of the bytes of this text: "
-                "do not compare its bits a byte with another model's"
-            )
+        self._tell_loss([scores])
         return scores
 
     def read_pieces(
@@ -220,18 +227,39 @@ class Reader(Answers):
         """
         report, name = reported(progress), name_of(name)
         most = None if max_tokens is None else whole("max_tokens", max_tokens)
-        texts: list[str] = []
+        intervals = Intervals(self.update_every, include=learn, most=most)
         reading: Reading | None = None
-        with self._rowed():
-            for encoded, size in in_intervals(
-                self.vocabulary, pieces, self.update_every, texts, include=learn, most=most
-            ):
-                reading = reading or self._begin(name, learn, texts)
+
+        def read(take: Callable[[Vocabulary], tuple[Encoded, int] | None]) -> Scores | None:
+            nonlocal reading
+            with self._rowed():
+                if (part := take(self.vocabulary)) is None:
+                    return None
+                reading = reading or self._begin(name, learn, intervals.texts)
                 if not self.journal.reads(reading):
                     raise UserError("another text was read before this one was finished; read one text after the other")
-                yield self._read_on(encoded, size, learn, report, reading)
-        if reading is not None and (most is None or len(reading.tokens) < most):
-            reading.end()
+                return self._read_on(*part, learn, report, reading)
+
+        for piece in pieces_of(pieces):  # other threads may ask while the text comes, and between its parts
+            with turn(self):
+                scores = read(partial(intervals.after, piece))
+            if scores is not None:
+                yield scores
+            if intervals.full:
+                break
+        with turn(self):
+            scores = read(intervals.rest)
+            if reading is not None and (most is None or len(reading.tokens) < most):
+                reading.end()
+        if scores is not None:
+            yield scores
+
+    def _tell_loss(self, scores: Sequence[Scores]) -> None:
+        """Print once what the tokenizer loses of a text, or of documents that are read together."""
+        lost = sum(each.lost for each in scores)
+        if lost and not self._told_of_loss:
+            self._told_of_loss = True
+            tell_loss("this text", lost, sum(each.bytes for each in scores))
 
     def _begin(self, name: str, learn: bool, text: str | list[str] | Spelled | None) -> Reading:
         """Record that a text is read now, from its beginning unless it goes on."""
@@ -316,10 +344,19 @@ class Reader(Answers):
         """Return the documents that the reader learned from, in order; those of the memory it began with come first."""
         return documents(self.journal.record)
 
+    def rename(self, name: str, other: str) -> None:
+        """Give a document another name, as if it had been read under that one.
+
+        Raises:
+            UserError: no such document, or another one has that name.
+        """
+        self.journal.rename(name_of(name), name_of(other))
+
     def forget(self, *names: str, word: str | None = None, replay: bool = False, progress: Progress = None) -> None:
         """Become, to the bit, the reader that never read some documents, or that read every text without a word.
 
-        It reads all other texts again, in the same order and parts. If you interrupt it, nothing changes.
+        It reads all other texts again, in the same order and parts. If you interrupt it, nothing changes. Texts that it
+        did not learn from are not kept: what went on from one begins anew.
 
         Args:
             names: the documents' names; "" stands for all text without a name.

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from unicodedata import category
 
 import msgspec
 import numpy as np
 from torch import Tensor
 
 from hebblm.errors import UserError
+from hebblm.progress import passing_bar
 from hebblm.text.fitting import Chosen
 from hebblm.text.vocabulary import Encoded, Vocabulary
 
@@ -20,6 +23,8 @@ Texts = Sequence[Text] | Mapping[str, Text]
 """Documents that are read side by side; a mapping gives their names."""
 Progress = Callable[[int, int], None] | None
 """A function of (tokens done, all tokens), called after each interval, or None."""
+UNFIT = ("Cc", "Cs", "Zl", "Zp")
+"""Categories of the characters that no name has; blanks and joiners of all kinds may stand in the name of a file."""
 
 
 class Spelled(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -72,7 +77,10 @@ def encoded_text(
         if include:
             vocabulary.include(first.tokens)
             first, _ = vocabulary.encode(text, include=False).cut(most)
-        return first, _bytes_of_first(vocabulary, text, most) if rest.ids else size
+        if not rest.ids:
+            return first, size
+        size, lost = _of_first(vocabulary, text, most)
+        return replace(first, lost=lost), size
     ids = known_ids(vocabulary, text, "text; give a string, ids in one row, or a list of such documents")
     return vocabulary.of_ids(ids), len(vocabulary.join(ids).encode())
 
@@ -91,44 +99,65 @@ def encoded_documents(
     return [text for text, _ in documents], [size for _, size in documents]
 
 
-def in_intervals(
-    vocabulary: Vocabulary, pieces: Iterable[str], every: int, texts: list[str], *, include: bool, most: int | None
-) -> Iterator[tuple[Encoded, int]]:
-    """Yield parts of a text that comes in pieces, whole intervals of ``every`` tokens except the last, and their bytes.
+class Intervals:
+    """Parts of a text that comes in pieces: whole intervals of ``every`` tokens, and at the end what is left.
 
-    A piece is taken after the parts before it were used, and goes into ``texts``. ``most`` limits the tokens.
+    ``include`` says whether new words get an id, with the part that they stand in; ``most`` limits the tokens.
     """
-    if isinstance(pieces, str):
-        raise UserError(f"{pieces!r:.60} is a text in one piece; give [text], or read it")
-    if not isinstance(pieces, Iterable):
-        raise UserError(f"{pieces!r:.60} is not a sequence of strings")
-    waiting, size = Encoded((), ()), 0
-    for number, piece in enumerate(pieces):
-        encoded, more = encoded_text(vocabulary, piece, include=include, begins=not number, most=most)
-        texts.append(piece)
-        waiting = waiting.then(encoded)
-        now, waiting = waiting.cut(len(waiting.ids) // every * every)
-        size += more
-        if now.ids:
-            yield now, size
-            size = 0
-        if most is not None:
-            most -= len(encoded.ids)
-            if not most:
-                break
-    if waiting.ids or size:
-        yield waiting, size
+
+    def __init__(self, every: int, *, include: bool, most: int | None) -> None:
+        self._every, self._include, self._most = every, include, most
+        self._waiting, self._size = Encoded((), ()), 0
+        self.texts: list[str] = []  # the pieces so far
+
+    @property
+    def full(self) -> bool:
+        """Whether all tokens were taken."""
+        return self._most == 0
+
+    def after(self, piece: str, vocabulary: Vocabulary) -> tuple[Encoded, int] | None:
+        """Return the whole intervals that a further piece completes, and their bytes; None if it completes none."""
+        encoded, more = encoded_text(vocabulary, piece, include=False, begins=not self.texts, most=self._most)
+        self.texts.append(piece)
+        waiting, self._size = self._waiting.then(encoded), self._size + more
+        now, self._waiting = waiting.cut(len(waiting.ids) // self._every * self._every)
+        if self._most is not None:
+            self._most -= len(encoded.ids)
+        return self._taken(now, vocabulary) if now.ids else None
+
+    def rest(self, vocabulary: Vocabulary) -> tuple[Encoded, int] | None:
+        """Return the last part, shorter than an interval, and its bytes; None if nothing is left."""
+        return self._taken(self._waiting, vocabulary) if self._waiting.ids or self._size else None
+
+    def _taken(self, part: Encoded, vocabulary: Vocabulary) -> tuple[Encoded, int]:
+        size, self._size = self._size, 0
+        if vocabulary.grows:
+            if self._include:
+                vocabulary.include(part.tokens)
+                part = replace(part, unknown=())
+            part = replace(part, ids=vocabulary.ids_of(part.tokens))
+        return part, size
 
 
-def _bytes_of_first(vocabulary: Vocabulary, text: str, tokens: int) -> int:
-    """Return the bytes of the first tokens of a text."""
-    size = 0
+def pieces_of(text: Iterable[str]) -> Iterable[str]:
+    """Return the pieces of a text; refuse a text in one piece."""
+    if isinstance(text, str):
+        raise UserError(f"{text!r:.60} is a text in one piece; give [text], or read it")
+    if not isinstance(text, Iterable):
+        raise UserError(f"{text!r:.60} is not a sequence of strings")
+    return text
+
+
+def _of_first(vocabulary: Vocabulary, text: str, tokens: int) -> tuple[int, int]:
+    """Return the bytes of the first tokens of a text, and those of them that are lost."""
+    size = lost = 0
     for line in re.findall(r"[^\n]*\n|[^\n]+", text):
-        in_line, whole = len(vocabulary.encode(line, include=False).ids), len(line.encode())
-        if in_line > tokens:
-            return size + round(whole * tokens / in_line)
-        size, tokens = size + whole, tokens - in_line
-    return size
+        encoded, whole = vocabulary.encode(line, include=False), len(line.encode())
+        if len(encoded.ids) > tokens:
+            share = tokens / len(encoded.ids)
+            return size + round(whole * share), lost + int(encoded.lost * share)
+        size, lost, tokens = size + whole, lost + encoded.lost, tokens - len(encoded.ids)
+    return size, lost
 
 
 def bytes_of(text: str) -> int:
@@ -142,11 +171,25 @@ def bytes_of(text: str) -> int:
         ) from error
 
 
+def check_text(text: object) -> None:
+    """Refuse anything but a string of whole characters."""
+    if not isinstance(text, str):
+        raise UserError(f"{text!r:.60} is not a text; give a string")
+    bytes_of(text)
+
+
 def name_of(name: object) -> str:
-    """Return the name of a document, "" for text without a name; refuse anything else."""
-    if name is not None and (not isinstance(name, str) or not name.isprintable()):
+    """Return the name of a document, "" for text without a name; refuse anything but a line of text."""
+    if name is None:
+        return ""
+    if not isinstance(name, str):
         raise UserError(f"name = {name!r:.60} is not the name of a document; give a line of text")
-    return "" if name is None else name
+    if any(category(character) in UNFIT for character in name):
+        raise UserError(
+            f"name = {name!r:.60} is not the name of a document, for it has a line break, a control character or half "
+            "a surrogate pair; leave these out"
+        )
+    return name
 
 
 def named(texts: Texts, name: str | None) -> tuple[list[str], list[Text]]:
@@ -195,3 +238,13 @@ def reported(progress: Progress) -> Callable[[int, int], None]:
             f"progress = {progress!r:.60} cannot be called; give a function of (done, total), or leave it out"
         )
     return progress
+
+
+@contextmanager
+def followed(progress: Progress) -> Iterator[Callable[[int, int], None]]:
+    """Yield the function to call after each interval; if the caller gave none, it moves a bar on a terminal."""
+    if progress is None:
+        with passing_bar("read", "tokens") as moved:
+            yield moved
+    else:
+        yield reported(progress)

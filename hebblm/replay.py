@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,8 +14,9 @@ from hebblm.adapt.methods import METHODS, unaliased
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import defaults
 from hebblm.files import sha256
-from hebblm.journal import Item, Journal, Opened, Read, ReadingRecord, SideBySide, SplitBy, documents, texts_in
+from hebblm.journal import Item, Journal, Opened, Passed, Read, ReadingRecord, SideBySide, SplitBy, documents, texts_in
 from hebblm.progress import silence
+from hebblm.text.striking import struck
 from hebblm.text.vocabulary import Vocabulary
 
 
@@ -25,13 +25,13 @@ class Reads(Protocol):
 
     journal: Journal
 
-    def read(self, text: Any, *, learn: bool = ..., progress: Any = ..., name: str | None = ...) -> Any: ...
+    def read(self, text: Any, *, progress: Any = ..., name: str | None = ...) -> Any: ...
 
-    def read_pieces(
-        self, pieces: Iterable[str], *, learn: bool = ..., progress: Any = ..., name: str | None = ...
-    ) -> Iterable[Any]: ...
+    def read_pieces(self, pieces: Iterable[str], *, progress: Any = ..., name: str | None = ...) -> Iterable[Any]: ...
 
     def begin(self) -> None: ...
+
+    def _stand(self) -> None: ...
 
     def save(self, folder: str | Path) -> None: ...
 
@@ -43,7 +43,7 @@ Opens = Callable[[Opened, Path | None, Mapping[str, Any]], R]
 
 def without_documents(record: ReadingRecord, names: Sequence[str]) -> ReadingRecord:
     """Return a record as if some documents had never been read."""
-    own = [text.name for item in record.items for text in texts_in(item)]
+    own = [text.name for item in record.items for text in ([item] if isinstance(item, Passed) else texts_in(item))]
     for name in names:
         known = [document.name for document in documents(record)]
         if name not in own and name in known and record.base is not None:
@@ -59,7 +59,7 @@ def without_documents(record: ReadingRecord, names: Sequence[str]) -> ReadingRec
         if isinstance(item, SideBySide):
             if left := [text for text in item.texts if text.name not in names]:
                 items.append(SideBySide(left))
-        elif not (isinstance(item, Read | SplitBy) and item.name in names):
+        elif not (isinstance(item, Read | SplitBy | Passed) and item.name in names):
             items.append(item)
     return ReadingRecord(record.base, tuple(items))
 
@@ -73,26 +73,23 @@ def without_word(record: ReadingRecord, word: str, vocabulary: Vocabulary) -> Re
             f"a word cannot be taken out of {record.base.folder}, with which this reader began; build that memory "
             "again from texts without it"
         )
-    # A blank before it goes as well; letters and digits next to it make it another word.
-    pattern = re.compile(rf"[ \t]?(?<!\w){re.escape(word)}(?!\w)", re.IGNORECASE)
     items: list[Item] = []
     for item in record.items:
         if isinstance(item, SideBySide):
-            items.append(SideBySide([_struck(text, pattern, vocabulary) for text in item.texts]))
+            items.append(SideBySide([_struck(text, word, vocabulary) for text in item.texts]))
         else:
-            items.append(_struck(item, pattern, vocabulary) if isinstance(item, Read) else item)
+            items.append(_struck(item, word, vocabulary) if isinstance(item, Read) else item)
     if items == [*record.items]:
         raise UserError(f"{word!r:.60} is in no text that was read; write it as it stands there")
     return ReadingRecord(None, tuple(items))
 
 
-def _struck(text: Read, pattern: re.Pattern[str], vocabulary: Vocabulary) -> Read:
+def _struck(text: Read, word: str, vocabulary: Vocabulary) -> Read:
     texts = text.texts
     if text.spelled is not None:
         texts = [vocabulary.join(vocabulary.ids_of(text.spelled.tokens))]
-    if not any(map(pattern.search, texts)):
-        return text
-    return msgspec.structs.replace(text, texts=[pattern.sub("", piece) for piece in texts], spelled=None)
+    left = struck(texts, word)
+    return text if left == texts else msgspec.structs.replace(text, texts=left, spelled=None)
 
 
 def check_still(record: ReadingRecord, *, whole: bool) -> None:
@@ -157,14 +154,17 @@ def _read_again(reader: Reads, item: Item, progress: Callable[[int, int], None])
         documents = [text.spelled or text.texts[0] for text in texts]
         names = [text.name for text in texts]
         together = dict(zip(names, documents, strict=True)) if all(names) else documents
-        reader.read(together, learn=texts[0].learned, progress=progress)
+        reader.read(together, progress=progress)
     elif isinstance(item, Read) and len(item.texts) > 1:
-        for _ in reader.read_pieces(item.texts, learn=item.learned, name=item.name):
+        for _ in reader.read_pieces(item.texts, name=item.name):
             pass
     elif isinstance(item, Read):
         text = item.texts[0] if item.spelled is None else item.spelled
-        reader.read(text, learn=item.learned, progress=progress, name=item.name)
+        reader.read(text, progress=progress, name=item.name)
     elif isinstance(item, SplitBy):
         reader.journal.split(item.name, item.splitting)
+    elif isinstance(item, Passed):
+        reader.journal.passed(item)
+        reader._stand()
     else:
         reader.begin()

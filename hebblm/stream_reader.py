@@ -185,6 +185,7 @@ class StreamReader:
     every: int  # tokens of a text between two updates
     unknown: int | None  # id that a word without a row reads as; None if all have rows
     learn: bool  # whether it learns from the tokens after scoring
+    check: Callable[[Rule, EvalBatch, Tensor], None]  # of what the rule promises, before it scores labels (N,)
 
     def scores(
         self, texts: Sequence[Encoded], sizes: Sequence[int], last: Tensor, progress: Callable[[int, int], None]
@@ -205,6 +206,7 @@ class StreamReader:
         def score(item: Labelled) -> None:
             rows = len(item.batch.head.weight)
             targets, places = self.known(item.labels, rows), torch.from_numpy(item.places)
+            self.check(self.rule, item.batch, item.labels)
             adapted[places] = self.rule.score(item.batch, targets).float().cpu()
             base[places] = self.base.trained_losses(item.batch, targets).float().cpu()
             new[places] |= (item.labels >= rows).cpu()

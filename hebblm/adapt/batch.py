@@ -56,6 +56,7 @@ class EvalBatch:
     ) -> None:
         width = context.head.weight.shape[1]
         self.keyed = hidden.shape[1] > width
+        self.given = hidden
         self.hidden = hidden[:, :width] if self.keyed else hidden
         self.queries = context.memory.keys_of(hidden[:, width:] if self.keyed else hidden)
         self.context = context

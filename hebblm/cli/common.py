@@ -189,7 +189,7 @@ def choosing(prog: str, subcommands: Mapping[str, Main]) -> Main:
             print(f"usage: {prog} {{{','.join(subcommands)}}} [options]\n\neach has its own --help:")
             for known, command in subcommands.items():
                 about = textwrap.wrap(command.__doc__ or "", 66)
-                print("\n".join(f"  {start:10}{line}" for start, line in zip_longest([known], about, fillvalue="")))
+                print("\n".join(f"  {start:12}{line}" for start, line in zip_longest([known], about, fillvalue="")))
             return 0
         if name not in subcommands:
             raise unknown("subcommand", name, subcommands, f"choose {', '.join(subcommands)}")

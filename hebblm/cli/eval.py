@@ -17,11 +17,12 @@ from hebblm.evaluation.scenario_config import ScenarioConfig
 from hebblm.interrupts import GOES_ON, interrupted
 from hebblm.models.device import check_device, keep_freed_memory
 from hebblm.provenance import command_line
-from hebblm.ranks import opened
+from hebblm.ranks import leads, opened
 from hebblm.report.accuracy import WORDS_ASKED
 from hebblm.report.buckets import DEFAULT_EDGES, parse_edges
 
 PROG = "hebblm-eval"
+WORDS_SHOWN = 5  # of those that gained most, and of those that lost most
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,8 @@ class EvalConfig(ScenarioConfig):
         log_samples: also write tokens.parquet, one row per token.
         log_neighbors: also write, for so many tokens, neighbors.parquet with what they retrieved, and
             components.parquet with what each part of a method gave to them.
+        show_learned: also show what was learned: the words that changed most, three suggestions before and after
+            reading, and in inspect.html the text shaded by gain; writes tokens.parquet as well.
         by_document: also print perplexity, bits a byte and size of each document (file, record or article), the worst
             first.
         frequency_edges: bounds of the frequency buckets, such as 50,100,500.
@@ -73,6 +76,7 @@ class EvalConfig(ScenarioConfig):
     output_path: Path | None = None
     log_samples: bool = False
     log_neighbors: int = 0
+    show_learned: bool = False
     by_document: bool = False
     frequency_edges: list[int | str] = field(default_factory=lambda: [*DEFAULT_EDGES], metadata={"nargs": "+"})
     forgetting: bool = False
@@ -110,10 +114,14 @@ def main(config: EvalConfig, argv: list[str]) -> int:
 
 def _evaluate(config: EvalConfig, argv: list[str]) -> None:
     from hebblm.front import evaluate
-    from hebblm.report.accuracy_tables import accuracy_table
+    from hebblm.report.accuracy_tables import accuracy_table, suggested_table
     from hebblm.report.document import print_summary
+    from hebblm.report.inspection import INSPECTED
     from hebblm.report.render import print_table
-    from hebblm.report.tables import document_table
+    from hebblm.report.table import present
+    from hebblm.report.text_tables import document_table
+    from hebblm.report.tokens import FILE_NAME as TOKENS
+    from hebblm.report.tokens import TokenLosses, word_table
 
     form = {} if config.method is None else {"mbpa.solver": config.method}
     result = evaluate(
@@ -130,11 +138,17 @@ def _evaluate(config: EvalConfig, argv: list[str]) -> None:
         output_path=config.output_path,
         log_samples=config.log_samples,
         log_neighbors=config.log_neighbors,
+        show_learned=config.show_learned,
         command=command_line(PROG, argv),
     )
     print_summary(result, Console())
     if (suggested := accuracy_table(result)) is not None:
         print_table(suggested, Console())
+    if config.show_learned and config.output_path is not None and leads():
+        losses = TokenLosses.load(config.output_path / TOKENS)
+        for shown in present(word_table(result, losses, WORDS_SHOWN), suggested_table(result)):
+            print_table(shown, Console())
+        tell(f"the text shaded by gain: open {config.output_path / INSPECTED} in a browser")
     if config.by_document:
         if (table := document_table(result, None)) is not None:
             print_table(table, Console())

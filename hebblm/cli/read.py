@@ -6,7 +6,7 @@ import math
 import re
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ from rich.console import Console
 from hebblm.adapt.methods import METHODS, check_methods, load_plugin, unaliased
 from hebblm.cli.common import command
 from hebblm.cli.common import tell as tell_out
-from hebblm.cli.watch import Watch, check_watch
+from hebblm.cli.watch import Watch, check_watch, default_folder
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters, parse_settings
 from hebblm.evaluation.scenario_config import ReadingOptions, whole
@@ -37,6 +37,7 @@ if TYPE_CHECKING:  # these load torch, and an error message must not wait for th
 PROG = "hebblm-read"
 PIECE = 1 << 18  # characters that are read at once
 BREAK = "⏎"  # shows a line break
+BUDGET = 50  # beginnings of words that a model of pieces follows for an answer
 
 
 @dataclass(frozen=True)
@@ -52,12 +53,13 @@ class ReadConfig(ReadingOptions):
         column: column of records that holds the text; by default text, or the only column of strings.
         method: method of adaptation, e.g. knn, mbpa; by default best, or that of the reader in --memory.
         plugin: Python files that register your own methods, which --method then knows.
-        suggest: a context, e.g. "The function": shows the words that come next, before and after reading.
-        explain: a context, as for --suggest: shows why it suggests the next words, what each part of the method gives
+        suggest: text, e.g. "The function ": shows the words that come next, before and after reading. Letters after its
+            last blank begin the word, so that "The func" shows how the word goes on.
+        explain: text, as for --suggest: shows why it suggests the next words, what each part of the method gives
             them, and the entries of the memory that weigh most.
-        generate: a prompt: shows random words drawn after it, before and after reading.
+        generate: a prompt: shows how random words go on with it, before and after reading.
         words: number of words to suggest, or to explain.
-        new_tokens: number of words to generate.
+        new_tokens: number of tokens to generate: words, or pieces of words.
         temperature: temperature of --generate; 0 takes the most probable word each time.
         rank: file of alternatives, one JSON object per line with id, candidates of text and score, and the text before
             them, if any; after reading, each list is written best first, as JSON lines.
@@ -72,8 +74,9 @@ class ReadConfig(ReadingOptions):
         update_every: tokens between two updates; by default 50, or that of the reader in --memory.
         k: neighbours of each query; by default 200, or that of the reader in --memory.
         set: hyper-parameters, e.g. --set hebb.beta=0.5.
-        watch: a folder of texts: reads its new and changed files, again and again until Ctrl-C, and keeps them in
-            --save, from which the same command continues.
+        watch: a folder of texts: reads its new and changed files and forgets deleted ones, again and again until
+            Ctrl-C, and keeps them in --save, by default a folder in $HEBBLM_CACHE, from which the same command
+            continues.
         interactive: with --watch, suggest the next words after each line that you type; type ? to see why.
     """
 
@@ -112,17 +115,26 @@ class ReadConfig(ReadingOptions):
         for name in ("words", "new_tokens", "max_tokens", "update_every", "k"):
             if (value := getattr(self, name)) is not None:
                 whole(name, value)
-        if self.read_only and self.save is not None:
-            raise UserError(f"--read-only learns nothing that --save {self.save} could keep; leave one of them out")
+        for name in ("save", "watch"):
+            if self.read_only and (folder := getattr(self, name)) is not None:
+                raise UserError(f"--read-only learns nothing that --{name} {folder} could keep; leave one of them out")
+
+    def has_work(self) -> bool:
+        """Return whether there is a text to read, a question to answer, or a reader to save."""
+        asked = (self.suggest, self.explain, self.generate, self.rank, self.watch, self.save)
+        return bool(self.files) or any(value is not None for value in asked)
 
 
 @command(PROG, ReadConfig, f'{PROG} tiny-pydoc-raw notes.txt --suggest "The function"')
 @interrupted("nothing was saved")
 def main(config: ReadConfig, argv: list[str]) -> None:
     """Read a text with an adapting model, and see what it expects before and after."""
-    if config.watch is None or config.save is None:
+    if config.watch is None:
         _main(config)
         return
+    if config.save is None:
+        config = replace(config, save=default_folder(config.model, config.watch))
+        assert config.save is not None
     with held(config.save, "this memory", wait=False):  # two readers with one folder would each lose the other's texts
         _main(config)
 
@@ -134,6 +146,11 @@ def _main(config: ReadConfig) -> None:
         check_methods([unaliased(config.method)])
     check_device(config.device)
     model_folder(config.model)
+    if not config.has_work():
+        raise UserError(
+            f"{config.model} has nothing to do; name a text to read ({PROG} {config.model} notes.txt), or ask it with "
+            "--suggest, --explain, --generate or --rank"
+        )
     lists = [] if config.rank is None else read_lists(config.rank)
     if config.ranked is not None:
         check_writable(config.ranked.absolute().parent)
@@ -147,6 +164,7 @@ def _main(config: ReadConfig) -> None:
             raise UserError(f"{file} is empty; put text into it")
     from hebblm.explain import explanation_tables
     from hebblm.language_model import load
+    from hebblm.prompts import split_typed
     from hebblm.reader_state import READER, check_free
     from hebblm.report.render import print_table
     from hebblm.report.table import Column, Table
@@ -177,14 +195,19 @@ def _main(config: ReadConfig) -> None:
         reader.vocabulary.fit("".join(begin), str(file))
         texts[0] = file, chain(begin, rest)
 
-    def suggest(title: str, context: str) -> None:
+    def suggest(title: str, text: str) -> None:
         columns = (Column("Next word"), Column("Adapted, %", "percent"), Column("Unadapted, %", "percent"))
-        suggested = reader.suggest(context, config.words)
+        context, typed = split_typed(text)
+        suggested = reader.suggest(context, config.words, typed=typed, budget=BUDGET)
+        if not suggested:
+            tell(f"{title.removesuffix(' ...')}: no word is known that begins with {typed!r}")
+            return
         rows = tuple((_shown(word, reader), 100 * adapted, 100 * base) for word, adapted, base in suggested)
         print_table(Table("suggested", title, columns, rows), Console(stderr=piped))
 
-    def explain(title: str, context: str) -> None:
-        found = reader.explain(context, config.words)
+    def explain(title: str, text: str) -> None:
+        context, typed = split_typed(text)
+        found = reader.explain(context, config.words, typed=typed, budget=BUDGET)
         for table in explanation_tables(title, found, lambda word: _shown(word, reader)):
             print_table(table, Console(stderr=piped))
 
@@ -200,7 +223,7 @@ def _main(config: ReadConfig) -> None:
                 temperature=config.temperature,
                 seed=config.seed,
             )
-            tell(re.sub(" *\n *", f" {BREAK} ", f"{when}: {config.generate} {drawn}").rstrip())
+            tell(re.sub(" *\n *", f" {BREAK} ", f"{when}: {config.generate}{drawn}").rstrip())
 
     if config.files:
         ask("before reading")
@@ -219,6 +242,8 @@ def _main(config: ReadConfig) -> None:
     ask("after reading" if config.files else "now")
     if config.watch is not None and config.save is not None:
         former = ""
+        if config.save == default_folder(config.model, config.watch):
+            tell(f"what is read is kept in {config.save}; --save names another folder")
 
         def answer(line: str) -> None:
             nonlocal former

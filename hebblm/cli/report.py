@@ -12,7 +12,6 @@ from rich.console import Console
 
 from hebblm.cli.common import guarded, options, tell
 from hebblm.errors import UserError
-from hebblm.files import write_text
 from hebblm.report.buckets import parse_edges
 from hebblm.report.methods import PLOTTED, check_plotted
 from hebblm.suggest import closest, unknown
@@ -64,11 +63,9 @@ class InspectConfig:
 @options(f"{PROG} inspect", InspectConfig, f"{PROG} inspect results/wt2-to-ptb --method hebb --tokens 5000")
 def _inspect(config: InspectConfig, argv: list[str]) -> None:
     """One HTML page of a run's text, each token shaded by what a method gained or lost."""
-    from hebblm.report.document import INSPECTED
-    from hebblm.report.inspection import Inspection, inspect_page
+    from hebblm.report.inspection import write_inspection
 
-    path = config.run / INSPECTED if config.output_path is None else config.output_path
-    write_text(path, inspect_page(Inspection.load(config.run), method=config.method, count=config.tokens))
+    path = write_inspection(config.run, config.output_path, method=config.method, count=config.tokens)
     tell(f"Wrote {path}; open it in a browser")
 
 

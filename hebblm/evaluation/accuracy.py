@@ -18,9 +18,10 @@ from hebblm.evaluation.observers import Notes
 from hebblm.report.accuracy import Guesses
 from hebblm.text import EvaluationStream
 from hebblm.text.dictionary import EOS, FAIRSEQ_SPECIALS, UNK
-from hebblm.words_ahead import LAST
+from hebblm.text.graphemes import graphemes
 
 Ints = npt.NDArray[np.int64]
+LAST = chr(0x10FFFF)  # after every letter
 LISTED = 3  # words that a list shows
 NEVER = -1
 NOT_ASKED = 0  # the rank of a word that was not asked for
@@ -54,7 +55,8 @@ class TypedWords:
         if index not in self._known:
             word = self.letters[index]
             at = bisect_left(self._sorted, word)
-            typed = [word[:count] for count in range(len(word))] if self._sorted[at : at + 1] == [word] else []
+            letters = graphemes(word) if self._sorted[at : at + 1] == [word] else []
+            typed = ["".join(letters[:count]) for count in range(len(letters))]
             bounds = [[bisect_left(self._sorted, part + end) for part in typed] for end in ("", LAST)]
             self._known[index] = Places(*(np.array(bound, dtype=np.int64) for bound in bounds))
         return self._known[index]
@@ -122,8 +124,11 @@ class AccuracyLog(Notes):
 
 
 def letters_of(stream: EvaluationStream) -> Ints:
-    """Return the letters (U,) of the words of a stream, 0 for ends of line and ``<unk>``, which nobody types."""
+    """Return the letters (U,) of the words of a stream, 0 for ends of line and ``<unk>``, which nobody types.
+
+    A letter is a grapheme: it may have several code points, as an accent or a vowel sign of its own.
+    """
     words, signs = stream.reported, {*FAIRSEQ_SPECIALS, EOS, UNK}
-    lengths = [0 if symbol in signs else len(symbol.strip()) for symbol in words.symbols]
+    lengths = [0 if symbol in signs else len(graphemes(symbol.strip())) for symbol in words.symbols]
     letters: Ints = np.array(lengths, dtype=np.int64)[words.targets]
     return letters

@@ -40,16 +40,16 @@ class Probe:
         """Return a probe of the first ``tokens`` of the source's split with the name of the target's."""
         if scenario.kind != "cross-domain":
             raise UserError(
-                f"forgetting compares two domains, and {scenario.source} is the only one here; use --cross-domain"
+                f"forgetting compares two domains, and {scenario.counts_in} is the only one here; use --cross-domain"
             )
         stream = scenario.source_stream()
         if stream is None:
-            raise UserError(f"forgetting needs the text of {scenario.source}; name it with --source")
+            raise UserError(f"forgetting needs the text of {scenario.counts_in}; name it with --source")
         return cls(scenario, dataclasses.replace(stream, ids=stream.ids[:tokens]))
 
     def describe(self) -> dict[str, Any]:
         return {
-            "corpus": self.scenario.source,
+            "corpus": self.scenario.counts_in,
             "split": self.scenario.config.split or "test",
             "tokens": len(self.stream),
         }
@@ -85,7 +85,7 @@ class Probe:
 
         Afterwards the stream's entries are removed from the memory; the base stays as ``read`` left it.
         """
-        title = f"{self.scenario.source} before and after"
+        title = f"{self.scenario.counts_in} before and after"
         before = self.losses(base, context, rules, title)
         read()
         kept = self.losses(base, context, rules, title)

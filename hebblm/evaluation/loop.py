@@ -13,6 +13,7 @@ from torch import Tensor
 
 from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.context import Context
+from hebblm.adapt.contract import FirstBatches
 from hebblm.adapt.methods.mbpa import Safeguards
 from hebblm.adapt.methods.rule import Rule
 from hebblm.adapt.step import Labelled, Observed, step
@@ -182,6 +183,8 @@ class _Pass:
         self.targets = torch.from_numpy(stream.targets).to(device)
         self.searches = any(rule.needs.retrieval for rule in rules.values())
         self.labels_by_rank: list[Tensor] = []  # (M,) each, of the step under way
+        # Processes that share a memory search it together, and a check would search it alone.
+        self.first = FirstBatches(() if layout.spread else rules)
         charged = partial(scores.charged, clock_of(device))
         self.read = charged("base_seconds", self._read)
         self.normalize = charged("base_seconds", lambda batch: batch.log_normalizers)
@@ -235,6 +238,7 @@ class _Pass:
         """Record a mini-batch's losses under every rule, and the time of each."""
         works: dict[str, Work] = {}
         for name, rule in self.rules.items():
+            self.first.check(name, rule, item.batch, item.labels)
             with item.batch.stopwatch.time(name) as works[name]:
                 losses = self.vocabulary.losses(rule, item.batch, item.labels)
                 self.scores.nll[name][item.places] = losses.float().cpu().numpy()

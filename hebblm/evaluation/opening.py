@@ -18,13 +18,13 @@ from hebblm.evaluation.scenario_config import ScenarioConfig
 from hebblm.evaluation.vocabulary import OpenVocabulary, UnionVocabulary, VocabularyPolicy
 from hebblm.files import hash_of
 from hebblm.models.base import TrainedModel
-from hebblm.models.catalog import checkpoint_words, trained_on
+from hebblm.models.catalog import checkpoint_words, model_folder, trained_on
 from hebblm.models.huggingface.open import load_and_open
 from hebblm.models.training import obtain_model, open_model
 from hebblm.progress import say
 from hebblm.text import Dictionary, PreparedCorpus, encode_target, foreign_text, prepare, resolve
 from hebblm.text.binarize import measure_beginning, prepared_corpus
-from hebblm.text.fitting import SAMPLE, fitting, warn_of_unknown
+from hebblm.text.fitting import SAMPLE, fitting, tell_loss, warn_of_unknown
 from hebblm.text.records import CHOOSE
 from hebblm.text.sources import FileLines, LineSource, contiguous, own_text
 from hebblm.text.subword_corpus import SubwordCorpus, encode_subwords
@@ -59,8 +59,12 @@ def open_scenario(
     """
     config = config.completed()
     source, target = config.corpora()
+    counted = None
     if config.model is not None:
-        name, same = source or Path(config.model).name, source == target
+        folder = model_folder(Path(config.model))
+        known = None if folder is None else trained_on(folder).get("name")
+        counted = None if source == known else source
+        name, same = source if source and not counted else Path(config.model).name, source == target
     else:
         folder = config.checkpoint or Path()
         name = source or str(trained_on(folder).get("name", folder.name))
@@ -73,6 +77,7 @@ def open_scenario(
         opened = _open_pieces(config, device, own, whole=split == ALL, held=held)
     else:
         opened = _open_words(config, device, own, provenance, whole=split == ALL)
+    opened.counted = counted
     return Scenario(
         kind="intra-domain" if same else "cross-domain",
         source=name,
@@ -127,11 +132,13 @@ def _open_words(
     total = len(stream)
     complete = config.max_tokens is None or config.max_tokens >= total
     if not complete:
-        stream = dataclasses.replace(stream, ids=stream.ids[: config.max_tokens])
+        stream = dataclasses.replace(stream, ids=stream.ids[: config.max_tokens], lost=0)
         text = foreign_text(target, own, read.tokenizer(), whole=whole) if own else resolve(target, config.column)
         if text.prepared is None:
             beginning = measure_beginning(text, split, len(stream), policy, dictionary, read.dictionary)
-            stream = dataclasses.replace(stream, lines=beginning.lines, words=beginning.words, bytes=beginning.bytes)
+            counts = {name: getattr(beginning, name) for name in ("lines", "words", "bytes", "lost")}
+            stream = dataclasses.replace(stream, **counts)
+    tell_loss(target.removeprefix("text:"), stream.lost, stream.bytes)
     beyond = stream.ids[stream.ids >= stream.source_size]  # rows of a joined dictionary for new words are inside
     warn_of_unknown(
         target,
@@ -159,6 +166,7 @@ def _open_words(
         beginning=beginning,
         total=None if complete else total,
         column=read.meta.provenance.get("column"),
+        splits=read.tokenizer(),
     )
 
 

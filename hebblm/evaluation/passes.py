@@ -20,6 +20,7 @@ from hebblm.evaluation import training_text
 from hebblm.evaluation.checkpoint import RunCheckpoint
 from hebblm.evaluation.forgetting import Probe
 from hebblm.evaluation.hyperparameters import Hyperparameters
+from hebblm.evaluation.learned import LearnedWords
 from hebblm.evaluation.loop import Hooks, Schedule, evaluate
 from hebblm.evaluation.observers import Kept, KeptObserver
 from hebblm.evaluation.scenario import Scenario
@@ -44,6 +45,7 @@ class Pass:
     forgetting: dict[str, Forgetting] = field(default_factory=dict)  # by method, if requested
     preparation: list[Work] = field(default_factory=list)  # work besides reading the stream
     dynamic: DynamicConfig | None = None  # in a pass of dynamic evaluation, the values that it used
+    suggested: dict[str, Any] = field(default_factory=dict)  # what was learned, see LearnedWords, if requested
     exchanged: dict[str, Any] | None = None  # traffic between several processes, None for one
 
 
@@ -56,6 +58,7 @@ class Watching:
         check: see :class:`~hebblm.evaluation.loop.Hooks`.
         observers: see every mini-batch.
         asked: words that methods are asked for, None for no words.
+        learned: asks at the end for what was learned; None for no questions.
         checkpoint: checkpoint of the run, None without one.
     """
 
@@ -63,6 +66,7 @@ class Watching:
     check: bool = False
     observers: Sequence[KeptObserver] = ()
     asked: WordsAsked | None = None
+    learned: LearnedWords | None = None
     checkpoint: RunCheckpoint | None = None
 
 
@@ -79,7 +83,7 @@ def shared_pass(
     """
     layout = scenario.layout().part(ranks.rank, ranks.size)
     base = scenario.base(settings, streams=layout.streams)
-    title = f"evaluate {len(rules)} methods"
+    title = f"evaluate {len(rules)} method{'s' * (len(rules) != 1)}"
     sent, waited = ranks.traffic.sent, ranks.traffic.seconds
     found = _run(scenario, base, rules, settings, title, watching or Watching(), layout, ranks)
     if ranks.size > 1:
@@ -181,6 +185,10 @@ def _run(
             )
             found.scores = evaluate(base, contexts, rules, stream, scenario.vocabulary, schedule, hooks)
         found.memory = dict(memories[0].describe())
+        if watching.learned is not None:
+            with watch.time(suggesting.name) as work:
+                found.suggested = watching.learned.ask(base, contexts[0], rules, found.scores.nll)
+            suggesting.seconds += work.seconds
 
     if watching.probe is None:
         read()

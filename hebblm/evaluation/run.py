@@ -24,11 +24,13 @@ from hebblm.evaluation.components import ComponentLog, component_table
 from hebblm.evaluation.documents import by_document
 from hebblm.evaluation.forgetting import Probe
 from hebblm.evaluation.hyperparameters import Hyperparameters
+from hebblm.evaluation.learned import LearnedWords
 from hebblm.evaluation.neighbors import NeighborLog, neighbor_table
 from hebblm.evaluation.passes import Pass, Watching, dynamic_pass, ensemble_scores, shared_pass
 from hebblm.evaluation.scenario import Scenario
 from hebblm.evaluation.scores import EvaluationScores
 from hebblm.evaluation.word_accuracy import WordsAsked, places_of
+from hebblm.evaluation.written_words import written_words
 from hebblm.files import atomic_path, sha256
 from hebblm.locks import held
 from hebblm.ranks import ALONE, Ranks
@@ -43,10 +45,11 @@ from hebblm.report.result import FILE_NAME as RESULT_FILE
 from hebblm.report.stored import METHOD, RUN, SHARED, Part, Seconds
 from hebblm.report.tokens import FILE_NAME as TOKENS_FILE
 from hebblm.report.tokens import FILES, running_curve
+from hebblm.report.units import PIECES_OF_PARTS
 from hebblm.text import EvaluationStream
 from hebblm.text.dictionary import UNK
+from hebblm.text.piece_texts import PieceTexts
 from hebblm.text.subwords import Subwords
-from hebblm.words_ahead import PieceTexts
 
 Losses = npt.NDArray[np.float32]
 
@@ -90,16 +93,23 @@ class Evaluation:
             replace(self.result, extra={**self.result.extra, FILES: files}).save(folder)
 
     def tokens(self) -> pa.Table:
-        """Return one row per token: position, token, counts in training and stream so far, is_oov, losses, ranks."""
+        """Return one row per token or, for a model of pieces, word.
+
+        Its columns: position, token, counts in training and stream so far, is_oov, the word as it stands in the text
+        with the blanks before it, the number of its pieces, losses, ranks.
+        """
         stream = self.scenario.stream.reported
         targets, counts = stream.targets, stream.target_counts
         symbols = pa.array(stream.symbols, type=pa.string())
+        written, pieces = written_words(self.scenario), self.scenario.stream.pieces
         columns = {
             "position": pa.array(np.arange(len(stream), dtype=np.int64)),
             "token": symbols.take(pa.array(targets)),
             "train_count": pa.array(counts) if counts is not None else pa.nulls(len(stream), pa.int64()),
             "is_oov": pa.array(stream.oov),
             "seen": pa.array(occurrences_so_far(targets)),
+            **({} if written is None else {"text": pa.array(written, type=pa.string())}),
+            **({} if pieces is None else {"pieces": pa.array(pieces.sums(np.ones(len(self.scenario.stream))))}),
             **{f"nll_{name}": pa.array(values) for name, values in self.nll.items()},
             **{
                 f"rank_{name}": pa.array(found.rank, mask=found.rank == NOT_ASKED)
@@ -120,6 +130,7 @@ def run_scenario(
     forgetting: int | None = None,
     check: bool = False,
     accuracy: int | Sequence[int] = 0,
+    show_learned: bool = False,
     ranks: Ranks = ALONE,
     checkpoint: RunCheckpoint | None = None,
 ) -> Evaluation | None:
@@ -136,6 +147,7 @@ def run_scenario(
         check: see :class:`~hebblm.evaluation.loop.Hooks`.
         accuracy: also find how well each method suggests words, except ensembles: all where tokens are words, else so
             many, or those of some numbers; 0 or no numbers for none.
+        show_learned: also ask for what was learned, see :class:`~hebblm.evaluation.learned.LearnedWords`.
         ranks: processes that share the streams.
         checkpoint: checkpoint of the run, None without one.
 
@@ -163,12 +175,16 @@ def run_scenario(
     shared, dynamic = Pass(EvaluationScores({})), Pass(EvaluationScores({}))
     if rules:
         observers = [observer for observer in (log, parts, *logs[:1]) if observer is not None]
-        watching = Watching(probe, check, observers, asked[0] if asked else None, checkpoint)
+        learned = None
+        if show_learned:
+            pieces = scenario.dictionary if isinstance(scenario.dictionary, Subwords) else None
+            learned = LearnedWords(scenario.stream, scenario.vocabulary, pieces)
+        watching = Watching(probe, check, observers, asked[0] if asked else None, learned, checkpoint)
         shared = shared_pass(scenario, rules, settings, watching, ranks)
     if not ranks.leads:
         return None
     if moving:
-        watching = Watching(probe, check, logs[1:], asked[1] if asked else None, checkpoint)
+        watching = Watching(probe, check, logs[1:], asked[1] if asked else None, None, checkpoint)
         dynamic = dynamic_pass(scenario, moving, settings, watching)
         settings = replace(settings, dynamic=dynamic.dynamic or settings.dynamic)
     passes = {name: dynamic if name in moving else shared for name in built}
@@ -206,6 +222,10 @@ def run_scenario(
     extra: dict[str, Any] = {"bootstrap": asdict(bootstrap), "lead": lead(by_token, bootstrap), "paired": paired}
     if probe is not None:
         extra["forgetting"] = probe.describe()
+    if scenario.closed:
+        extra[PIECES_OF_PARTS] = _pieces_of_parts(scenario.stream, edges)
+    if shared.suggested:
+        extra["suggested"] = shared.suggested
     if scenario.documents:
         extra["documents"] = by_document(scenario.documents, scenario.stream, by_token)
     whole = Result(
@@ -244,6 +264,14 @@ def _gains(
             for other, part in others.items():
                 paired[name][other] |= part
     return gains, paired
+
+
+def _pieces_of_parts(stream: EvaluationStream, edges: tuple[int, ...]) -> dict[str, int]:
+    """Return the pieces of each part of the text; a piece of several words counts for each in equal parts."""
+    assert stream.pieces is not None
+    words, pieces = stream.reported, stream.pieces.sums(np.ones(len(stream)))
+    parts = stream_parts(words.target_counts, occurrences_so_far(words.targets), words.oov, edges)
+    return {name: round(float(pieces[mask].sum())) for name, mask in parts.items()}
 
 
 def _accuracy(
@@ -338,7 +366,7 @@ def method_result(
         stabilized_queries=scores.stabilized[name] if checked else None,
         words_perplexity=perplexity(total / units) if measured else None,
         bits_per_byte=stream.bits_per_byte(total / len(stream)) if measured else None,
-        running=tuple(running_curve(losses)),
+        running=tuple(running_curve(scores.nll[name])),
         oov_occurrences=tuple(occurrence_report(losses, occurrences_so_far(words.targets), oov)),
         piece_nll=piece,
         piece_perplexity=None if piece is None else perplexity(piece),

@@ -27,6 +27,7 @@ from hebblm.text import Dictionary, EvaluationStream, PreparedCorpus
 from hebblm.text.binarize import Beginning
 from hebblm.text.subword_corpus import SubwordCorpus
 from hebblm.text.subwords import Subwords
+from hebblm.text.tokenizers import Tokenizer
 
 
 @dataclass(slots=True, kw_only=True)
@@ -46,6 +47,8 @@ class ModelAndText:
     beginning: Beginning | None = None
     total: int | None = None  # tokens of the whole split that the stream is a part of; None if not counted
     column: str | None = None  # of records that holds the text, None if the text is not in records
+    splits: Tokenizer | None = None  # how the text was split into words, None for pieces of them
+    counted: str | None = None  # the corpus that words are counted in if the user named it, not the training text
 
 
 @dataclass(slots=True, kw_only=True)
@@ -60,6 +63,11 @@ class Scenario(ModelAndText):
     split: str = "test"  # test, valid, or all of the user's own text
     part: str = ""  # the same in words
     documents: Sequence[Document] = ()  # of the stream, found if it is read in several parts
+
+    @property
+    def counts_in(self) -> str:
+        """Name of the source's text: the model's training text, or the one that the user named to count words in."""
+        return self.counted or self.source
 
     @property
     def closed(self) -> bool:
@@ -79,10 +87,12 @@ class Scenario(ModelAndText):
         """Record for a result: the scored pieces or, if tokens are words, the text of a part."""
         if not self.closed:
             text = {} if self.beginning is None else {"text": self.beginning._asdict()}
-            return {"spelled_bytes": int(self.stream.spelled.sum()), **text}
+            lost = {"lost_bytes": self.stream.lost, "lost_of": self.stream.bytes} if self.stream.lost else {}
+            return {"spelled_bytes": int(self.stream.spelled.sum()), **lost, **text}
         return {
             "pieces": len(self.stream),
-            "words_counted_in": None if self.train is None else self.source,
+            "words_counted_in": None if self.train is None else self.counts_in,
+            **({} if self.counted is None else {"training_text": None}),
             "bytes": self.stream.bytes,
             "spelled_bytes": int(self.stream.spelled.sum()),
             "lost_bytes": self.stream.lost,

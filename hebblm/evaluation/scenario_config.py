@@ -168,8 +168,8 @@ class ScenarioConfig(ReadingOptions):
         (
             "output",
             None,
-            "output_path log_samples log_neighbors by_document frequency_edges forgetting forgetting_tokens check "
-            "accuracy accuracy_words models settings",
+            "output_path log_samples log_neighbors show_learned by_document frequency_edges forgetting "
+            "forgetting_tokens check accuracy accuracy_words models settings",
         ),
     )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -21,12 +20,16 @@ from hebblm.models.base import StreamBase
 from hebblm.report.accuracy import Guesses
 from hebblm.text import EvaluationStream
 from hebblm.text.dictionary import UNK
-from hebblm.words_ahead import WIDTH, Expect, PieceTexts, words_ahead
+from hebblm.text.graphemes import graphemes
+from hebblm.text.piece_texts import PieceTexts
+from hebblm.text.word_ends import without_closing
+from hebblm.words_ahead import Expect, Place, WordSearch
 
 LONG_LIST = 10  # words; after it a word's 1/rank is 0
+BUDGET = 64  # beginnings of words that are followed for a list, at most
 
 
-class Place(NamedTuple):
+class AskedPlace(NamedTuple):
     """A word that is asked for: its number in the text, and where its pieces begin and end."""
 
     word: int
@@ -34,7 +37,7 @@ class Place(NamedTuple):
     end: int
 
 
-def places_of(stream: EvaluationStream, asked: int | Sequence[int]) -> list[Place]:
+def places_of(stream: EvaluationStream, asked: int | Sequence[int]) -> list[AskedPlace]:
     """Return so many evenly spread words, or those of some numbers, that begin with a piece of their own.
 
     The last word is never asked for: it may be cut off.
@@ -49,7 +52,7 @@ def places_of(stream: EvaluationStream, asked: int | Sequence[int]) -> list[Plac
         found = found[np.unique(np.linspace(0, len(found) - 1, asked).astype(int))] if len(found) else found
     else:
         found = found[np.isin(found[:, 0], asked)]
-    return [Place(*row) for row in found.tolist()]
+    return [AskedPlace(*row) for row in found.tolist()]
 
 
 class Expectations:
@@ -90,42 +93,28 @@ class Expectations:
 
 
 class Asked(NamedTuple):
-    """A word that is asked for: without blanks, its log-probability in nats, and the pieces (V,) it may begin with."""
+    """A word that is asked for: without punctuation that follows, its pieces, and whether a word must end before it."""
 
     word: str
-    own: float
-    begins: Tensor
+    ids: tuple[int, ...]
+    new: bool
 
 
 def rank_of(expect: Expect, texts: PieceTexts, asked: Asked, shown: int, typed: str = "") -> int:
-    """Return the rank of a word among new whole words that begin with some letters, NEVER below a list.
+    """Return the rank of a word among whole words that begin with some letters, NEVER below a list.
+
+    The word's own pieces are always followed, so that its probability is known, however small.
 
     Args:
-        expect: log-probabilities (R, V) in nats after rows of pieces.
+        expect: log-probabilities (R, V) in nats after R rows of pieces; it remembers them.
         texts: what each piece does to the word before it.
         asked: the word.
         shown: length of the list.
         typed: the letters.
     """
-    word, own, begins = asked
-    if own == -math.inf:
-        return NEVER
-    width = max(3 * shown, WIDTH)
-    ahead = words_ahead(expect, texts, shown, width, begins=begins, typed=typed, above=own)
-    words = [found.word for found, _ in ahead]
-    return words.index(word) + 1 if word in words else NEVER
-
-
-def log_probability(expect: Expect, texts: PieceTexts, word: str, ids: Sequence[int]) -> float:
-    """Return the log-probability in nats of a word as some pieces write it, and of its end if it is theirs too."""
-    rows = expect([tuple(ids[:at]) for at in range(len(ids) + 1)])[0].double()  # (L + 1, V)
-    passed = [float(row[index]) for row, index in zip(rows, ids, strict=False)]
-    if word == "\n":  # a piece of blanks may come first
-        breaks = next(at for at in range(len(ids)) if "\n" in texts.text(ids[: at + 1]))
-        return sum(passed[:breaks]) + float(rows[breaks, texts.breaks].logsumexp(0))
-    whole = texts.text(ids)
-    goes_on = len(whole) > whole.index(word) + len(word) if word in whole else False
-    return sum(passed) + (0.0 if goes_on else float(rows[-1, texts.ends].logsumexp(0)))
+    search = WordSearch(expect, texts, Place(typed.encode(), stripped=True, new=asked.new))
+    search.follow(asked.ids)
+    return search.rank(asked.word, shown, BUDGET) or NEVER
 
 
 @dataclass(slots=True)
@@ -145,7 +134,7 @@ class WordsAsked(Notes):
     rules: Mapping[str, Rule]
     texts: PieceTexts
     stream: EvaluationStream
-    places: Sequence[Place]
+    places: Sequence[AskedPlace]
 
     def ask(self, base: StreamBase, context: Context, begin: int, end: int) -> None:
         """Ask for the words that begin in an interval that the base is about to read; it stays where it stands."""
@@ -160,13 +149,13 @@ class WordsAsked(Notes):
                 past = self.stream.ids[max(0, place.begin - order) : place.begin].tolist()
                 self._ask(place, Expectations(base, context, state, past))
 
-    def _ask(self, place: Place, ahead: Expectations) -> None:
+    def _ask(self, place: AskedPlace, ahead: Expectations) -> None:
         assert self.stream.pieces is not None
         word, ids = self.stream.pieces.texts[place.word], self.stream.ids[place.begin : place.end].tolist()
-        new = (
-            place.begin == 0 or self.texts.text(self.stream.ids[place.begin - 1 : place.begin].tolist())[-1:].isspace()
-        )
-        begins = self.texts.plain & (self.texts.ends | new)  # after a word, a blank begins the next one
+        before = self.texts.text(self.stream.ids[place.begin - 1 : place.begin].tolist()) if place.begin else ""
+        core = without_closing(word)
+        asked = Asked(core, tuple(ids), new=bool(before) and not before[-1].isspace())
+        after = len(graphemes(word)) - len(graphemes(core))  # punctuation is typed
         columns = {"word": place.word}
         for number, (name, rule) in enumerate(self.rules.items()):
 
@@ -174,10 +163,10 @@ class WordsAsked(Notes):
                 log_probs = ahead.log_probs(name, rule, rows)
                 return log_probs, log_probs
 
-            asked = Asked(word, log_probability(expect, self.texts, word, ids), begins)
             ranked = partial(rank_of, expect, self.texts, asked)
             rank = columns[f"rank {number}"] = ranked(LONG_LIST)
-            columns[f"typed {number}"] = 0 if 0 < rank <= LISTED else _letters(word, partial(ranked, LISTED))
+            typed = 0 if 0 < rank <= LISTED else _letters(core, partial(ranked, LISTED))
+            columns[f"typed {number}"] = NEVER if typed == NEVER else typed + after
         self.add({name: torch.tensor([value]) for name, value in columns.items()})
 
     def guesses(self, stream: EvaluationStream) -> dict[str, Guesses]:
@@ -196,8 +185,12 @@ class WordsAsked(Notes):
 
 def _letters(word: str, rank: Callable[[str], int]) -> int:
     """Return the fewest letters of a word, but not all, after which a list has it; NEVER if none."""
-    low, high = 1, len(word)  # each further letter leaves fewer words before it
+    letters = graphemes(word)
+    low, high = 1, len(letters)  # each further letter leaves fewer words before it
     while low < high:
         middle = (low + high) // 2
-        low, high = (low, middle) if rank(word[:middle]) != NEVER else (middle + 1, high)
-    return low if low < len(word) else NEVER
+        if rank("".join(letters[:middle])) != NEVER:
+            high = middle
+        else:
+            low = middle + 1
+    return low if low < len(letters) else NEVER

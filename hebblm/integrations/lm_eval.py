@@ -20,8 +20,8 @@ from lm_eval.api.registry import register_model
 from torch import Tensor
 
 from hebblm.drafts import Ahead
+from hebblm.drawing import Answer, chooser, draw
 from hebblm.errors import UserError
-from hebblm.expected import draw
 from hebblm.language_model import LanguageModel, load
 from hebblm.models.base import device_of
 from hebblm.models.huggingface.model import HuggingFaceModel, longest
@@ -175,10 +175,10 @@ class AdaptedLM(TemplateLM):  # type: ignore[misc]
             return draw(
                 Ahead(base, lambda state, text: self.reader.predict(state, [text])[0][0], ids[:1], None),
                 torch.tensor(ids, device=device_of(self.reader.model)),
-                self.vocabulary,
+                Answer(self.vocabulary),
                 most=most,
                 temperature=temperature,
-                seed=0,
+                choose=chooser(temperature, 0),
                 until=until,
             )
 

@@ -20,6 +20,7 @@ from awd_lstm import AWDLSTM, detach, grow_vocabulary, read_config
 from awd_lstm.loss import linear_cross_entropy
 from awd_lstm.model import parameter_count
 from awd_lstm.streams import ParallelStreams
+from hebblm.blocks import one_thread
 from hebblm.models.base import GradientBase, Ids, NewRows, Segment, State, mean_squares_of
 from hebblm.models.update import BaseUpdate
 from hebblm.progress import track
@@ -253,15 +254,11 @@ def one_thread_if_small(layers: nn.Module, streams: int) -> Iterator[None]:
     Reading one stream multiplies each matrix by one vector after the other. A second thread gains next to nothing on
     these, but the first must wait for it after every product. Next to a busy process that can take long.
     """
-    before = torch.get_num_threads()
-    if streams > 1 or before == 1 or max(weights.numel() for weights in layers.parameters()) > SMALL:
+    if streams > 1 or torch.get_num_threads() == 1 or max(part.numel() for part in layers.parameters()) > SMALL:
         yield
         return
-    torch.set_num_threads(1)
-    try:
+    with one_thread():
         yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _head(model: AWDLSTM) -> OutputHead:

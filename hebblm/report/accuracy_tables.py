@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hebblm.report.accuracy import MEASURES, Accuracy
 from hebblm.report.buckets import ALL, part_label
 from hebblm.report.gains import Gain
 from hebblm.report.methods import name_of, ordered
+from hebblm.report.numbers import display
 from hebblm.report.stored import StoredResult
 from hebblm.report.table import Cell, Column, Table
 from hebblm.report.tables import interval_text
@@ -38,6 +41,28 @@ def accuracy_table(result: StoredResult) -> Table | None:
     )
     notes = (NOTE, PIECES_NOTE, level) if result.of_pieces else (NOTE, level)
     return Table("accuracy", title, tuple(columns), tuple((name_of(name), *_cells(part)) for name, part in rows), notes)
+
+
+def suggested_table(result: StoredResult) -> Table | None:
+    """Return suggestions before and after reading for words that gained much; None if they were not requested."""
+    found = result.extra.get("suggested") or {}
+    if not found.get("words"):
+        return None
+    columns = (
+        Column("After the words", wide=True),
+        Column("The text has"),
+        Column("Before reading, %", wide=True),
+        Column("After reading, %", wide=True),
+    )
+    rows = tuple(
+        (each["before"], each["word"], *(_listed(each[when]) for when in ("unread", "read"))) for each in found["words"]
+    )
+    return Table("suggested", f"Suggestions before and after reading, {name_of(found['method'])}", columns, rows)
+
+
+def _listed(words: Sequence[tuple[str, float]]) -> str:
+    """Return words with their probabilities in percent."""
+    return " · ".join(f"{word if word.strip() else '⏎'} {display(100 * share, 'percent')}" for word, share in words)
 
 
 def accuracy_by_part(result: StoredResult, measure: str) -> Table | None:

@@ -14,7 +14,8 @@ from rich.console import Console
 from rich.text import Text
 
 from hebblm.files import write_bytes, write_text
-from hebblm.report.accuracy_tables import accuracy_by_part, accuracy_rows, accuracy_table
+from hebblm.report.accuracy_tables import accuracy_by_part, accuracy_rows, accuracy_table, suggested_table
+from hebblm.report.inspection import INSPECTED
 from hebblm.report.methods import PLOTTED
 from hebblm.report.render import HTML, MARKDOWN, print_table, to_csv
 from hebblm.report.result import Result
@@ -24,8 +25,6 @@ from hebblm.report.summary import headline, headline_of_runs, summary_table, ver
 from hebblm.report.table import Table, present
 from hebblm.report.tables import (
     comparison_table,
-    document_table,
-    forgetting_table,
     frequency_table,
     gain_rows,
     gain_table,
@@ -34,19 +33,20 @@ from hebblm.report.tables import (
     paired_table,
     side_by_side,
 )
+from hebblm.report.text_tables import document_table, forgetting_table
 from hebblm.report.tokens import FILE_NAME as TOKENS
 from hebblm.report.tokens import TokenLosses, check_same_run, word_table
 from hebblm.suggest import unknown
 
-INSPECTED = "inspect.html"
+PIXELS = 95  # of a page for an inch of a plot: letters are then as large in each
 FORMATS = ("md", "csv", "html", "png", "svg")
 DEFAULT_FORMATS = ("md", "csv", "html", "png")
 
 CAPTIONS = {  # of the plots of a result
     "occurrences": "Loss on new words by occurrence",
     "comparison": "What each method gains over the base",
-    "frequency": "Perplexity by frequency in training",
-    "running": "Running perplexity over the stream",
+    "frequency": "Perplexity by frequency of words",
+    "running": "Gain over the base so far",
     "accuracy": "How often suggestions are right, and the keystrokes that they save",
 }
 
@@ -89,6 +89,7 @@ def write_report(
         document_table(result),
         forgetting_table(result),
         None if tokens is None else word_table(result, tokens),
+        suggested_table(result),
     )
     made = plots.figures(result, plotted) if {*plots.KINDS, "html"} & set(chosen) else {}
     linked = [kind for kind in plots.KINDS if kind in chosen]
@@ -97,7 +98,7 @@ def write_report(
     for name, figure in made.items():
         drawn = {kind: plots.render(figure, kind) for kind in plots.KINDS if kind in needed}
         file, embedded = f"{name}.{linked[0]}" if linked else "", b64encode(drawn.get("png", b"")).decode()
-        pictures.append((file, CAPTIONS[name], embedded))
+        pictures.append((file, CAPTIONS[name], embedded, round(PIXELS * figure.get_figwidth())))
         written += [write_bytes(directory / f"{name}.{kind}", drawn[kind]) for kind in linked]
     first = int("occurrences" in made)
     written += _write_pages(
@@ -158,8 +159,8 @@ def _write_pages(stem: Path, formats: Sequence[str], **content: Any) -> list[Pat
     """Write the Markdown and the HTML page among the formats; ``content`` is the text of the templates.
 
     ``verdicts`` and ``lines`` come before the tables. ``opening`` are the pictures after the verdicts, and ``pictures``
-    those after the tables, each as the file that Markdown links to, its caption, and its form in HTML. ``facts`` are
-    the tables after the pictures, folded in HTML.
+    those after the tables, each as the file that Markdown links to, its caption, its form in HTML and its width there.
+    ``facts`` are the tables after the pictures, folded in HTML.
     """
     return [
         write_text(stem.with_suffix(f".{suffix}"), pages.get_template(f"report.{suffix}.j2").render(**content))
@@ -174,7 +175,7 @@ def _inspected(run: Path, directory: Path) -> tuple[str, str]:
     if page.exists() and made.exists() and page.stat().st_mtime >= made.stat().st_mtime:  # not that of a former run
         return quote(Path(relpath(page, directory)).as_posix()), ""
     again = "" if (run / TOKENS).exists() else "evaluate again with --log-samples --log-neighbors 2000, then "
-    return "", f"To see the text token by token, {again}run hebblm-report inspect {quote_word(str(run))}"
+    return "", f"To see the text, shaded by gain, {again}run hebblm-report inspect {quote_word(str(run))}"
 
 
 def _write_data(

@@ -43,9 +43,9 @@ TALLEST = 1e12  # perplexity; beyond it a method diverged, and its curve would f
 _LINE = 12.5  # height of a label, points
 
 
-def by_bucket(figure: Figure, buckets: Sequence[tuple[str, int]], label: str) -> None:
-    """Label the horizontal axis with buckets and their tokens, and put the methods' names next to it."""
-    figure.axes[-1].set_xticks(range(len(buckets)), [f"{name}\n{tokens:,} tokens" for name, tokens in buckets])
+def by_bucket(figure: Figure, buckets: Sequence[tuple[str, int]], label: str, unit: str) -> None:
+    """Label the horizontal axis with buckets and their sizes, and put the methods' names next to it."""
+    figure.axes[-1].set_xticks(range(len(buckets)), [f"{name}\n{size:,} {unit}s" for name, size in buckets])
     figure.axes[-1].set_xlabel(label)
     for axis in figure.axes:
         axis.grid(visible=False, axis="x")

@@ -16,15 +16,19 @@ from numpy.typing import NDArray
 
 from hebblm.adapt.methods import unaliased
 from hebblm.errors import UserError
+from hebblm.files import write_text
 from hebblm.report import tokens
 from hebblm.report.methods import BASE, name_of, ordered
 from hebblm.report.numbers import display
 from hebblm.report.render import HTML, source
 from hebblm.report.result import Result
 from hebblm.report.sections import scenario_line
+from hebblm.report.stored import counted_in
 from hebblm.report.tokens import TokenLosses, read_table, recorded
+from hebblm.report.units import unit
 from hebblm.suggest import unknown
 
+INSPECTED = "inspect.html"
 NEIGHBORS_FILE = "neighbors.parquet"
 COMPONENTS_FILE = "components.parquet"
 _COMPONENT_KINDS = {"position": "whole numbers", "method": "text", "component": "text", "share": "numbers"}
@@ -133,7 +137,9 @@ _KEY = [
     for kind, sign, bounds in (("l", "\u2212", LEVELS[::-1]), ("g", "+", LEVELS))
     for bound in bounds
 ]
-BLOCK = 200  # tokens a paragraph; those out of sight are not laid out
+BLOCK = 200  # tokens, after which a paragraph ends with its line; those out of sight are not laid out
+BREAK = "⏎"  # shows an end of line
+LONGEST = 1_000  # tokens of a paragraph that has no end of line
 
 
 def inspect_page(run: Inspection, *, method: str | None = None, count: int = 20_000) -> str:
@@ -146,8 +152,10 @@ def inspect_page(run: Inspection, *, method: str | None = None, count: int = 20_
     if count < 1:
         raise UserError(f"tokens = {count} must be at least 1")
     count = min(count, run.losses.words.size)
-    title = f"Token by token: {run.result.scenario.label}"
-    nll = {name: item.nll for name, item in run.result.methods.items()}
+    noun = _noun(run)
+    title = f"{noun.capitalize()} by {noun}: {run.result.scenario.label}"
+    nll = {name: item.loss for name, item in run.result.methods.items()}
+    of = f"nats a {unit(run.result)}"
     style, script = source("inspect.css"), source("inspect.js")
     data = json.dumps(_data(run, chosen, count), separators=(",", ":"), ensure_ascii=False)
     return HTML.get_template("inspect.html.j2").render(
@@ -159,12 +167,21 @@ def inspect_page(run: Inspection, *, method: str | None = None, count: int = 20_
         style=Markup(style),
         script=Markup(script),
         lines=_lines(run, count),
-        options=[(name, f"{name_of(name)} ({display(nll[BASE] - nll[name], 'signed', 3)})") for name in run.methods()],
+        options=[
+            (name, f"{name_of(name)} ({display(nll[BASE] - nll[name], 'signed', 3)} {of})") for name in run.methods()
+        ],
+        noun=noun,
         key=_KEY,
+        end=BREAK,
         count=count,
         paragraphs=_paragraphs(run, chosen, count),
         data=Markup(data.replace("<", "\\u003c")),
     )
+
+
+def write_inspection(run: Path, path: Path | None = None, *, method: str | None = None, count: int = 20_000) -> Path:
+    """Write the page of a run, by default into its folder, and return its path."""
+    return write_text(path or run / INSPECTED, inspect_page(Inspection.load(run), method=method, count=count))
 
 
 def shades(gain: NDArray[np.float64]) -> list[str]:
@@ -181,26 +198,44 @@ def _hash(content: str) -> str:
     return f"sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}"
 
 
+def _noun(run: Inspection) -> str:
+    """Return the noun for the units that the page shows: words, also of a model of pieces."""
+    return "word" if run.result.of_pieces else "token"
+
+
 def _lines(run: Inspection, count: int) -> list[str]:
     by = run.result.provenance
     total = run.losses.words.size
-    part = "" if count == total else f" The first {count:,} of {total:,} tokens are shown."
+    part = "" if count == total else f" The first {count:,} of {total:,} {_noun(run)}s are shown."
     return [
         scenario_line(run.result),
-        f"Gain: loss of the {name_of(BASE)} minus loss of the method, nats. Losses are underlined, new words "
-        f"dotted.{part}",
+        f"Gain: loss of the base minus loss of the method, nats. Losses are underlined, new words dotted.{part}",
         f"{by.get('command', 'unknown command')} (commit {str(by.get('commit'))[:12]})",
     ]
 
 
-def _paragraphs(run: Inspection, method: str, count: int) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Return tokens with their classes, some hundred per paragraph, after the place of the first one."""
+def _paragraphs(run: Inspection, method: str, count: int) -> list[tuple[str, list[tuple[str, str, str]]]]:
+    """Return the place of each paragraph's first token, and its tokens: blanks before each, its text, its classes."""
     words, oov = run.losses.words[:count].tolist(), run.losses.oov[:count].tolist()
+    written = [f" {word}" for word in words] if run.losses.written is None else run.losses.written[:count].tolist()
+    blanks = [text[: len(text) - len(text.lstrip(" \t\r"))] for text in written]
+    shown = [
+        BREAK if word == tokens.EOS else text[len(blank) :]
+        for word, text, blank in zip(words, written, blanks, strict=True)
+    ]
     classes = [
         f"{shade} o".strip() if new else shade for shade, new in zip(shades(run.gain(method)[:count]), oov, strict=True)
     ]
-    tokens = list(zip(words, classes, strict=True))
-    return [(f"{start:,}", tokens[start : start + BLOCK]) for start in range(0, count, BLOCK)]
+    found: list[tuple[str, list[tuple[str, str, str]]]] = []
+    start = 0
+    for at, token in enumerate(zip(blanks, shown, classes, strict=True)):
+        if at == start:
+            found.append((f"{at:,}", []))
+        found[-1][1].append(token)
+        size = at + 1 - start
+        if size >= LONGEST or (size >= BLOCK and token[1] == BREAK):
+            start = at + 1
+    return found
 
 
 def _data(run: Inspection, method: str, count: int) -> dict[str, Any]:
@@ -209,6 +244,8 @@ def _data(run: Inspection, method: str, count: int) -> dict[str, Any]:
     counts = run.losses.train_counts
     return {
         "base": BASE,
+        "noun": _noun(run).capitalize(),
+        "counted": counted_in(run.result),
         "chosen": method,
         "levels": LEVELS,
         "methods": [[name, name_of(name)] for name in ordered(run.result.methods)],

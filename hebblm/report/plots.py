@@ -1,4 +1,4 @@
-"""Plots of a result: perplexity by training count, over the stream, and the gains of the methods."""
+"""Plots of a result: losses by count and occurrence, gains of the methods, overall and over the stream."""
 
 from __future__ import annotations
 
@@ -13,19 +13,22 @@ from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import FuncFormatter, NullFormatter
 from PIL import Image
 
 from hebblm.files import write_bytes
 from hebblm.report import titles
-from hebblm.report.buckets import KNOWN, OOV, part_label
+from hebblm.report.buckets import ALL, KNOWN, OOV, part_label
 from hebblm.report.drawing import STYLE, TALLEST, End, by_bucket, grouped_bars, label_ends, short
+from hebblm.report.gains import Gain
 from hebblm.report.methods import BASE, Look, best_of, looks
 from hebblm.report.numbers import difference, display, perplexity
 from hebblm.report.result import Result
+from hebblm.report.stored import count_label, counted_in
+from hebblm.report.tables import by_loss
+from hebblm.report.units import buckets_by_unit, gains_by_unit, unit, unit_of_parts
 
-_WIDE_RANGE = 4.0  # a running curve whose extremes differ by more than this factor gets a logarithmic axis
-_WARM_UP = 0.02  # share of the stream whose running mean is too noisy to set the scale
+_WARM_UP = 0.05  # share of the stream whose running mean is too noisy to set the scale
 
 
 Kind = Literal["png", "svg"]
@@ -64,9 +67,10 @@ def frequency_figure(result: Result) -> Figure | None:
     styles = looks(name for name, item in result.methods.items() if any(b.tokens for b in item.frequency))
     if not styles:
         return None
-    buckets = [bucket for bucket in result.methods[next(iter(styles))].frequency if bucket.tokens]
+    found = {method: buckets_by_unit(result, result.methods[method].frequency) for method in styles}
+    buckets = [bucket for bucket in found[next(iter(styles))] if bucket.tokens]
     labels = [bucket.bucket for bucket in buckets]
-    nll = {method: {bucket.bucket: bucket.nll for bucket in result.methods[method].frequency} for method in styles}
+    nll = {method: {bucket.bucket: bucket.nll for bucket in found[method]} for method in styles}
     base = nll.get(BASE)
     with rc_context(STYLE):
         figure = Figure(figsize=(8.4, 6.0 if base else 3.8), layout="constrained")
@@ -91,8 +95,13 @@ def frequency_figure(result: Result) -> Figure | None:
             }
             grouped_bars(axes[1], gains, styles)
             axes[1].axhline(0, color="#555555", linewidth=0.8)
-            axes[1].set_ylabel("Gain over the base (nats)")
-        by_bucket(figure, [(bucket.bucket, bucket.tokens) for bucket in buckets], "Occurrences of the word in training")
+            axes[1].set_ylabel(f"Gain (nats a {unit_of_parts(result)})")
+        by_bucket(
+            figure,
+            [(bucket.bucket, bucket.tokens) for bucket in buckets],
+            f"Occurrences of the word in {counted_in(result)}",
+            unit_of_parts(result),
+        )
     return figure
 
 
@@ -101,7 +110,11 @@ def occurrence_figure(result: Result) -> Figure | None:
 
     A loss that is infinite, or that of a diverged method, has no point.
     """
-    losses = {name: item.oov_occurrences for name, item in result.methods.items() if item.oov_occurrences}
+    losses = {
+        name: buckets_by_unit(result, item.oov_occurrences, f"{OOV} ")
+        for name, item in result.methods.items()
+        if item.oov_occurrences
+    }
     if not losses:
         return None
     styles = looks(losses)
@@ -126,75 +139,88 @@ def occurrence_figure(result: Result) -> Figure | None:
                 markersize=3.5,
                 label=look.name,
             )
-        axis.set_ylabel(f"Nats a {titles.unit(result)}")
+        axis.set_ylabel(f"Nats a {unit_of_parts(result)}")
         axis.set_title(titles.by_occurrence(result))
         by_bucket(
-            figure, [(bucket.bucket, bucket.tokens) for bucket in buckets], "Occurrence of the word in the stream"
+            figure,
+            [(bucket.bucket, bucket.tokens) for bucket in buckets],
+            "Occurrence of the word in the stream",
+            unit_of_parts(result),
         )
     return figure
 
 
 def running_figure(result: Result) -> Figure | None:
-    """Draw the perplexity of all tokens so far against the position in the stream, one line per method."""
+    """Draw the gain over the base on all of the text so far, one line per method; None without the base.
+
+    A gain that is infinite, or that of a diverged method, has no point.
+    """
+    if BASE not in result.methods:
+        return None
+    base = dict(result.methods[BASE].running)
     curves = {
         method: [
-            (position, perplexity(nll))
-            for position, nll in result.methods[method].running
-            if perplexity(nll) <= TALLEST
+            (at, gain)
+            for at, nll in result.methods[method].running
+            if (gain := difference(base.get(at), nll)) is not None and abs(gain) <= math.log(TALLEST)
         ]
-        for method in result.methods
+        for method in by_loss(result)
+        if method != BASE
     }
     curves = {method: points for method, points in curves.items() if len(points) > 1}
     if not curves:
         return None
-    styles = looks(curves)
-    end = max(points[-1][0] for points in curves.values())
-    settled = [value for points in curves.values() for at, value in points if at >= _WARM_UP * end]
+    items = [(method, result.methods[method]) for method in curves]
+    styles = looks(result.methods)
+    counted = max(at for at, _ in result.methods[BASE].running)
+    pieces = result.scenario.extra.get("pieces", counted) if result.of_pieces else counted
+    scale = pieces / counted  # an older result of pieces has the mean loss of words
+    lines = {method: [(at * scale, gain / scale) for at, gain in points] for method, points in curves.items()}
+    end = max(points[-1][0] for points in lines.values())
+    settled = [0.0, *(gain for points in lines.values() for at, gain in points if at >= _WARM_UP * end)]
     low, high = min(settled), max(settled)
+    margin = 0.05 * (high - low) or 0.05
     with rc_context(STYLE):
         figure = Figure(figsize=(8.4, 4.4), layout="constrained")
         axis = figure.subplots()
-        for method, look in styles.items():
-            positions, values = zip(*curves[method], strict=True)
-            axis.plot(positions, values, color=look.color, linestyle=look.line, linewidth=1.6)
-        if high / low > _WIDE_RANGE:
-            axis.set_yscale("log")
-            axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-            axis.yaxis.set_minor_formatter(NullFormatter())
-            axis.set_ylim(low / 1.1, high * 1.1)
-        else:
-            margin = 0.05 * (high - low) or 0.05 * high
-            axis.set_ylim(low - margin, high + margin)
-        axis.yaxis.set_major_formatter(FuncFormatter(short))
+        for method, points in lines.items():
+            look = styles[method]
+            axis.plot(*zip(*points, strict=True), color=look.color, linestyle=look.line, linewidth=1.6)
+        axis.axhline(0, color="#555555", linewidth=0.8)
+        axis.set_ylim(low - margin, high + margin)
         axis.xaxis.set_major_formatter(FuncFormatter(short))
         axis.set_xlim(0, end)
-        axis.set_xlabel("Tokens scored so far")
-        axis.set_ylabel("Perplexity so far" + (" (log scale)" if axis.get_yscale() == "log" else ""))
+        axis.set_xlabel(f"{unit(result).capitalize()}s scored so far")
+        axis.set_ylabel(f"Gain so far (nats a {unit(result)})")
         axis.set_title(titles.running(result))
-        last = {method: perplexity(result.methods[method].running[-1][1]) for method in styles}
+        last = {method: difference(result.methods[BASE].running[-1][1], item.running[-1][1]) for method, item in items}
         label_ends(
             axis,
             [
-                End(f"{look.name}  {display(last[method], 'perplexity')}", curves[method][-1][1], look.color)
-                for method, look in styles.items()
+                End(
+                    f"{styles[method].name}  {display(_over(last[method], scale), 'signed', 3)}",
+                    points[-1][1],
+                    styles[method].color,
+                )
+                for method, points in lines.items()
             ],
         )
     return figure
 
 
+def _over(gain: float | None, scale: float) -> float | None:
+    return None if gain is None else gain / scale
+
+
 def comparison_figure(result: Result) -> Figure | None:
-    """Draw what every method gains over the base in nats: all tokens, new words, known words."""
-    base = result.methods.get(BASE)
-    others = [method for method in looks(result.methods) if method != BASE]
-    if base is None or not others:
+    """Draw what every method gains over the base, the best first, with intervals: in all, on new and on known words."""
+    others = [method for method in by_loss(result) if method != BASE]
+    if BASE not in result.methods or not others:
         return None
-    items = result.methods
-    panels = {f"All {titles.unit(result)}s": {method: difference(base.nll, items[method].nll) for method in others}}
-    if base.oov_nll is not None:
-        panels["New words"] = {method: difference(base.oov_nll, items[method].oov_nll) for method in others}
-        panels["Known words"] = {
-            method: difference(base.in_vocabulary_nll, items[method].in_vocabulary_nll) for method in others
-        }
+    titled = {ALL: f"All {unit(result)}s"}
+    if result.methods[BASE].oov_nll is not None and unit_of_parts(result) == unit(result):
+        titled |= {OOV: "New words", KNOWN: "Known words"}
+    panels = {title: {name: _gain_on(result, name, part) for name in others} for part, title in titled.items()}
     styles = looks(result.methods)
     with rc_context(STYLE):
         figure = Figure(figsize=(3.0 + 2.6 * len(panels), 1.5 + 0.34 * len(others)), layout="constrained")
@@ -204,10 +230,22 @@ def comparison_figure(result: Result) -> Figure | None:
             axis.set_title(title, fontsize=9, fontweight="normal")
         axes[0].set_yticks(range(len(others)), [styles[method].name for method in others])
         axes[0].invert_yaxis()
-        label = f"Gain over the base (nats a {titles.unit(result)}, higher is better)"
+        interval = f"lines: {100 * result.bootstrap.level:g} % intervals"
+        label = f"Gain over the base (nats a {unit(result)}, higher is better; {interval})"
         figure.supxlabel(label, fontsize=9, color="#333333")
         figure.suptitle(titles.overall(result), x=0.01, ha="left", fontsize=10.5, fontweight="bold")
     return figure
+
+
+def _gain_on(result: Result, method: str, part: str) -> Gain:
+    """Return a method's gain on all, new or known words by the page's unit; an older result has no interval."""
+    base, item = result.methods[BASE], result.methods[method]
+    losses = {ALL: (base.loss, item.loss), OOV: (base.oov_nll, item.oov_nll)}
+    gain = difference(*losses.get(part, (base.in_vocabulary_nll, item.in_vocabulary_nll)))
+    known = gains_by_unit(result, method, unit(result)).get(part)
+    if gain is not None and math.isfinite(gain) and known is not None and known.gain is not None:
+        return known
+    return Gain(part, 0, gain, None, None)
 
 
 def accuracy_figure(result: Result) -> Figure | None:
@@ -239,7 +277,8 @@ def accuracy_figure(result: Result) -> Figure | None:
         by_bucket(
             figure,
             [(part_label(part.part), part.tokens) for part in parts],
-            "Training count, or occurrence of a new word",
+            f"{count_label(result)}, or occurrence of a new word",
+            "word" if result.of_pieces else "token",
         )
     return figure
 
@@ -268,15 +307,21 @@ def save(figure: Figure, path: Path) -> Path:
     return write_bytes(path, render(figure, "svg" if path.suffix == ".svg" else "png"))
 
 
-def _gain_bars(axis: Axes, gains: Mapping[str, float | None], styles: Mapping[str, Look]) -> None:
+def _gain_bars(axis: Axes, gains: Mapping[str, Gain], styles: Mapping[str, Look]) -> None:
+    ends = [0.0]
     for at, (method, gain) in enumerate(gains.items()):
-        length = gain if gain is not None and math.isfinite(gain) else 0.0
+        value = gain.gain
+        length = value if value is not None and math.isfinite(value) else 0.0
         look = styles[method]
         axis.barh(at, length, 0.7, color=look.color, hatch=look.hatch, edgecolor="white", linewidth=0)
+        low = high = length
+        if gain.low is not None and gain.high is not None:
+            low, high = gain.low, gain.high
+            axis.plot([low, high], [at, at], color="#8a8a8a", linewidth=1.3, marker="|", markersize=6)
         side = -1 if length < 0 else 1
         axis.annotate(
-            display(gain, "signed", 3),
-            (length, at),
+            display(value, "signed", 3),
+            (min(low, length) if side < 0 else max(high, length), at),
             xytext=(4 * side, 0),
             textcoords="offset points",
             ha="left" if side > 0 else "right",
@@ -284,11 +329,11 @@ def _gain_bars(axis: Axes, gains: Mapping[str, float | None], styles: Mapping[st
             fontsize=8,
             color="#333333",
         )
+        ends += [low, high, length]
     axis.axvline(0, color="#555555", linewidth=0.8)
     axis.grid(visible=False, axis="y")
     axis.spines["left"].set_visible(False)
     # Room for the numbers at both ends of the bars.
-    finite = [0.0, *(gain for gain in gains.values() if gain is not None and math.isfinite(gain))]
-    span = (max(finite) - min(finite)) or 1.0
-    axis.set_xlim(min(finite) - (0.32 * span if min(finite) < 0 else 0), max(finite) + 0.32 * span)
+    span = (max(ends) - min(ends)) or 1.0
+    axis.set_xlim(min(ends) - (0.32 * span if min(ends) < 0 else 0), max(ends) + 0.32 * span)
     axis.locator_params(axis="x", nbins=4)

@@ -11,7 +11,14 @@ from hebblm.report.table import Column, Table
 
 _LEAST = 0.001  # of a run's time: parts that took less are counted among the rest
 _NAMED = 4  # parts in the short form
-_ELSEWHERE = ("documents", "paired", "lead", "bootstrap")  # of a result's further keys: other tables have them
+_ELSEWHERE = (  # of a result's further keys: other tables have them, or a table counts by them
+    "documents",
+    "paired",
+    "lead",
+    "bootstrap",
+    "suggested",
+    "pieces_of_parts",
+)
 _FACT_COLUMNS = (Column("What"), Column("Value"))
 
 

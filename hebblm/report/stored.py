@@ -51,7 +51,8 @@ class MethodResult:
     stabilized_queries: Count | None = None
     words_perplexity: float | None = None  # perplexity per word for a subword vocabulary
     bits_per_byte: float | None = None  # loss in bits per byte of the raw text, the spelling of what has no id included
-    running: tuple[tuple[int, float], ...] = ()  # points (tokens scored so far, mean loss so far in nats)
+    # points (tokens scored so far, mean loss so far in nats); of pieces, where tokens are pieces of words
+    running: tuple[tuple[int, float], ...] = ()
     # the loss of new words by which occurrence of their word in the stream they are
     oov_occurrences: tuple[FrequencyBucket, ...] = ()
     gains: tuple[Gain, ...] = ()  # what the method gains over the unadapted model, part by part
@@ -103,6 +104,19 @@ def corpus_name(corpus: str) -> str:
     if corpus == f"{_TEXT}-":
         return "standard input"
     return PurePath(corpus.removeprefix(_TEXT)).name or corpus
+
+
+def counted_in(result: StoredResult) -> str:
+    """Return in what a result's words were counted, for people: training, or the text that the user named instead."""
+    extra = result.scenario.extra
+    counted = extra.get("words_counted_in")
+    return "training" if counted is None or extra.get("training_text", counted) == counted else corpus_name(counted)
+
+
+def count_label(result: StoredResult) -> str:
+    """Return the title of a column of word counts."""
+    counted = counted_in(result)
+    return "Training count" if counted == "training" else f"Count in {counted}"
 
 
 def scenario_label(source: str, target: str, split: str) -> str:

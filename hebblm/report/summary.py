@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -21,10 +20,12 @@ from hebblm.report.tables import (
     loss_columns,
     lost_notes,
     method_table,
+    new_words_column,
     speed_column,
     text_columns,
     with_values,
 )
+from hebblm.report.units import unit
 
 _BEST = " ◄"  # stands where a console has no bold letters
 
@@ -51,7 +52,7 @@ def verdict(result: StoredResult) -> str:
     others = [name for name in finite if name != BASE]
     if not others or BASE not in finite:
         best = finite[0]
-        return f"{_name(best)} has perplexity {_perplexity(result, best)}{_where(result)}; {_alone(result, best)}."
+        return f"{_name(best)}: perplexity {_perplexity(result, best)}{_where(result)}; {_alone(result, best)}."
     best, gain = others[0], gain_of(result, others[0])
     assert gain is not None  # both losses are finite
     measured = _measured(result, best, gain)
@@ -59,14 +60,15 @@ def verdict(result: StoredResult) -> str:
         return _undecided(result, others, gain, measured)
     if _value(gain) < 0:
         return f"No method gains over the base{_where(result)}. The closest is {_name(best)}: {measured}."
-    ahead, following = _lead(result, others)
-    is_what = "is best" if ahead else "has the lowest loss"
-    return f"{_name(best)} {is_what}{_where(result)}: {measured}.{following}"
+    return f"Lowest loss{_where(result)}: {_name(best)}, {measured}.{_next(result, others)}"
 
 
 def headline(result: StoredResult) -> str:
-    """What a page about a result is called: on which text, and how the verdict begins."""
-    return f"{result.scenario.label}: {re.split(r'[:;.] | [(]', verdict(result))[0].rstrip('.')}"
+    """What a page about a result is called: its text, the method with the lowest loss, and its gain over the base."""
+    best = by_loss(result)[0]
+    gain = gain_of(result, best)
+    gained = "" if gain is None or gain.gain is None else f", {display(gain.gain, 'signed', 3)} nats a {unit(result)}"
+    return f"{result.scenario.label}: {_name(best)}{gained}"
 
 
 def headline_of_runs(results: Mapping[str, StoredResult]) -> str:
@@ -80,7 +82,7 @@ def headline_of_runs(results: Mapping[str, StoredResult]) -> str:
     if not bits or len({result.text for result in results.values()}) > 1:
         return f"{len(results)} runs side by side"
     least, where = min(bits)
-    return f"{where} has the fewest bits a byte: {least:.3f}"
+    return f"Fewest bits a byte: {where}, {least:.3f}"
 
 
 def summary_table(result: StoredResult) -> Table:
@@ -90,7 +92,7 @@ def summary_table(result: StoredResult) -> Table:
     """
     items = [(name, result.methods[name]) for name in by_loss(result)]
     gains = {name: gain_of(result, name) for name, _ in items}
-    unit = _unit(result)
+    new_words, loss_on_new = new_words_column(result)
     columns: list[Said] = [
         *loss_columns(result),
         (
@@ -98,25 +100,16 @@ def summary_table(result: StoredResult) -> Table:
             lambda name, _: None if (gain := gains[name]) is None else interval_text(gain),
         ),
         *text_columns(result),
-        (
-            Column(
-                "New words" if result.of_pieces else "Nats, new words",
-                "nll",
-                "min",
-                "word" if result.of_pieces else "",
-                decimals=3,
-            ),
-            lambda _, item: item.oov_nll,
-        ),
+        (replace(new_words, decimals=3), loss_on_new),
         speed_column(result),
     ]
     notes = lost_notes(result)
     if any(gains.values()):
         known = any(gain is not None and gain.low is not None for gain in gains.values())
         half = f", ± half of the {_level(result)} % interval" if known else ""
-        notes.append(f"Gain: nats a {unit} below the base{half}.")
+        notes.append(f"Gain: nats a {unit(result)} below the base{half}.")
     if result.of_pieces:
-        notes.append("PPL: perplexity a piece, and a word; bits a byte compare between models.")
+        notes.append("PPL: perplexity a piece; bits a byte compare between models.")
     if rose := [f"{name_of(name)} {item.rose_queries:,}" for name, item in items if item.rose_queries is not None]:
         notes += [f"Queries whose neighbours' loss rose: {', '.join(rose)}.", *fast_notes(result)]
     title = f"Methods on {result.scenario.label}, best first"
@@ -162,7 +155,7 @@ def _undecided(result: StoredResult, others: list[str], gain: Gain, measured: st
         if not result.methods[others[0]].gains:
             return f"The result holds no interval; {known}: {measured}."
         least, whole = LEAST_BLOCKS * result.bootstrap.block, result.scenario.extra.get("whole_split", True)
-        remedy = f"read a text of {least:,} {_unit(result)}s or more" if whole else f"raise --max-tokens to {least}"
+        remedy = f"read a text of {least:,} {unit(result)}s or more" if whole else f"raise --max-tokens to {least}"
         return f"{tokens} are too few to tell who is best; {remedy}. So far {known}: {measured}."
     text = f"{tokens} cannot tell whether {name} is better than the base: {measured}."
     better = (
@@ -171,29 +164,32 @@ def _undecided(result: StoredResult, others: list[str], gain: Gain, measured: st
     return f"{text} {_name(sure)} is better for certain." if (sure := next(better, None)) else text
 
 
-def _lead(result: StoredResult, others: list[str]) -> tuple[bool, str]:
-    """Return whether the best method is certainly ahead of the next, and a sentence about the two."""
+def _next(result: StoredResult, others: list[str]) -> str:
+    """Return which method is next, and whether the best one is certainly ahead of it."""
     if len(others) < 2:
-        return True, ""
+        return ""
     best, following = others[:2]
     paired = result.extra.get("lead") or {}
     low, high = paired.get("low"), paired.get("high")
     if (paired.get("best"), paired.get("next")) != (best, following) or low is None or high is None:
-        return False, f" Next is {_name(following)}; no interval between the two is known."
+        return f" Next: {_name(following)}; no interval between the two is known."
     if leaves_out_zero(low, high):
-        return True, f" Next is {_name(following)}."
-    return False, f" {_name(following)} is too close to call."
+        return f" Next: {_name(following).rstrip('.')}."
+    return f" Next: {_name(following)}, too close to call."
 
 
 def _measured(result: StoredResult, method: str, gain: Gain) -> str:
     """Return a method's perplexity and, where the interval of its gain is known, the gain in nats with it."""
     text = f"perplexity {_perplexity(result, method)} instead of {_perplexity(result, BASE)}"
+    bits, of_base = (result.methods[name].bits_per_byte for name in (method, BASE))
+    if result.of_pieces and bits is not None and of_base is not None:
+        text += f", {bits:.3f} bits a byte instead of {of_base:.3f}"
     if gain.low is None or gain.high is None:
         return text
     value = _value(gain)
     sign, (low, high) = ("below", (gain.low, gain.high)) if value >= 0 else ("above", (-gain.high, -gain.low))
     interval = f"{_level(result)} % interval {low:.3f} to {high:.3f}"
-    return f"{text}, {abs(value):.3f} nats a {_unit(result)} {sign} the base ({interval})"
+    return f"{text}, {abs(value):.3f} nats a {unit(result)} {sign} the base ({interval})"
 
 
 def _value(gain: Gain) -> float:
@@ -207,10 +203,6 @@ def _name(method: str) -> str:
 
 def _perplexity(result: StoredResult, method: str) -> str:
     return display(perplexity(result.methods[method].loss), "perplexity")
-
-
-def _unit(result: StoredResult) -> str:
-    return "piece" if result.of_pieces else "token"
 
 
 def _where(result: StoredResult) -> str:

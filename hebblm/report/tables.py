@@ -7,12 +7,21 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 from typing import Literal
 
-from hebblm.report.buckets import ALL, KNOWN, OCCURRENCES, OOV_BY_OCCURRENCE, PIECES, gap_notes, part_label
+from hebblm.report.buckets import ALL, KNOWN, OCCURRENCES, OOV, OOV_BY_OCCURRENCE, PIECES, gap_notes, part_label
 from hebblm.report.gains import LEAST_BLOCKS, Gain
 from hebblm.report.methods import BASE, name_of, ordered
-from hebblm.report.numbers import MISSING, Kind, difference, perplexity
-from hebblm.report.stored import MethodResult, StoredResult, corpus_name
+from hebblm.report.numbers import MISSING, Kind
+from hebblm.report.stored import MethodResult, StoredResult, count_label, counted_in
 from hebblm.report.table import Cell, Column, Table
+from hebblm.report.units import (
+    buckets_by_unit,
+    by_unit,
+    gain_by_unit,
+    gains_by_unit,
+    perplexity_of_parts,
+    unit,
+    unit_of_parts,
+)
 
 Item = tuple[str, MethodResult]
 Said = tuple[Column, Callable[[str, MethodResult], Cell]]
@@ -41,19 +50,17 @@ def comparison_table(result: StoredResult) -> Table:
     A column counts the queries whose neighbours' loss rose, if there are any.
     """
     items = [(name, result.methods[name]) for name in by_loss(result)]
-    word = "word" if result.of_pieces else ""
     columns = loss_columns(result)
     if result.scenario.oov_tokens:
-        columns += [
-            (Column("Nats, new words", "nll", "min", word), lambda _, item: item.oov_nll),
-            (Column("Nats, known words", "nll", "min", word), lambda _, item: item.in_vocabulary_nll),
-        ]
+        columns += [new_words_column(result), known_words_column(result)]
     columns.append(speed_column(result, "max"))
     if any(map(_rose, result.methods.values())):
         columns.append((Column("Queries whose loss rose", "count"), lambda _, item: _rose(item)))
     columns += with_values(items, text_columns(result))
     title = f"Methods on {result.scenario.label}, best first"
-    units = f"Nats: mean loss a {'piece' if result.of_pieces else 'token'}. New words: those that training lacked."
+    units = f"Nats: mean loss a {unit(result)}."
+    if result.scenario.oov_tokens:
+        units += f" New words: those that {counted_in(result)} lacked."
     return method_table("comparison", title, items, columns, (units, *lost_notes(result), *fast_notes(result)))
 
 
@@ -70,15 +77,29 @@ def loss_columns(result: StoredResult) -> list[Said]:
 
 
 def text_columns(result: StoredResult) -> list[Said]:
-    """Return measures that do not depend on the tokens, if these are not words: bits a byte, and per word."""
-    word = Column("PPL", "perplexity", "min", "word")
-    bits = Column("Bits", "nll", "min", "byte", decimals=3)
-    if not result.of_pieces:
-        word, bits = Column("Word perplexity", "perplexity", "min"), Column("Bits/byte", "nll", "min")
+    """Return measures that do not depend on the tokens: bits a byte and, where tokens are not words, per word."""
+    if result.of_pieces:
+        return [(Column("Bits", "nll", "min", "byte", decimals=3), lambda _, item: item.bits_per_byte)]
+    word, bits = Column("Word perplexity", "perplexity", "min"), Column("Bits/byte", "nll", "min")
     return [
         (bits, lambda _, item: None if _is_plain(item) else item.bits_per_byte),
         (word, lambda _, item: None if _is_plain(item) or item.words_perplexity == math.inf else item.words_perplexity),
     ]
+
+
+def new_words_column(result: StoredResult) -> Said:
+    """Return the column of losses on new words, by the unit of parts."""
+    words, of = result.scenario.oov_tokens, unit_of_parts(result) if result.of_pieces else ""
+    return Column("Nats, new words", "nll", "min", of), lambda _, item: by_unit(result, OOV, words, item.oov_nll)
+
+
+def known_words_column(result: StoredResult) -> Said:
+    """Return the column of losses on the other words, by the unit of parts."""
+    words, of = result.scenario.tokens - result.scenario.oov_tokens, unit_of_parts(result) if result.of_pieces else ""
+    return (
+        Column("Nats, known words", "nll", "min", of),
+        lambda _, item: by_unit(result, KNOWN, words, item.in_vocabulary_nll),
+    )
 
 
 def speed_column(result: StoredResult, best: Literal["max"] | None = None) -> Said:
@@ -92,7 +113,7 @@ def lost_notes(result: StoredResult) -> list[str]:
     extra = result.scenario.extra
     if not extra.get("lost_bytes"):
         return []
-    share = 100 * extra["lost_bytes"] / extra["bytes"]
+    share = 100 * extra["lost_bytes"] / extra["lost_of" if "lost_of" in extra else "bytes"]
     return [
         f"The tokenizer loses at least {share:.3g} % of the text's bytes, so bits a byte are too low. "
         "Do not compare them with those of another model."
@@ -134,19 +155,25 @@ def frequency_table(result: StoredResult) -> Table | None:
         return None
     alike = [(method, item) for method, item in items if _shape(item) == shape]
     different = [name_of(method) for method, item in items if _shape(item) != shape]
-    rows = [(name_of(name), *(part.perplexity for part in item.frequency), item.perplexity) for name, item in alike]
+    found = {name: buckets_by_unit(result, item.frequency) for name, item in alike}
+    rows = [
+        (name_of(name), *(part.perplexity for part in found[name]), perplexity_of_parts(result, item))
+        for name, item in alike
+    ]
     notes = gap_notes((item.frequency, item.nll) for _, item in alike)
     if different:
         notes.append(f"Evaluated with other buckets: {', '.join(different)}.")
-    title = f"Perplexity by frequency in training on {result.scenario.label}"
-    return Table("frequency", title, by_bucket("Training count", "perplexity", shape), tuple(rows), tuple(notes))
+    title = f"Perplexity by frequency in {counted_in(result)} on {result.scenario.label}"
+    shape = [(bucket.bucket, bucket.tokens) for bucket in next(iter(found.values()))]
+    columns = by_bucket(count_label(result), "perplexity", shape, unit_of_parts(result))
+    return Table("frequency", title, columns, tuple(rows), tuple(notes))
 
 
-def by_bucket(first: str, kind: Kind, shape: Sequence[tuple[str, int]]) -> tuple[Column, ...]:
-    """Columns of a table by bucket, all tokens last, the number of tokens in the header."""
+def by_bucket(first: str, kind: Kind, shape: Sequence[tuple[str, int]], unit: str) -> tuple[Column, ...]:
+    """Columns of a table by bucket, the whole text last, the number of units in the header."""
     buckets = (*shape, (ALL, sum(tokens for _, tokens in shape)))
     return (
-        Column(first, subheader="tokens"),
+        Column(first, subheader=f"{unit}s"),
         *(Column(label, kind, "min", tokens, 3) for label, tokens in buckets),
     )
 
@@ -203,21 +230,23 @@ _BY_RUN_NOTE = (
     "compare; lower and raw case are different texts."
 )
 
-LONGEST = 20  # documents that a report shows
-
 
 def occurrence_table(result: StoredResult) -> Table | None:
     """Return the loss on new words by occurrence, nats; None without such words."""
     items = [(name, item) for name, item in methods_of(result) if item.oov_occurrences]
     if not items:
         return None
-    shape = [(bucket.bucket, bucket.tokens) for bucket in items[0][1].oov_occurrences]
+    found = [(name, item, buckets_by_unit(result, item.oov_occurrences, f"{OOV} ")) for name, item in items]
+    shape = [(bucket.bucket, bucket.tokens) for bucket in found[0][2]]
+    words = result.scenario.oov_tokens
     rows = tuple(
-        (name_of(name), *(bucket.nll for bucket in item.oov_occurrences), item.oov_nll) for name, item in items
+        (name_of(name), *(bucket.nll for bucket in buckets), by_unit(result, OOV, words, item.oov_nll))
+        for name, item, buckets in found
     )
     gaps = gap_notes((item.oov_occurrences, item.oov_nll) for _, item in items)
     title = f"Nats on new words by occurrence in the stream, {result.scenario.label}"
-    return Table("occurrences", title, by_bucket("Occurrence", "nll", shape), rows, (_learned_note(result), *gaps))
+    columns = by_bucket("Occurrence", "nll", shape, unit_of_parts(result))
+    return Table("occurrences", title, columns, rows, (_learned_note(result), *gaps))
 
 
 def occurrences_by_run(results: Mapping[str, StoredResult]) -> Table | None:
@@ -256,23 +285,25 @@ def gain_table(result: StoredResult) -> Table | None:
     if not items:
         return None
     # Known words are nearly all of them, and occurrences have a table of their own.
-    left_out = (KNOWN, PIECES, *OOV_BY_OCCURRENCE)
-    shown = [gain for gain in items[0][1].gains if gain.part not in left_out]
-    counted = any(gain.part != ALL for gain in shown)
+    parts = [gain.part for gain in items[0][1].gains if gain.part not in (KNOWN, PIECES, *OOV_BY_OCCURRENCE)]
+    counted = any(part != ALL for part in parts)
+    of = unit_of_parts(result) if counted else unit(result)
+    found = {name: gains_by_unit(result, name, of) for name, _ in items}
+    first = found[items[0][0]]
     columns = (
-        Column("Training count" if counted else "Method", subheader="tokens"),
-        *(Column(part_label(gain.part), "signed", subheader=gain.tokens) for gain in shown),
+        Column(count_label(result) if counted else "Method", subheader=f"{of}s"),
+        *(Column(part_label(part), "signed", subheader=first[part].tokens) for part in parts),
     )
     rows = []
-    for name, item in items:
-        texts = {gain.part: interval_text(gain, mark="*") for gain in item.gains}
-        rows.append((name_of(name), *(texts.get(gain.part) for gain in shown)))
-    by = " by frequency in training" if counted else ""
-    title = f"Gain over the base{by} on {result.scenario.label}, nats per token"
+    for name, _ in items:
+        texts = {part: interval_text(gain, mark="*") for part, gain in found[name].items()}
+        rows.append((name_of(name), *(texts.get(part) for part in parts)))
+    by = f" by frequency in {counted_in(result)}" if counted else ""
+    title = f"Gain over the base{by} on {result.scenario.label}, nats a {of}"
     config = result.bootstrap
     note = (
         f"Loss of the base minus that of the method; ± half of the {100 * config.level:g} % interval, * where it "
-        f"leaves out 0: {config.resamples:,} resamples of blocks of {config.block} tokens; parts in fewer than "
+        f"leaves out 0: {config.resamples:,} resamples of blocks of {config.block} {of}s; parts in fewer than "
         f"{LEAST_BLOCKS} blocks have none."
     )
     return Table("gains", title, columns, tuple(rows), (note,))
@@ -286,18 +317,26 @@ def paired_table(result: StoredResult) -> Table | None:
     first, second = pairs[0]
     paired = result.extra["paired"]
     names = paired.get(first, {}).get(second) or paired[second][first]
-    parts = [gain for name in names if name not in (KNOWN, PIECES) and (gain := result.gain(*pairs[0], part=name))]
+    parts = [name for name in names if name not in (KNOWN, PIECES)]
+    of = unit_of_parts(result) if len(parts) > 1 else unit(result)
+
+    def gain_of(pair: tuple[str, str], part: str) -> Gain | None:
+        whole = result.gain(*pair, part=PIECES) if part == ALL and of == "piece" else None
+        gain = whole or result.gain(*pair, part=part)
+        return gain if gain is None or of == "word" else gain_by_unit(result, gain)
+
+    shown = [gain for part in parts if (gain := gain_of(pairs[0], part)) is not None]
     columns = (
-        Column("First, over second", subheader="tokens"),
-        *(Column(part_label(gain.part), "signed", subheader=gain.tokens) for gain in parts),
+        Column("First, over second", subheader=f"{of}s"),
+        *(Column(part_label(part), "signed", subheader=gain.tokens) for part, gain in zip(parts, shown, strict=True)),
     )
     rows = []
     for pair in pairs:
-        found = (result.gain(*pair, part=gain.part) for gain in parts)
+        found = (gain_of(pair, part) for part in parts)
         cells = (None if gain is None else interval_text(gain, mark="*") for gain in found)
         rows.append((", over ".join(map(name_of, pair)), *cells))
     note = "Loss of the second minus that of the first; ± and * as for gains over the base."
-    return Table("paired", "Gains of methods over each other, nats per token", columns, tuple(rows), (note,))
+    return Table("paired", f"Gains of methods over each other, nats a {of}", columns, tuple(rows), (note,))
 
 
 def gain_rows(result: StoredResult) -> Table:
@@ -305,7 +344,7 @@ def gain_rows(result: StoredResult) -> Table:
     columns = (
         Column("Method"),
         Column("Part"),
-        Column("Tokens", "count"),
+        Column("Words" if result.of_pieces else "Tokens", "count"),
         Column("Gain", "signed"),
         Column("Low", "signed"),
         Column("High", "signed"),
@@ -315,69 +354,8 @@ def gain_rows(result: StoredResult) -> Table:
         for name in ordered(result.methods)
         for gain in result.methods[name].gains
     )
-    return Table("gains", "Gain over the base, nats per token", columns, rows)
-
-
-def document_table(result: StoredResult, most: int | None = LONGEST) -> Table | None:
-    """Return the losses of each document, the worst first; None if the text is a single one."""
-    documents = result.extra.get("documents")
-    if not documents:
-        return None
-    names = by_loss(result)
-    best = names[0]
-    names = list(dict.fromkeys([*names[:2], *(name for name in names if name == BASE)]))
-    pieces = "pieces" in documents[0]
-    loss, unit, count = ("piece_nll", "piece", "pieces") if pieces else ("nll", "token", "tokens")
-    worst = sorted(documents, key=lambda document: -document[loss][best])
-    columns = [Column("Document", wide=True), Column(count.capitalize(), "count")]
-    columns += [Column(name_of(name), "perplexity", "min", f"perplexity a {unit}") for name in names]
-    measured = all("bits_per_byte" in document for document in documents)
-    if measured:
-        columns += [Column(name_of(name), "nll", "min", "bits a byte", 3) for name in names]
-    rows = [
-        (
-            document["name"],
-            document[count],
-            *(perplexity(document[loss][name]) for name in names),
-            *(document["bits_per_byte"][name] for name in names if measured),
-        )
-        for document in worst[:most]
-    ]
-    shown = f"the {most} worst of {len(documents):,}" if most and len(documents) > most else "the worst first"
-    notes = []
-    if most and len(documents) > most:
-        notes.append("All documents stand in result.json; --by-document lists them.")
-    return Table("documents", f"Perplexity by document, {shown}", tuple(columns), tuple(rows), tuple(notes))
-
-
-def forgetting_table(result: StoredResult) -> Table | None:
-    """Return perplexity on the source domain's text before and after; None if not requested."""
-    measured = [(name, item.forgetting) for name, item in methods_of(result) if item.forgetting is not None]
-    if not measured:
-        return None
-    columns = [Column("Method"), Column("Before", "perplexity", "min")]
-    for header, gap in (("After", "Forgotten (nats)"), ("Memory kept", "Forgotten (nats), memory kept")):
-        columns += [Column(header, "perplexity", "min"), Column(gap, "signed", "min", decimals=3)]
-    rows = []
-    for name, losses in measured:
-        row: list[Cell] = [name_of(name), perplexity(losses.before)]
-        for loss in (losses.after, losses.memory_kept):
-            row += [None, None] if loss is None else [perplexity(loss), difference(loss, losses.before)]
-        rows.append(tuple(row))
-    text = result.extra.get("forgetting", {})
-    source = corpus_name(text.get("corpus", result.scenario.source))
-    which = f"{text['tokens']:,} tokens of {corpus_name(text['corpus'])} {text['split']}, " if text else ""
-    note = (
-        f"{which}read without learning from them. After: the base as the stream left it, with a memory emptied of the "
-        "stream or one that keeps it. What a query adapts is thrown away: a base that stays as trained forgets nothing."
-    )
-    return Table(
-        "forgetting",
-        f"Perplexity on {source} before and after {result.scenario.label}",
-        tuple(columns),
-        tuple(rows),
-        (note,),
-    )
+    of = "word" if result.of_pieces else "token"
+    return Table("gains", f"Gain over the base, nats a {of}", columns, rows)
 
 
 def interval_text(gain: Gain, mark: str = "", decimals: int = 3) -> str:

@@ -16,16 +16,21 @@ from numpy.typing import NDArray
 from hebblm.errors import UserError, unreadable
 from hebblm.files import lack, sha256
 from hebblm.progress import say
-from hebblm.report.buckets import frequency_report, occurrences_so_far, stream_parts, validate_edges
+from hebblm.report.buckets import PIECES, frequency_report, occurrences_so_far, stream_parts, validate_edges
 from hebblm.report.gains import bootstrap_gains
 from hebblm.report.methods import BASE, name_of, ordered
 from hebblm.report.result import Result
+from hebblm.report.stored import counted_in
 from hebblm.report.table import Column, Table
+from hebblm.report.units import PIECES_OF_PARTS
 
 FILE_NAME = "tokens.parquet"
 _PREFIX = "nll_"
+_PIECES, _TEXT = "pieces", "text"
 _COLUMNS = {"token": "text", "train_count": "whole numbers", "is_oov": "true or false", _PREFIX: "numbers"}
+_OPTIONAL = {_PIECES: "numbers", _TEXT: "text"}  # older files lack them
 _POINTS = 400
+EOS, BREAK = "<eos>", "⏎ (line break)"
 _TOLERANCE = 1e-5  # losses may be stored in single precision
 
 
@@ -39,6 +44,9 @@ class TokenLosses:
     train_counts: NDArray[np.int64] | None
     oov: NDArray[np.bool_]  # (T,) bool, outside the source vocabulary
     nll: Mapping[str, NDArray[np.float64]]  # by method, (T,) float64 in nats
+    pieces: NDArray[np.float64] | None = None  # (T,) pieces of each word, None where tokens are no pieces
+    # (T,) str, the tokens as they stand in the text, each with the blanks before it; None where that is not known
+    written: NDArray[np.object_] | None = None
 
     @classmethod
     def load(cls, path: Path, result: Result | None = None) -> TokenLosses:
@@ -50,11 +58,16 @@ class TokenLosses:
         if undefined:
             raise UserError(f"{path} holds a nan or an empty loss for {undefined[0]!r}; evaluate again")
         counts = table.column("train_count")
+        pieces = table.column(_PIECES).to_numpy().astype(np.float64) if _PIECES in table.column_names else None
+        if pieces is not None and not np.isfinite(pieces).all():
+            raise UserError(f"{path} holds a nan or an infinity among the pieces of words; evaluate again")
         return cls(
             words=table.column("token").to_numpy(),
             train_counts=None if counts.null_count else counts.to_numpy().astype(np.int64),
             oov=table.column("is_oov").to_numpy().astype(np.bool_),
             nll=nll,
+            pieces=pieces,
+            written=table.column(_TEXT).to_numpy() if _TEXT in table.column_names else None,
         )
 
 
@@ -70,11 +83,14 @@ def with_edges(result: Result, tokens: TokenLosses, edges: Sequence[int]) -> Res
         name: replace(
             item,
             frequency=tuple(frequency_report(tokens.nll[name], counts, edges)),
-            gains=gains.get(name, ()),
+            gains=(*gains.get(name, ()), *(gain for gain in item.gains if gain.part == PIECES)),
         )
         for name, item in result.methods.items()
     }
-    return replace(result, methods=methods)
+    extra = {key: value for key, value in result.extra.items() if key != PIECES_OF_PARTS}
+    if tokens.pieces is not None:
+        extra[PIECES_OF_PARTS] = {name: round(float(tokens.pieces[mask].sum())) for name, mask in parts.items()}
+    return replace(result, methods=methods, extra=extra)
 
 
 def running_curve(nll: NDArray[np.floating], points: int = _POINTS) -> tuple[tuple[int, float], ...]:
@@ -102,22 +118,22 @@ def word_table(result: Result, tokens: TokenLosses, top: int = 15) -> Table | No
     order = np.argsort(-totals, kind="stable")
     gaining = [index for index in order[:top] if totals[index] > 0]
     losing = [index for index in order[::-1][:top] if totals[index] < 0]
+    counts = tokens.train_counts
     rows = tuple(
         (
-            str(words[index]),
+            BREAK if words[index] == EOS else str(words[index]),
             int(times[index]),
-            None if tokens.train_counts is None else int(tokens.train_counts[first[index]]),
-            "yes" if tokens.oov[first[index]] else "no",
+            *(() if counts is None else (int(counts[first[index]]), "yes" if tokens.oov[first[index]] else "no")),
             float(totals[index]),
             float(totals[index] / times[index]),
         )
         for index in [*gaining, *reversed(losing)]
     )
+    known = () if counts is None else (Column(f"In {counted_in(result)}", "count"), Column("New word"))
     columns = (
         Column("Word"),
         Column("Occurrences", "count"),
-        Column("In training", "count"),
-        Column("New word"),
+        *known,
         Column("Gain (nats)", "signed", decimals=1),
         Column("Per occurrence", "signed", decimals=2),
     )
@@ -165,7 +181,8 @@ def read_table(path: Path, kinds: Mapping[str, str], result: Result | None) -> p
             elif sha256(path) != written:
                 raise UserError(f"{path} is not the file that the result next to it was written with; {_REMEDY}")
         with pq.ParquetFile(path) as file:
-            _check(path, file.schema_arrow, kinds)
+            there = {name: kind for name, kind in _OPTIONAL.items() if name in file.schema_arrow.names}
+            _check(path, file.schema_arrow, {**kinds, **there})
             table = file.read()
             table.validate(full=True)  # offsets, and that text is UTF-8
     except OSError as error:

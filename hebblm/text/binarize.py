@@ -99,7 +99,8 @@ def _from_before(destdir: Path, corpus: Corpus, normalization: Normalization, mi
         found = load_prepared(destdir)
         meta, spec = found.meta, corpus.tokenizer.spec()
         made = (meta.provenance, meta.tokenizer, meta.normalization, meta.min_count)
-        if made == (corpus.provenance, spec, normalization, min_count):
+        counted = all(split.lost is not None for split in meta.splits.values())  # not by an earlier version
+        if counted and made == (corpus.provenance, spec, normalization, min_count):
             return found
     refuse_foreign(destdir)
     return None
@@ -192,7 +193,7 @@ def _encode(
     """Write the ids of a split, and return its record."""
     tokenizer: Tokenizer = corpus.tokenizer
     stored = np.dtype(dtype).newbyteorder("<")
-    tokens = lines = words = size = unknown = literal = 0
+    tokens = lines = words = size = unknown = literal = lost = 0
     with path.open("wb") as stream:
         for batch in _batches(corpus.sources[split], f"encode {corpus.name} {split}"):
             ids: list[int] = []
@@ -200,6 +201,7 @@ def _encode(
                 found = tokenizer.tokenize(normalize(line, normalization))
                 ids += dictionary.encode_line(found)
                 literal += found.count(UNK)
+                lost += _lost(corpus, line, found)
                 words += tokenizer.words(line)
                 size += len(line.encode()) + 1
             stream.write(np.asarray(ids, dtype=stored).tobytes())
@@ -208,7 +210,12 @@ def _encode(
             unknown += ids.count(dictionary.unk_index)
     if words == 0:
         raise UserError(f"the {split} split of {corpus.name} has no words; put text into it")
-    return SplitMeta(path.name, sha256(path), tokens, lines, words, size, unknown, literal)
+    return SplitMeta(path.name, sha256(path), tokens, lines, words, size, unknown, literal, lost)
+
+
+def _lost(corpus: Corpus, line: str, tokens: list[str]) -> int:
+    """Return the least number of a line's bytes that its tokens do not give back."""
+    return corpus.tokenizer.lost(line.strip(" ") if corpus.tokenised else line, tokens)
 
 
 def _check_expected(corpus: Corpus, normalization: Normalization, splits: dict[str, SplitMeta], types: int) -> None:
@@ -233,6 +240,7 @@ class Beginning(NamedTuple):
     # those of them that would have to be spelled: of a new word that can be told from others its first occurrence, of
     # an unknown one each
     spelling: int
+    lost: int  # those that the tokens do not give back, such as blanks and capitals, at least
 
 
 def measure_beginning(
@@ -247,15 +255,17 @@ def measure_beginning(
 
     If a line is read in part, its words and bytes count by the share of its tokens.
     """
-    lines = words = size = unspelled = spelling = 0
+    lines = words = size = unspelled = spelling = lost = 0
     left, seen = tokens, set[str]()
     for line in corpus.lines(split):
-        found = [*corpus.tokenizer.tokenize(normalize(line, normalization)), EOS]
+        tokens_of_line = corpus.tokenizer.tokenize(normalize(line, normalization))
+        found = [*tokens_of_line, EOS]
         read = found[:left]
         share, left = len(read) / len(found), left - len(read)
         lines += len(read) == len(found)
         words += ceil(share * corpus.tokenizer.words(line))
         size += round(share * (len(line.encode()) + 1))
+        lost += int(share * _lost(corpus, line, tokens_of_line))
         for word in read:
             if word in known or word in (EOS, UNK):
                 continue
@@ -265,5 +275,5 @@ def measure_beginning(
             if word in told_apart:
                 seen.add(word)
         if not left:
-            return Beginning(lines, words, size, unspelled, spelling)
+            return Beginning(lines, words, size, unspelled, spelling, lost)
     raise UserError(f"{corpus.name} has {tokens - left} tokens in its {split} split, not {tokens}; prepare it again")

@@ -84,6 +84,11 @@ class Corpus:
     prepared: Path | None = None  # the folder that ``hebblm-preprocess`` wrote, for which there are no lines
 
     @property
+    def tokenised(self) -> bool:
+        """Whether its lines are tokens already: each begins and ends with a blank that no model sees."""
+        return self.provenance.get("kind") == "files"
+
+    @property
     def splits(self) -> tuple[str, ...]:
         return tuple(self.sources) if self.prepared is None else SPLITS
 

@@ -75,6 +75,15 @@ def warn_of_unknown(
     )
 
 
+def tell_loss(name: str, lost: int, size: int) -> None:
+    """Print what the tokenizer loses of a text of so many bytes, if it loses any."""
+    if lost:
+        say(
+            f"the tokenizer loses at least {100 * lost / size:.3g} % of the bytes of {name}: "
+            "do not compare its bits a byte with another model's"
+        )
+
+
 def _shown(word: str) -> str:
     """Return the beginning of a word in characters that a terminal can show."""
     visible = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in word[:30])

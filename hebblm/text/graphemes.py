@@ -8,5 +8,6 @@ _GRAPHEME = regex.compile(r"\X")
 
 
 def graphemes(text: str) -> list[str]:
-    """Return the extended grapheme clusters of a text (Unicode Standard Annex 29), in order; joined they are the text."""
-    return _GRAPHEME.findall(text)
+    """Return the extended grapheme clusters (Unicode Standard Annex 29) of a text, in order."""
+    found: list[str] = _GRAPHEME.findall(text)
+    return found

@@ -44,6 +44,7 @@ class SplitMeta:
     unknown: Count  # tokens that are ``<unk>``
     # those of them that are ``<unk>`` in the text itself; None for a corpus of an earlier version
     literal: Count | None = None
+    lost: Count | None = None  # bytes that the tokens do not give back, at least; None for an earlier version
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +155,7 @@ class EvaluationStream:
     counted: bool = True  # whether the counts are known; if not, they are 0
     # (T,) int64, bytes by which a piece without an id is spelled, 0 for the others; None where tokens are words
     unknown: Ids | None = None
-    lost: int = 0  # bytes that a tokenizer of pieces loses, at least
+    lost: int = 0  # bytes that the tokenizer loses, at least
 
     @property
     def reported(self) -> EvaluationStream:
@@ -257,6 +258,7 @@ def encode_target(
         lines=meta.lines,
         words=meta.words,
         bytes=meta.bytes,
+        lost=meta.lost or 0,
     )
 
 

@@ -15,7 +15,7 @@ from hebblm.errors import UserError
 from hebblm.progress import bar, say
 from hebblm.text.corpora import Corpus
 from hebblm.text.dictionary import EOS
-from hebblm.text.fitting import warn_of_unknown
+from hebblm.text.fitting import tell_loss, warn_of_unknown
 from hebblm.text.prepared import EvaluationStream
 from hebblm.text.subwords import Subwords
 from hebblm.text.tokenizers import Normalization, normalize
@@ -83,7 +83,8 @@ class SubwordCorpus:
                 ends,
                 size,
                 spelled,
-                found.lost if whole else lost_bytes(part, self.subwords.join(now.ids)),
+                (found.lost if whole else lost_bytes(part, self.subwords.join(now.ids)))
+                + sum(lost_bytes(line, normalize(line, self.normalization)) for line in batch[:ends]),
             )
             done += count
             if done == most:
@@ -102,8 +103,7 @@ class SubwordCorpus:
             raise UserError(f"the {split} split of {self.corpus.name} is empty; put text into it")
 
     def _line(self, line: str) -> str:
-        tokenised = self.corpus.provenance.get("kind") == "files"
-        return normalize(line.strip(" ") if tokenised else line, self.normalization)
+        return normalize(line.strip(" ") if self.corpus.tokenised else line, self.normalization)
 
     def stream(self, split: str) -> EvaluationStream:
         """Return a split as a model reads it that was trained on the corpus."""
@@ -188,11 +188,7 @@ def _tell_fit(read: SubwordCorpus, stream: EvaluationStream, apart: int, counted
     ``apart`` of its words are counted without the punctuation at their ends.
     """
     name, subwords = read.corpus.name.removeprefix("text:"), read.subwords
-    if stream.lost:
-        say(
-            f"the tokenizer loses at least {100 * stream.lost / stream.bytes:.3g} % of the bytes of {name}: "
-            "do not compare its bits a byte with another model's"
-        )
+    tell_loss(name, stream.lost, stream.bytes)
     if unknown := int((stream.spelled > 0).sum()):
         say(
             f"{unknown:,} of {len(stream):,} pieces of {name} have no id: they count as new words, and their spelling "

@@ -15,6 +15,7 @@ from hebblm.errors import UserError
 from hebblm.files import atomic_path, lack, sha256
 from hebblm.suggest import unknown
 from hebblm.text.dictionary import EOS, UNK
+from hebblm.text.words import lost_bytes
 
 Normalization = Literal["raw", "lower"]
 
@@ -60,6 +61,10 @@ class Tokenizer(ABC):
     @abstractmethod
     def detokenize(self, tokens: Sequence[str]) -> str:
         """Return the line of some tokens, as nearly as possible."""
+
+    def lost(self, line: str, tokens: Sequence[str]) -> int:
+        """Return the least number of a line's bytes, such as blanks and capitals, that its tokens do not give back."""
+        return lost_bytes(line, self.detokenize(tokens))
 
     def words(self, line: str) -> int:
         """Return the number of words for a perplexity per word, separated by white space, without the end of line."""

@@ -59,6 +59,8 @@ class Vocabulary(ABC):
     """Id of tokens without an id, such as a new word before it has a row; None if every text has ids."""
     grows: bool
     """Whether new words get ids after the model's own."""
+    lower: bool = False
+    """Whether words that the model does not know are written in small letters."""
     splitting: Chosen | None
     """Splitting of texts; None before the first one."""
 
@@ -172,16 +174,22 @@ class GrowingVocabulary(Vocabulary):
 
     def encode(self, text: str, *, include: bool) -> Encoded:
         """Return the words of a text; each line break, but not the text's end, is an ``<eos>``."""
-        end = self.dictionary[self.start]
-        tokens = [token for line in text.split("\n") for token in (*self.tokenizer.tokenize(line), end)][:-1]
-        if self.lower:
-            tokens = [token if token in self.dictionary else token.lower() for token in tokens]
+        end, tokens, lost = self.dictionary[self.start], list[str](), 0
+        # A blank at either end stands between this text and another one: it is not lost.
+        inner = text.removeprefix(" ").removesuffix(" ")
+        for line, shown in zip(text.split("\n"), inner.split("\n"), strict=True):
+            found = self.tokenizer.tokenize(line)
+            if self.lower:
+                found = [token if token in self.dictionary else token.lower() for token in found]
+            lost += self.tokenizer.lost(shown, found)
+            tokens += [*found, end]
+        tokens.pop()
         if include:
             self.include(tokens)
         ids = self.ids_of(tokens)
         pairs = enumerate(zip(tokens, ids, strict=True))
         unknown = tuple(at for at, (token, index) in pairs if index == self.unknown and token != UNK)
-        return Encoded(tuple(tokens), ids, unknown)
+        return Encoded(tuple(tokens), ids, unknown, lost=lost)
 
     def ids_of(self, tokens: Sequence[int | str]) -> tuple[int, ...]:
         return tuple(self._ids.get(word, self.dictionary.index(word)) for word in map(str, tokens))

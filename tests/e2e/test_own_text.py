@@ -80,10 +80,12 @@ def test_frequency_buckets_recombine_to_all(intra: Path) -> None:
 
 def test_tokens_are_logged_one_a_row(intra: Path) -> None:
     table = pq.read_table(intra / "tokens.parquet").to_pydict()
-    columns = ["position", "token", "train_count", "is_oov", "seen"]
+    columns = ["position", "token", "train_count", "is_oov", "seen", "text"]
     assert list(table) == [*columns, *(f"nll_{name}" for name in EVERY)]
     assert table["seen"] == [table["token"][:at].count(token) for at, token in enumerate(table["token"])]
     assert table["position"] == list(range(TOKENS))
+    words = "".join(table["text"]).replace("\n", " <eos> ").split()
+    assert words == table["token"], "a tokenised text stands as it is"
     for name, nll in losses(intra).items():
         assert np.mean(np.array(table[f"nll_{name}"], dtype=np.float64)) == pytest.approx(nll, abs=1e-6)
 

@@ -49,6 +49,23 @@ def test_lists_are_ranked_behind_the_text(folder: Path, capsys: pytest.CaptureFi
     assert (folder / "out.jsonl").read_text() == captured.out
 
 
+def test_silence_and_missing_scores_stop_no_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lists = [
+        {"id": 1, "candidates": [{"text": "", "score": -1.0}, {"text": "Call frobnitz", "score": -2.0}]},
+        {"id": 2, "candidates": [{"text": "frobnitz", "score": -7}, {"text": "a", "score": None}, {"text": " "}]},
+        {"id": 3, "candidates": [{"text": "frobnitz", "score": None}, {"text": "a", "score": None}]},
+    ]
+    (folder / "lists.jsonl").write_text("\n".join(map(json.dumps, lists)))
+    command = ["tiny-pydoc-raw", str(folder / "notes.txt"), "--method", "best", "--rank", str(folder / "lists.jsonl")]
+    assert main(command) == 0
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [one["id"] for one in found] == [1, 2, 3]
+    assert {each["text"]: each["score"] for each in found[0]["candidates"]} == {"": -1.0, "Call frobnitz": -2.0}
+    assert {each["score"] for each in found[1]["candidates"]} == {-7.0}, "no score counts as the worst one"
+    assert {each["score"] for each in found[2]["candidates"]} == {0.0}
+    assert all(each["log_prob"] < 0 for one in found for each in one["candidates"])
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
@@ -56,13 +73,9 @@ def test_lists_are_ranked_behind_the_text(folder: Path, capsys: pytest.CaptureFi
         ('{"id": 1}', "line 3 holds no alternatives (Object missing required field `candidates`); write {"),
         ('{"candidates": [{"text": "a"}]}', "missing required field `id`"),
         ('{"id": 1, "candidates": [{"text": 7}]}', "Expected `str`, got `int` - at `$.candidates[0].text`"),
-        ('{"id": 1, "candidates": [{"text": "a", "score": "b"}]}', "Expected `float`, got `str`"),
-        (
-            '{"id": 1, "candidates": []}',
-            "line 3 has a candidate without text, or no candidate; write its text, or remove",
-        ),
-        ('{"id": 1, "candidates": [{"text": ""}]}', "line 3 has a candidate without text, or no candidate"),
-        ('{"id": 1, "candidates": [{"text": " "}]}', "line 3: alternative 1, ' ', has no token of its own"),
+        ('{"id": 1, "candidates": [{"text": "a", "score": "b"}]}', "Expected `float | null`, got `str`"),
+        ('{"id": 1, "candidates": []}', "line 3 has no candidate; write one, or remove the line"),
+        ('{"id": 1, "candidates": [{"text": null}]}', "Expected `str`, got `null` - at `$.candidates[0].text`"),
         ('["a", "b"]', "line 3 holds no alternatives (Expected `object`, got `array`)"),
     ],
 )

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 import hebblm
+from hebblm.adapt import contract
 from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.methods import METHODS, named
 from hebblm.adapt.methods.rule import Needs
@@ -145,6 +146,13 @@ def test_an_honest_method_of_ones_own_holds(world: World) -> None:
     assert found["mine"].code_bytes == found["lstm"].code_bytes
 
 
+@pytest.fixture
+def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a method cheat that would be stopped at its first batch: the referee has to find it by itself."""
+    monkeypatch.setattr(contract, "BATCHES", 0)
+
+
+@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize("cheat", [SumsToMore, ScoresLess, SeesTheBlock])
 def test_losses_that_no_code_can_have_are_found(cheat: type[Honest], world: World) -> None:
     found = verdicts_beside(cheat(), world)
@@ -153,6 +161,7 @@ def test_losses_that_no_code_can_have_are_found(cheat: type[Honest], world: Worl
     assert (found["mine"].off > 0.4) == (cheat is SumsToMore)
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_a_method_that_brings_the_text_along_is_not_decoded(world: World) -> None:
     rule = KnowsTheText()
 

@@ -86,7 +86,10 @@ def stop(done: int, total: int) -> None:
 
 
 def done(reader: hebblm.Reader, all_of: Iterable[Act], folder: Path, gone: str | None = None) -> hebblm.Reader:
-    """Do all acts, without those on the document that is gone."""
+    """Do all acts, without those on the document that is gone.
+
+    Texts that are not learned are not kept, so then what follows one begins anew, as it does where it is read again.
+    """
     lm = next(model(kind) for kind in KINDS if model(kind).model is reader.model)
     for act in all_of:
         CLOCK[0] = f"moment {act.number}"
@@ -105,6 +108,8 @@ def done(reader: hebblm.Reader, all_of: Iterable[Act], folder: Path, gone: str |
             continue
         elif act.kind in ("read", "unlearned"):
             reader.read(act.texts[0], name=act.name, learn=act.kind == "read")
+            if act.kind == "unlearned" and gone is not None:
+                reader._stand()
         elif act.kind in ("pieces", "cut"):
             list(reader.read_pieces(act.texts, name=act.name, max_tokens=act.options.get("most")))
         elif act.kind == "ids":

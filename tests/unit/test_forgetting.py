@@ -114,6 +114,42 @@ def test_a_word_is_forgotten_as_if_it_had_been_struck_out_of_all_texts(
     assert spelled.vocabulary.join(spelled._memory.segments()[0].values.tolist()).split() == ["the", "is", "a"]
 
 
+def test_both_normal_forms_of_a_word_are_forgotten_and_longer_words_stay(
+    lm: hebblm.LanguageModel, tmp_path: Path
+) -> None:
+    reader, other = lm.reader("mixture"), lm.reader("mixture")
+    reader.read("Call cafe\u0301 and Caf\u00e9's list , but not cafe or cafe\u0301s .\n", name="a")
+    list(reader.read_pieces(["The ca", "fé returns .\n"], name="b"))
+    other.read("Call and 's list , but not cafe or cafe\u0301s .\n", name="a")
+    list(other.read_pieces(["The", " returns .\n"], name="b"))
+    reader.forget(word="CAFÉ")
+    assert saved(reader, tmp_path / "known") == saved(other, tmp_path / "other")
+    with pytest.raises(UserError, match="'café' is in no text that was read"):
+        reader.forget(word="café")
+
+
+def test_a_document_that_is_renamed_is_one_that_was_read_under_that_name(
+    lm: hebblm.LanguageModel, tmp_path: Path
+) -> None:
+    reader, other = lm.reader("best"), lm.reader("best")
+    for one, name in ((reader, "a"), (other, "z")):
+        one.read(MINUTES, name=name)
+        one.read({"b": LETTER, "c": MINUTES})
+        one.read(LETTER, learn=False, name=name)
+        one.begin()
+        one.read(LETTER, name=name)
+    reader.rename("a", "z")
+    assert saved(reader, tmp_path / "known") == saved(other, tmp_path / "other")
+    assert torch.equal(reader.read(MINUTES, name="z").nll, other.read(MINUTES, name="z").nll), "the text goes on"
+    for names, said in (
+        (("a", "y"), "no document is named 'a'; documents() lists their names"),
+        (("z", "b"), "another document is named 'b'; choose another name"),
+        (("z", "a\u2028b"), "is not the name of a document, for it has a line break"),
+    ):
+        with pytest.raises(UserError, match=re.escape(said)):
+            reader.rename(*names)
+
+
 def test_a_reader_over_a_memory_forgets_what_it_read_itself_alone(
     words: hebblm.LanguageModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

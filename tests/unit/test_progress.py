@@ -5,7 +5,7 @@ import re
 import pytest
 
 from hebblm import progress
-from hebblm.progress import QUIET, bar, duration, say, track
+from hebblm.progress import QUIET, bar, duration, passing_bar, say, silence, track
 
 
 @pytest.mark.parametrize(
@@ -115,6 +115,17 @@ def test_a_bar_is_not_interrupted_by_lines(
     assert "count: 7 kB, 60 seconds elapsed\n" in capsys.readouterr().err, "a log tells of work of unknown length too"
 
 
+def test_work_of_unknown_length_has_neither_a_total_nor_a_time_left(
+    clock: Clock, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (("FORCE_COLOR", "1"), ("NO_COLOR", "1"), ("COLUMNS", "100")):
+        monkeypatch.setenv(name, value)
+    with bar() as shown:
+        shown.advance(shown.add_task("count", total=None, unit="lines"), 12_076)
+    last = capsys.readouterr().err.rpartition("\x1b[2K")[2]
+    assert re.search(r" 12076 lines 0:00:00 elapsed\s*$", last.partition("\n")[0]), last
+
+
 def test_work_of_a_moment_leaves_no_line(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
     for seconds in (0.1, 2.0):
         with bar(passing=True) as shown:
@@ -122,3 +133,27 @@ def test_work_of_a_moment_leaves_no_line(clock: Clock, capsys: pytest.CaptureFix
             clock.now += seconds
             shown.advance(task, 3)
         assert ("count" in capsys.readouterr().err) == (seconds > 1)
+
+
+def test_work_that_nobody_follows_has_a_bar_on_a_terminal_alone(
+    clock: Clock, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def shown() -> bool:
+        with passing_bar("read", "tokens") as moved:
+            clock.now += 2
+            moved(50, 300)
+        return "50/300 tokens" in re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().err)
+
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    assert not shown(), "this is no terminal"
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "120")
+    assert shown()
+    with silence():
+        assert not shown()
+    with bar(), passing_bar("read", "tokens") as moved:
+        moved(7, 900)
+    assert "900" not in capsys.readouterr().err, "another bar is shown"
+    assert shown(), "it has ended"
+    monkeypatch.setenv("HEBBLM_QUIET", "1")
+    assert not shown()

@@ -33,6 +33,26 @@ def lm() -> hebblm.LanguageModel:
     return hebblm.load(MODEL, device=torch.device("cpu"))
 
 
+def test_reading_shows_a_bar_on_a_terminal_unless_the_caller_follows_it(
+    lm: hebblm.LanguageModel, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in (("FORCE_COLOR", "1"), ("NO_COLOR", "1"), ("COLUMNS", "100")):
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("hebblm.progress.BRIEF", 0.0)  # as if it took long
+    reader = lm.reader("lstm")
+    reader.read(TEXT)
+    assert "32/32 tokens" in capsys.readouterr().err
+    reader.read([TEXT, TEXT])
+    assert "64/64 tokens" in capsys.readouterr().err
+    seen: list[int] = []
+    reader.read(TEXT, progress=lambda done, total: seen.append(done))
+    assert seen[-1] == 32
+    list(reader.read_pieces([TEXT]))
+    monkeypatch.delenv("FORCE_COLOR")
+    reader.read(TEXT)
+    assert not capsys.readouterr().err
+
+
 def test_unadapted_losses_are_those_of_the_model_with_new_words_as_unk(lm: hebblm.LanguageModel) -> None:
     scores = lm.reader("lstm", update_every=10).read(TEXT)
     vocabulary, model = lm.vocabulary.dictionary, lm.model.model

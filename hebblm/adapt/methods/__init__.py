@@ -55,6 +55,7 @@ class _ByName(dict[str, Method | Ensemble]):
 
 METHODS = cast(dict[str, Method], _ByName({method.name: method for method in _RECORDS}))
 """All methods by name, in the order of the tables."""
+_OWN = frozenset(METHODS)
 ENSEMBLES = {BEST_OF_BOTH.name: BEST_OF_BOTH}
 """Mixtures of methods over different bases, by name; only evaluations know them."""
 EVALUATED: dict[str, Method | Ensemble] = _ByName({**METHODS, **ENSEMBLES})
@@ -101,6 +102,12 @@ def register(method: Method) -> Method:
     if (code := getattr(method.rule, "__code__", None)) is not None:  # a class or a partial has no code
         SOURCES[method.name] = Path(code.co_filename)
     return method
+
+
+def is_registered(name: str) -> bool:
+    """Return whether a method did not come with the package; ``X+ngram`` is as its X."""
+    stem = name.removesuffix(SUFFIX)
+    return stem in METHODS and stem not in _OWN
 
 
 def load_plugin(path: Path) -> None:

@@ -17,7 +17,7 @@ from torch.nn.utils.rnn import pad_sequence
 from hebblm.errors import UserError
 from hebblm.models.base import GradientBase, State
 from hebblm.models.huggingface.network import Network, replace_tensors, tensors_of, turn
-from hebblm.models.huggingface.probe import agree, arithmetic, is_exact
+from hebblm.models.huggingface.probe import agree, holds, is_exact
 from hebblm.models.update import BaseUpdate
 from hebblm.tensors import prefixed, under
 from hebblm.types import OutputHead
@@ -193,12 +193,13 @@ class HuggingFaceBase(GradientBase):
     @cached_property
     def _branching(self) -> bool:
         """Whether continuations of one beginning have the same states in a batch as alone."""
-        network = self._trained
-        base, ids = HuggingFaceBase(network), network.probe_ids
+        network, ids = self._trained, self._trained.probe_ids
         tried = [ids[-2:], ids[:3].flip(0)], [ids[-1:], ids[:1]]  # some models read rows of a single token otherwise
         with turn(network.model):
             exact = is_exact(network.model, ids)
-        with arithmetic(exact):
+
+        def alike() -> bool:
+            base = HuggingFaceBase(network)
             base.read(ids[:-2])
             expected = [GradientBase.branches(base, rows) for rows in tried]
             try:
@@ -209,6 +210,8 @@ class HuggingFaceBase(GradientBase):
                 own.shape == other.shape and agree(own, other, exact)
                 for own, other in zip(chain(*states), chain(*expected), strict=True)
             )
+
+        return holds(alike, exact)
 
     def _begin(self) -> None:
         device = self._trained.head.weight.device

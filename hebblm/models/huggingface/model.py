@@ -18,7 +18,7 @@ from hebblm.models.base import Ids, NewRows, Segment, State, mean_squares_of
 from hebblm.models.huggingface.base import HuggingFaceBase
 from hebblm.models.huggingface.layers import LAST
 from hebblm.models.huggingface.network import Network, turn
-from hebblm.models.huggingface.probe import agree, arithmetic, is_exact
+from hebblm.models.huggingface.probe import agree, holds, is_exact
 from hebblm.models.update import BaseUpdate
 from hebblm.progress import track
 from hebblm.ranks import partition
@@ -202,10 +202,11 @@ class HuggingFaceModel(Network):
     def _in_streams(self) -> bool:
         """Whether two streams side by side, read on by a single token, have the same states as each alone."""
         rows = torch.stack([self.probe_ids, self.probe_ids.flip(0)])  # (2, T)
-        together, alone = HuggingFaceBase(self, streams=2), [HuggingFaceBase(self) for _ in rows]
         with turn(self.model):
             exact = is_exact(self.model, self.probe_ids)
-        with arithmetic(exact):
+
+        def alike() -> bool:
+            together, alone = HuggingFaceBase(self, streams=2), [HuggingFaceBase(self) for _ in rows]
             for part in (slice(0, -1), slice(-1, None)):
                 expected = torch.stack([base.read(row[part]) for base, row in zip(alone, rows, strict=True)])
                 try:
@@ -214,7 +215,9 @@ class HuggingFaceModel(Network):
                     return False
                 if states.shape != expected.shape or not agree(states, expected, exact):
                     return False
-        return True
+            return True
+
+        return holds(alike, exact)
 
     @property
     def _together(self) -> int:

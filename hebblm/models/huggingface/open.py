@@ -16,8 +16,8 @@ from hebblm.models.huggingface.adapter import MERGED, unwrapped
 from hebblm.models.huggingface.layers import LAST, FoundHead, find_head, find_key, layers_of, logits_of
 from hebblm.models.huggingface.load import load_causal
 from hebblm.models.huggingface.model import HuggingFaceModel, Weights, longest
-from hebblm.models.huggingface.network import CARRIED, Steps, replace_tensors, tensors_of, turn
-from hebblm.models.huggingface.probe import READS, agree, arithmetic, check_kind, is_exact, probing
+from hebblm.models.huggingface.network import CARRIED, replace_tensors, tensors_of, turn
+from hebblm.models.huggingface.probe import READS, agree, arithmetic, check_kind, holds, is_exact, probing
 from hebblm.progress import say
 from hebblm.text.subwords import token_before
 
@@ -90,7 +90,7 @@ def open_causal(
         False, "none", True, ids, chosen, head.weight.shape[1], origin,
         Weights(model, chosen.name, file_sha256),
     )  # fmt: skip
-    with torch.no_grad(), arithmetic(exact), probing(kind):
+    with torch.no_grad(), probing(kind):
         opened = _probed(opened, exact)
     if opened.steps == "none":
         say(
@@ -127,18 +127,39 @@ def _token_rows(model: Any) -> Tensor:
 @torch.no_grad()
 def _check_inside(outer: Any, model: Any, ids: Tensor, exact: bool) -> None:
     """Refuse a ``PeftModel`` that computes more than the model inside, whose layers hold its adapter."""
-    with arithmetic(exact):
-        if not agree(logits_of(model, ids), logits_of(outer, ids), exact):
-            raise UserError(f"{type(outer).__name__} does more than the layers of its adapter compute; {MERGED}")
+    if not holds(lambda: agree(logits_of(model, ids), logits_of(outer, ids), exact), exact):
+        raise UserError(f"{type(outer).__name__} does more than the layers of its adapter compute; {MERGED}")
 
 
 def _probed(opened: HuggingFaceModel, exact: bool) -> HuggingFaceModel:
     """Return the model with the result of a test on a few tokens: it is causal, and how its state goes on."""
-    ids = opened.probe_ids
-    whole, behind_all = opened.states(ids[None], None, {})
-    first = len(ids) - min(BEHIND, len(ids) - 1)
-    begun, carried = opened.states(ids[None, :first], None, {})
-    if not agree(torch.cat([begun, whole[:, first:]], 1), whole, exact):
+    ids = opened.probe_ids[None]
+    first = ids.shape[1] - min(BEHIND, ids.shape[1] - 1)
+    with arithmetic(exact):
+        whole, behind_all = opened.states(ids, None, {})
+        begun, carried = opened.states(ids[:, :first], None, {})
+        alike = agree(begun, whole[:, :first], exact)
+
+    def causal() -> bool:
+        """Change the later tokens: passes of one length are rounded alike."""
+        changed = torch.cat([ids[:, :first], ids[:, first - 1 : -1]], 1)
+        rows, others = (opened.states(each, None, {})[0][:, :first] for each in (ids, changed))
+        return agree(others, rows, exact)
+
+    def goes_on(width: int) -> bool:
+        """Read so many tokens at a time after the state of the first."""
+        rows, _ = opened.states(ids, None, {})
+        hidden, state = opened.states(ids[:, :first], None, {})
+        parts = [hidden]
+        try:
+            for part in torch.split(ids[:, first:], width, 1):
+                hidden, state = opened.states(part, state, {})
+                parts.append(hidden)
+        except Exception:  # of any kind: it reads one token at a time, or none
+            return False
+        return agree(torch.cat(parts, 1), rows, exact)
+
+    if not alike and not (exact and holds(causal, exact)):  # half precision allows for more than its rounding
         raise UserError(
             f"{type(opened.model).__name__} lets later tokens change earlier predictions, so it is not causal; {READS}"
         )
@@ -147,18 +168,10 @@ def _probed(opened: HuggingFaceModel, exact: bool) -> HuggingFaceModel:
         return replace(opened, carries=None)
     sizes = [sum(tensor.numel() for _, tensor in tensors_of(item)) for item in (carried, behind_all)]
     recurrent = sizes[0] == sizes[1] > 0
-    ways: tuple[tuple[Steps, int], ...] = (("many", len(ids)), ("one", 1))
-    for steps, width in ways:
-        carried = opened.states(ids[None, :first], None, {})[1]
-        parts = []
-        try:
-            for part in torch.split(ids[first:], width):
-                hidden, carried = opened.states(part[None], carried, {})
-                parts.append(hidden)
-        except Exception:  # of any kind: it reads one token at a time, or none
-            continue
-        if agree(torch.cat([begun, *parts], 1), whole, exact):
-            return replace(opened, recurrent=recurrent, steps=steps)
+    if holds(lambda: goes_on(ids.shape[1]), exact):
+        return replace(opened, recurrent=recurrent, steps="many")
+    if holds(lambda: goes_on(1), exact):
+        return replace(opened, recurrent=recurrent, steps="one")
     return replace(opened, carries=None)
 
 

@@ -63,9 +63,9 @@ function show(index) {
   current = index;
   spans[index].classList.add('at');
   detail.replaceChildren(node('h2', spans[index].textContent));
-  const count = data.counts === null ? 'unknown' : data.counts[index].toLocaleString('en');
-  const known = oov.has(index) ? 'new word' : count + ' times in training';
-  detail.append(node('p', 'Token ' + index.toLocaleString('en') + ': ' + known + '.', 'note'));
+  const count = data.counts === null ? 'not counted' : data.counts[index].toLocaleString('en') + ' times in ' + data.counted;
+  const known = oov.has(index) ? 'new word' : count;
+  detail.append(node('p', data.noun + ' ' + index.toLocaleString('en') + ': ' + known + '.', 'note'));
   table('Under every method', ['Method', 'Probability', 'Loss', 'Gain'], data.methods.map(([name, title]) => [
     name === method ? node('b', title) : title, probability(loss(name, index)), digits(loss(name, index), 3),
     name === data.base ? '' : signed(gain(name, index))]));
@@ -77,7 +77,7 @@ function show(index) {
   }
   const near = data.neighbors[index];
   if (near === undefined) {
-    detail.append(node('p', data.logged ? 'Neighbours were logged for the first tokens only.' :
+    detail.append(node('p', data.logged ? 'Neighbours were logged for the beginning only.' :
       'Neighbours were not logged.', 'note'));
   } else if (near.length === 0) {
     detail.append(node('p', 'The memory was empty.', 'note'));

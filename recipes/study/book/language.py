@@ -14,13 +14,13 @@ from hebblm.report.sections import flatten, hyperparameter_table, scenario_line
 from hebblm.report.table import Cell, Column, Table, present
 from hebblm.report.tables import (
     comparison_table,
-    forgetting_table,
     frequency_table,
     gain_table,
     occurrence_table,
     occurrences_by_run,
     side_by_side,
 )
+from hebblm.report.text_tables import forgetting_table
 from recipes.study.book.section import Picture, Section
 from recipes.study.paper import paper_tables
 

@@ -16,6 +16,7 @@ HEAVY = ["torch", "pandas", "pyarrow", "faiss", "matplotlib", "scipy", "datasets
 HELP = [
     *("eval", "tune", "train", "preprocess", "report", "read", "report inspect", "vision", "memory"),
     *(f"memory {name}" for name in ("build", "info", "merge")),
+    *("main", "main eval", "main memory build"),
 ]
 AT_ONCE = {
     "train --corpus ptb --preset papr": "did you mean paper?",
@@ -34,8 +35,12 @@ AT_ONCE = {
     "vision permuted-mnst": "unknown experiment 'permuted-mnst'; did you mean permuted-mnist?",
     "vision permuted-mnist --seeds 1 two": "seeds = two must be a whole number (see",
     "read tiny-pydoc-raw --tokenizer mose": "unknown tokenizer 'mose'; did you mean moses?",
+    "read tiny-pydoc-raw": "tiny-pydoc-raw has nothing to do; name a text to read (hebblm-read tiny-pydoc",
     "report inspct x": "unknown subcommand 'inspct'; did you mean inspect?",
     "memory info nowhere": "nowhere does not exist; name the folder of a memory",
+    "main evla": "hebblm: error: unknown subcommand 'evla'; did you mean eval? choose read, eval, ",
+    "main --verison": "hebblm: error: unknown option '--verison'; did you mean --version?",
+    "main eval --intra-domain ptb --mehtods lstm": "hebblm-eval: error: unknown option '--mehtods'; did you mean",
 }
 BEFORE_ANYTHING_IS_OPENED = {
     "eval --intra-domain pbt": "unknown corpus 'pbt'; did you mean ptb?",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ import hebblm
 from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.methods import METHODS
 from hebblm.errors import UserError
-from hebblm.evaluation.accuracy import LISTED, NEVER, AccuracyLog, TypedWords
+from hebblm.evaluation.accuracy import LISTED, NEVER, AccuracyLog, TypedWords, letters_of
 from hebblm.evaluation.loop import Hooks, Schedule, evaluate
 from hebblm.evaluation.vocabulary import OpenVocabulary, UnionVocabulary, VocabularyPolicy
 from hebblm.memory import FlatMemory
@@ -77,6 +78,17 @@ def test_ranks_and_letters_are_those_of_sorting_and_typing(seed: int, rows: int,
     found = zip(columns["rank 0"].tolist(), columns["typed 0"].tolist(), strict=True)
     for row, (pair, target) in enumerate(zip(found, targets.tolist(), strict=True)):
         assert pair == plain(log_probs[row].tolist(), target, WORDS, 0)
+
+
+def test_letters_are_graphemes() -> None:
+    """Each key of a Devanagari word, and each accent of its own, would count twice as code points."""
+    symbols = ("<unk>", "<eos>", "नीली", "cafe\u0301", "caf\u00e9", "👩‍👩‍👧 ", "ab")
+    words = TypedWords(symbols)
+    stream = toy.stream_of(np.arange(2, 7))
+    stream = replace(stream, symbols=(*symbols, *stream.symbols[len(symbols) :]))
+    assert letters_of(stream).tolist() == [2, 4, 4, 1, 2]
+    for index, letters in enumerate([2, 4, 4], 2):
+        assert len(words.places(index).begins) == letters
 
 
 @pytest.mark.parametrize("policy", ["union", "open"])

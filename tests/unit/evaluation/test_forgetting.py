@@ -19,7 +19,7 @@ from hebblm.memory import MemoryConfig
 from hebblm.models.awd import AwdModel
 from hebblm.models.base import BaseUpdate
 from hebblm.models.dynamic import DynamicConfig
-from hebblm.report.tables import forgetting_table
+from hebblm.report.text_tables import forgetting_table
 from hebblm.text import encode_target
 
 from ...support import toy

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections import defaultdict
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -17,9 +15,10 @@ import hebblm
 from hebblm.errors import UserError
 from hebblm.evaluation import checkpoint, word_accuracy
 from hebblm.evaluation.accuracy import NEVER
-from hebblm.evaluation.word_accuracy import Asked, Expectations, Place, WordsAsked, log_probability, places_of, rank_of
+from hebblm.evaluation.word_accuracy import Asked, AskedPlace, Expectations, WordsAsked, places_of, rank_of
+from hebblm.text.piece_texts import PieceTexts
 from hebblm.text.subwords import Subwords
-from hebblm.words_ahead import PieceTexts
+from hebblm.words_ahead import Place, WordSearch
 
 from ..models.architectures import opened, tokenizer
 from ..test_words_ahead import BREAK, IDS, PIECES, Tiny
@@ -28,72 +27,62 @@ pytest.importorskip("transformers")
 TEXT = "the cat in a hat.\nThe fin the the Abc in the fog, a fan.\n"
 
 
-def new_words(model: Tiny, begins: Tensor) -> dict[str, float]:
-    """Return the probability of every new word without its blanks, from every row of pieces."""
-    model.logits[:, -1, ~begins] = -torch.inf  # of the place itself; a softmax changes no order
-    found: dict[str, float] = defaultdict(float)
-    for word, both in model.words().items():
-        found[word.strip() or "\n"] += both[0]
-    return found
+def of(text: str) -> tuple[int, ...]:
+    return tuple(tokenizer().convert_tokens_to_ids(piece) for piece in text.split())
 
 
-@pytest.mark.parametrize("after_blank", [False, True])
+@pytest.mark.parametrize("new", [False, True])
 @pytest.mark.parametrize("seed", range(3))
-def test_ranks_are_those_of_sorting_every_new_word_that_begins_with_the_letters(seed: int, after_blank: bool) -> None:
+def test_ranks_are_those_of_sorting_every_word_that_begins_with_the_letters(seed: int, new: bool) -> None:
     model = Tiny(seed)
-    begins = PIECES.plain & (PIECES.ends | after_blank)
-    every = new_words(model, begins)
-    for word in ("the", "thein", "a", "\n", "thea"):
+    blank = "Ġ" if new else ""
+    for word, ids in (("the", f"{blank}the"), ("thein", f"{blank}the in"), ("a", f"{blank}a"), ("\n", "Ċ")):
         for typed in ("", word[:1], word[:3]) if word != "\n" else ("",):
-            rows = {name: share for name, share in every.items() if name.startswith(typed)}
-            rank = 1 + sum(share > every[word] for share in rows.values()) if word in every else NEVER
-            # Ways to write a word add up, so the search is told the least that it must find.
-            own = math.log(min(every.values())) - 1
-            assert rank_of(model, PIECES, Asked(word, own, begins), 10_000, typed) == rank, (word, typed)
+            every = model.words(Place(typed.encode(), stripped=True, new=new))
+            rank = 1 + sum(share > every[word][0] for share, _ in every.values())
+            asked = Asked(word, of(ids), new)
+            assert rank_of(model, PIECES, asked, 10_000, typed) == rank, (word, typed)
+            assert rank_of(model, PIECES, asked, 3, typed) == (rank if rank <= 3 else NEVER)
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_a_short_list_has_a_word_or_not_as_the_whole_one_says(seed: int) -> None:
-    model = Tiny(seed)
-    model.logits[:, :, IDS[3]] = -torch.inf  # a blank by itself: then each word is written in one way after a word
-    begins = PIECES.plain & PIECES.ends
-    every = new_words(model, begins)
-    listed = sorted(every, key=every.__getitem__, reverse=True)
-    for word, ids in (("the", "Ġthe"), ("a", "Ġa"), ("thein", "Ġthe in"), ("\n", "Ċ"), ("athe", "Ġa the")):
-        pieces = [tokenizer().convert_tokens_to_ids(piece) for piece in ids.split()]
-        own = log_probability(model, PIECES, word, pieces)
-        assert own == pytest.approx(math.log(every[word]))
-        rank = listed.index(word) + 1
-        model.rows = 0
-        assert rank_of(model, PIECES, Asked(word, own, begins), 3) == (rank if rank <= 3 else NEVER)
-        assert model.rows < 60, "the search ends when three are more probable"
+def test_a_word_has_its_rank_however_many_pieces_it_has() -> None:
+    ids = of("Ġthe" + " a in" * 7)  # fifteen pieces
+
+    def expect(rows: Sequence[tuple[int, ...]]) -> tuple[Tensor, Tensor]:
+        found = torch.full((len(rows), 48), 1e-9, dtype=torch.float64)
+        for at, row in enumerate(rows):
+            found[at, ids[len(row)] if row == ids[: len(row)] and len(row) < len(ids) else BREAK] = 0.97
+            found[at, IDS[3]] = 0.03
+        found = (found / found.sum(1, keepdim=True)).log()
+        return found, found
+
+    asked = Asked(PIECES.text(ids).strip(), ids, new=True)
+    assert [rank_of(expect, PIECES, asked, shown) for shown in (1, 3, 10)] == [1, 1, 1]
 
 
 def test_a_word_whose_last_piece_goes_on_needs_no_further_end() -> None:
-    class Wide(Tiny):
-        """Pieces that hold a word and its end."""
-
     texts = PieceTexts(Subwords(tokenizer(), 48))
-    texts.__dict__["_texts"] = [text + "\n" if index == IDS[2] else text for index, text in enumerate(texts._texts)]
-    model = Wide(0)
-    texts.text = lambda ids: "".join(texts._texts[index] for index in ids)  # type: ignore[method-assign]
+    texts.__dict__["data"] = [data + b"\n" if at == IDS[2] else data for at, data in enumerate(texts.data)]
+    model = Tiny(0)
+    search = WordSearch(model, texts, Place())
+    search.follow([IDS[2]])
     first = model([()])[0][0]
-    assert log_probability(model, texts, "the", [IDS[2]]) == pytest.approx(float(first[IDS[2]]))
-    ends = model([(IDS[6],)])[0][0][texts.ends].logsumexp(0)
-    assert log_probability(model, texts, "a", [IDS[6]]) == pytest.approx(float(first[IDS[6]] + ends))
-    breaks = model([(IDS[3],)])[0][0][texts.breaks].logsumexp(0)
-    assert log_probability(model, texts, "\n", [IDS[3], BREAK]) == pytest.approx(float(first[IDS[3]] + breaks))
+    assert search.probability("the") >= float(first[IDS[2]].exp()) * (1 - 1e-9)
 
 
-@pytest.mark.parametrize("left", ["t", "the", "thein", "a", "x"])
-def test_pieces_towards_letters_begin_with_them_or_are_their_beginning(left: str) -> None:
-    for fits, text in zip(PIECES.towards(left).tolist(), PIECES._texts, strict=True):
-        assert fits == (text.lstrip().startswith(left) or left.startswith(text.lstrip()))
+def test_pieces_towards_letters_begin_with_them_or_are_their_beginning() -> None:
+    for left in (b"t", b"the", b"thein", b"a", b"x"):
+        for stripped in (False, True):
+            covers, begins = PIECES.towards(left, stripped=stripped)
+            for data, covering, beginning in zip(PIECES.data, covers.tolist(), begins.tolist(), strict=True):
+                own = data.lstrip(b" \t") if stripped else data
+                assert covering == own.startswith(left)
+                assert beginning == (left.startswith(own) and own != left)
 
 
 def test_places_are_words_with_a_piece_of_their_own_evenly_spread(tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text(TEXT)
-    found: list[Sequence[Place]] = []
+    found: list[Sequence[AskedPlace]] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(WordsAsked, "ask", lambda log, *rest: found.append(log.places))
         patch.setattr(WordsAsked, "guesses", lambda log, stream: found.append(places_of(stream, [0, 3])) or {})
@@ -111,7 +100,7 @@ def test_each_method_says_there_what_its_reader_expects(name: str, method: str, 
     ids: list[int] = []
     original = WordsAsked._ask
 
-    def spy(log: WordsAsked, place: Place, ahead: Expectations) -> None:
+    def spy(log: WordsAsked, place: AskedPlace, ahead: Expectations) -> None:
         ids[:] = log.stream.ids.tolist()
         rows = [(), tuple(ids[place.begin : place.begin + 1]), (IDS[1], IDS[6])]
         if method in log.rules:  # else it is the pass before
@@ -160,6 +149,8 @@ def test_letters_are_the_fewest_after_which_the_list_has_the_word() -> None:
         for least in range(1, length + 2):
             rank = partial(lambda typed, least: 1 if len(typed) >= least else NEVER, least=least)
             assert word_accuracy._letters("x" * length, rank) == (least if least < length else NEVER)
+            accents = partial(lambda typed, least: 1 if len(typed) >= 2 * least else NEVER, least=least)
+            assert word_accuracy._letters("x\u0301" * length, accents) == (least if least < length else NEVER)
 
 
 def test_an_interrupted_run_goes_on_with_the_words_that_were_asked(
@@ -183,7 +174,7 @@ def test_an_interrupted_run_goes_on_with_the_words_that_were_asked(
     asked: list[int] = []
     original = WordsAsked._ask
 
-    def spy(log: WordsAsked, place: Place, ahead: Expectations) -> None:
+    def spy(log: WordsAsked, place: AskedPlace, ahead: Expectations) -> None:
         asked.append(place.word)
         if len(asked) == 9:
             raise RuntimeError("killed")

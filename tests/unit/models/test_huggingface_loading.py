@@ -79,7 +79,7 @@ def test_a_folder_is_loaded_and_bad_ones_get_one_line(tmp_path: Path, monkeypatc
     lm = hebblm.load(folder, device="cpu", dtype="float32", context=CONTEXT, stride=STRIDE)
     found, expected = lm.reader("mixture").read(TEXT), opened("Llama").reader("mixture").read(TEXT)
     torch.testing.assert_close(found.nll, expected.nll)
-    assert repr(lm).endswith("70 words)")
+    assert repr(lm).endswith("70 pieces)")
     pickled = saved(tmp_path / "pickled")
     (pickled / "model.safetensors").unlink()
     torch.save({}, pickled / "pytorch_model.bin")

@@ -96,6 +96,43 @@ def test_what_cannot_be_adapted_is_refused(dtype: torch.dtype) -> None:
         hebblm.load((random_model("Llama"), transformers.ByT5Tokenizer()))
 
 
+def rounding_by_shape(model: Any) -> Any:
+    """Return the model with states that each shape of a pass rounds otherwise, by more than tests once allowed."""
+
+    def rounded(_: Any, __: Any, out: Tensor) -> Tensor:
+        size = 5000.0 * out.shape[0] * out.shape[1]
+        return (out + size) - size  # the same number, but for rounding
+
+    model.model.norm.register_forward_hook(rounded)
+    return model
+
+
+def test_rounding_that_depends_on_the_shape_accuses_no_model() -> None:
+    model = open_causal(rounding_by_shape(random_model("Llama")), context=CONTEXT, stride=STRIDE)
+    ids = model.probe_ids[None]
+    with torch.no_grad():
+        gap = (model.states(ids[:, :5], None, {})[0] - model.states(ids, None, {})[0][:, :5]).abs().max()
+    assert gap > 10 * probe.LOOSE * torch.finfo(torch.float32).eps
+    assert model.describe()["steps"] == "many"
+    assert model.base(streams=2) is not None
+    assert model.base()._branching
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_where_float64_does_not_compute_the_effect_of_later_tokens_tells(dtype: torch.dtype) -> None:
+    def refuse(_: Any, inputs: tuple[Tensor, ...]) -> None:
+        if inputs[0].dtype == torch.float64:
+            raise TypeError("this device has no float64")
+
+    model = rounding_by_shape(random_model("Llama").to(dtype))
+    model.model.norm.register_forward_pre_hook(refuse)
+    assert open_causal(model).describe()["steps"] == "none"  # states read in two ways differ
+    bert = both_ways().to(dtype)
+    bert.bert.encoder.layer[0].register_forward_pre_hook(refuse)
+    with pytest.raises(UserError, match="it is not causal"):
+        open_causal(bert)
+
+
 def test_small_steps_reach_weights_of_half_precision() -> None:
     model = open_causal(random_model("Llama").to(torch.bfloat16), context=CONTEXT, stride=STRIDE)
     kept = {name: weight.clone() for name, weight in model.parameters.items()}
@@ -146,7 +183,7 @@ def test_a_model_without_room_for_float32_is_told_of(
         raise torch.OutOfMemoryError("out of memory")
 
     plain = opened("Llama")
-    monkeypatch.setattr(probe.Float32, "__torch_function__", refuse)
+    monkeypatch.setattr(probe.Wide, "__torch_function__", refuse)
     lm = hebblm.load((random_model("Llama").to(torch.bfloat16), tokenizer()), context=CONTEXT, stride=STRIDE)
     assert capfd.readouterr().err.count("not enough memory to check this model in float32") == 1
     scores, full = lm.reader("mbpa").read(TEXT), plain.reader("mbpa").read(TEXT)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
+import sys
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -179,3 +181,18 @@ def test_the_model_itself_is_read() -> None:
     assert 0.5 < rounded < 2.5
     exact = hebblm.load(NAME, device="cpu", dtype="float32").reader("lstm").read(text[:1500]).bits_per_byte
     assert rounded == pytest.approx(exact, abs=3e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.real_model
+def test_it_is_causal_in_float32_on_any_processor() -> None:
+    """With these products of matrices its states before a longer text differ by twice the limit, by rounding."""
+    try:
+        obtain(PRETRAINED[NAME])
+    except UserError as error:
+        pytest.skip(str(error))
+    program = f"import hebblm; print(hebblm.load({NAME!r}, device='cpu', dtype='float32').model.describe()['steps'])"
+    run = subprocess.run(
+        [sys.executable, "-c", program], env={**os.environ, "MKL_CBWR": "COMPATIBLE"}, capture_output=True, text=True
+    )
+    assert run.stdout == "many\n", run.stderr

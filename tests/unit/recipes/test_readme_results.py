@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from hebblm.report import Result
 from recipes import readme_results as script
+from recipes.real_tables import BEST, FOLDER, TITLES
 
 
 @pytest.mark.parametrize("page", script.PAGES, ids=str)
@@ -28,3 +30,12 @@ def test_a_changed_number_is_noticed() -> None:
 def test_the_picture_is_there() -> None:
     assert script.PICTURE.is_file()
     assert len(script.PICTURED) == 5
+
+
+@pytest.mark.parametrize("text", TITLES)
+def test_a_window_of_512_with_best_predicts_better_than_4096_without(text: str) -> None:
+    short, long = (Result.load(FOLDER / "windows" / f"{text}-{window}.json") for window in (512, 4096))
+    bits, alone = short.methods[BEST].bits_per_byte, long.methods["lstm"].bits_per_byte
+    assert bits is not None
+    assert alone is not None
+    assert bits < alone, "README says so"

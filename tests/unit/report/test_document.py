@@ -82,12 +82,12 @@ def test_what_few_readers_need_is_folded_and_has_plain_names(tmp_path: Path) -> 
     write_report(Result.load(ACCURACY), tmp_path, formats=("html",))
     html = (tmp_path / "report.html").read_text(encoding="utf-8")
     shown, *folded = html.split("<details>")
-    assert "<h1>pydoc-to-numpy test: Best is best on these 3,000 tokens</h1>" in shown
+    assert "<h1>pydoc-to-numpy test: Best, +1.567 nats a token</h1>" in shown
     assert "Keys saved" in shown
     assert "Perplexity by frequency in training" in shown
     titles = [part.partition("<summary>")[2].partition("</summary>")[0] for part in folded]
     assert titles == [
-        "Gains of methods over each other, nats per token", "Where the time goes", "Scenario", "Model", "Memory",
+        "Gains of methods over each other, nats a token", "Where the time goes", "Scenario", "Model", "Memory",
         "Hyper-parameters", "Provenance",
     ]  # fmt: skip
     for internal in ("paired.", "lead.", "bootstrap", "_"):
@@ -186,7 +186,7 @@ def test_reports_open_with_the_verdict_and_new_words_are_pictured_right_behind_i
     for name in ("report.md", "report.html"):
         text = (tmp_path / name).read_text(encoding="utf-8")
         assert text.count(caption) == 1
-        assert text.index("has the lowest loss") < text.index(caption) < text.index("normalization lower")
+        assert text.index("Lowest loss") < text.index(caption) < text.index("normalization lower")
     assert Page(text).text.count(result.verdict()) == 1
     write_report(sample_result(300, source="ptb", target="ptb"), tmp_path, formats=("html",))
     text = (tmp_path / "report.html").read_text(encoding="utf-8")

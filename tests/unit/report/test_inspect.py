@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from dataclasses import replace
 from html import escape
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -17,9 +18,18 @@ import pytest
 
 from hebblm.cli.report import main
 from hebblm.errors import UserError
+from hebblm.evaluation.written_words import spaced
 from hebblm.files import sha256
 from hebblm.report import Result, write_report
-from hebblm.report.inspection import COMPONENTS_FILE, NEIGHBORS_FILE, Inspection, inspect_page, shades
+from hebblm.report.inspection import (
+    BLOCK,
+    COMPONENTS_FILE,
+    LONGEST,
+    NEIGHBORS_FILE,
+    Inspection,
+    inspect_page,
+    shades,
+)
 from hebblm.report.render import source
 from hebblm.report.tokens import FILES
 
@@ -59,7 +69,7 @@ def test_every_token_stands_in_the_html_as_it_is(tmp_path: Path) -> None:
     run = Inspection.load(write_run(tmp_path))
     html = inspect_page(run, method="hebb")
     page = Page(html)
-    assert page.tokens == run.losses.words.tolist()
+    assert page.tokens == ["⏎" if word == "<eos>" else word for word in run.losses.words.tolist()]
     assert page.tokens[3] == HOSTILE
     assert page.tags.count("script") == 2
     assert HOSTILE not in html
@@ -149,14 +159,40 @@ def test_the_page_needs_nothing_beside_it(tmp_path: Path) -> None:
     assert ids == {value for name, value in page.attributes if name == "id"}
 
 
+def test_the_text_stands_as_it_was_written(tmp_path: Path) -> None:
+    text = "Call it (now),\n    then\twait.\n\nDone.\n"
+    words = ["Call", "it", "(", "now", ")", ",", "\n", "then", "wait", ".", "\n", "\n", "Done", ".", "\n"]
+    written = spaced(text, words)
+    assert "".join(written) == text
+    assert [len(one) - len(other) for one, other in zip(written, words, strict=True)] == [
+        0,
+        1,
+        1,
+        *[0] * 4,
+        4,
+        1,
+        *[0] * 6,
+    ]
+    assert spaced("Call \u201cit\u201d now", ["Call", '"', "it", '"', "now"])[:2] == ["Call", ' "'], "another spelling"
+    sample = sample_tokens(len(words))
+    tokens = ["<eos>" if word == "\n" else word for word in words]
+    losses = replace(sample, words=np.array(tokens, dtype=object), written=np.array(written, dtype=object))
+    page = inspect_page(Inspection(sample_result(len(words)), losses, {}, {}))
+    shown = page.partition('data-from="0">')[2].partition("</p>")[0]
+    shown = re.sub(r"</?span[^>]*>", "", shown).replace("\u23ce<br>", "\n")
+    assert shown == text
+
+
 def test_long_streams_are_cut_and_laid_out_in_blocks(tmp_path: Path) -> None:
     run = Inspection.load(write_run(tmp_path, 3000, neighbors=False))
     html = inspect_page(run, count=1010)
     page = Page(html)
     assert len(page.tokens) == 1010
-    assert [value for name, value in page.attributes if name == "data-from"] == [
-        "0", "200", "400", "600", "800", "1,000",
-    ]  # fmt: skip
+    starts = [int(str(value).replace(",", "")) for name, value in page.attributes if name == "data-from"]
+    words = run.losses.words.tolist()
+    assert starts[0] == 0
+    for start, end in pairwise(starts):
+        assert end - start == LONGEST or (end - start >= BLOCK and words[end - 1] == "<eos>"), "it ends with its line"
     assert "first 1,010 of 3,000 tokens" in html
     assert page.data["neighbors"] == {}
     assert page.data["logged"] is False

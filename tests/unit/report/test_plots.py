@@ -24,6 +24,7 @@ from hebblm.report.plots import (
     running_figure,
     save,
 )
+from hebblm.report.tables import by_loss
 
 from .samples import sample_result
 
@@ -104,18 +105,21 @@ def test_a_method_keeps_its_colour_across_plots() -> None:
         text.get_text(): patch.get_facecolor()
         for text, patch in zip(frequency.legends[0].get_texts(), frequency.legends[0].get_patches(), strict=True)
     }
-    lines = [line.get_color() for line in running.axes[0].get_lines()]
+    drawn = {
+        text.get_text().split("  ")[0]: line.get_color()
+        for text, line in zip(running.axes[0].texts, running.axes[0].get_lines(), strict=False)
+    }
     assert list(legend) == ["Base", "Mixture", "Hebb"]
-    assert [tuple(round(part * 255) for part in color[:3]) for color in legend.values()] == [
-        tuple(bytes.fromhex(str(color)[1:])) for color in lines
-    ]
+    assert list(drawn) == ["Mixture", "Hebb"]
+    for name, color in drawn.items():
+        assert tuple(round(part * 255) for part in legend[name][:3]) == tuple(bytes.fromhex(str(color)[1:]))
 
 
 def test_plots_without_data_are_left_out() -> None:
     result = sample_result(200, methods=("hebb",))
     bare = replace(result.methods["hebb"], running=(), frequency=(), oov_occurrences=())
     assert figures(replace(result, methods={"hebb": bare})) == {}
-    assert list(figures(result)) == ["occurrences", "frequency", "running"]
+    assert list(figures(result)) == ["occurrences", "frequency"], "without the base there is no gain"
 
 
 def test_plots_show_six_methods_and_say_how_many_they_leave_out() -> None:
@@ -124,7 +128,7 @@ def test_plots_show_six_methods_and_say_how_many_they_leave_out() -> None:
     names = {
         "frequency": [text.get_text() for text in made["frequency"].legends[0].get_texts()],
         "occurrences": [text.get_text() for text in made["occurrences"].legends[0].get_texts()],
-        "running": [text.get_text().split("  ")[0] for text in made["running"].axes[0].texts],
+        "running": ["Base", *(text.get_text().split("  ")[0] for text in made["running"].axes[0].texts)],
         "comparison": ["Base", *(text.get_text() for text in made["comparison"].axes[0].get_yticklabels())],
     }
     by_loss = sorted(result.methods, key=lambda name: result.methods[name].nll)
@@ -167,14 +171,38 @@ def test_the_same_figure_gives_the_same_file(tmp_path: Path) -> None:
     assert b"<svg" in written[0][1]
 
 
-def test_running_figure_is_logarithmic_only_for_a_wide_range() -> None:
-    result = sample_result(400, methods=("lstm", "hebb"))
-    steep = replace(result.methods["hebb"], running=((10, 9.0), (400, 2.0)))
-    wide = replace(result, methods={**result.methods, "hebb": steep})
-    for shown, scale in ((result, "linear"), (wide, "log")):
-        figure = running_figure(shown)
-        assert figure is not None
-        assert figure.axes[0].get_yscale() == scale
+def test_the_running_figure_shows_the_gain_so_far() -> None:
+    result = sample_result(3000, methods=SMALL)
+    figure = running_figure(result)
+    assert figure is not None
+    [axis] = figure.axes
+    assert axis.get_ylabel() == "Gain so far (nats a token)"
+    base = dict(result.methods["lstm"].running)
+    for name, line in zip(sorted(SMALL[1:], key=lambda name: result.methods[name].nll), axis.get_lines(), strict=False):
+        points = result.methods[name].running
+        assert list(line.get_xdata()) == [at for at, _ in points]
+        assert list(line.get_ydata()) == pytest.approx([base[at] - nll for at, nll in points])
+    gain = result.methods["lstm"].nll - result.methods["hebb"].nll
+    assert f"Hebb  {gain:+.3f}" in [text.get_text() for text in axis.texts]
+    assert -1 < axis.get_ylim()[0] < 0 < axis.get_ylim()[1] < 3, "it begins near no perplexity of 10,000"
+
+
+def test_bars_have_their_intervals_and_the_order_of_the_table() -> None:
+    result = sample_result(3000)
+    figure = comparison_figure(result)
+    assert figure is not None
+    names = [text.get_text() for text in figure.axes[0].get_yticklabels()]
+    assert names == [name_of(name) for name in by_loss(result) if name != "lstm"]
+    for axis, part in zip(figure.axes, ("All", "OOV", "Known"), strict=True):
+        lines = [line for line in axis.get_lines() if line.get_marker() == "|"]
+        assert len(lines) == len(names)
+        for line, name in zip(lines, [name for name in by_loss(result) if name != "lstm"], strict=True):
+            gain = result.gain(name, part=part)
+            assert gain is not None
+            assert list(line.get_xdata()) == [gain.low, gain.high]
+    few = comparison_figure(sample_result(300))
+    assert few is not None
+    assert not [line for line in few.axes[0].get_lines() if line.get_marker() == "|"], "too few for an interval"
 
 
 def test_comparison_has_a_panel_for_new_words_only_across_domains() -> None:
@@ -198,11 +226,11 @@ def test_a_method_that_diverged_can_be_drawn_and_does_not_flatten_the_others(los
     )
     made = figures(replace(result, methods={**result.methods, "hebb": broken}))
     assert all(render(figure, "png").startswith(PNG) for figure in made.values())
-    assert made["running"].axes[0].get_ylim()[1] < 1e12
+    assert made["running"].axes[0].get_ylim()[0] > -2
     level, gain = ([text.get_text() for text in axis.texts] for axis in made["frequency"].axes)
     assert all(math.isfinite(bar.get_height()) for bar in made["frequency"].axes[1].patches)
     if math.isinf(loss):
-        assert "Hebb  inf" in [text.get_text() for text in made["running"].axes[0].texts]
+        assert "Hebb  -inf" in [text.get_text() for text in made["running"].axes[0].texts]
         assert "-inf" in [text.get_text() for text in made["comparison"].axes[0].texts]
         assert "\u221e" in level
         assert "\u2212\u221e" in gain

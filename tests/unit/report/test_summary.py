@@ -41,13 +41,16 @@ def test_a_certain_gain_names_the_best_its_gain_and_its_cost() -> None:
     lead = {"best": "mixture", "next": "hebb", "gain": 0.1, "low": 0.08, "high": 0.12}
     measured = "perplexity 121.51 instead of 148.41, 0.200 nats a token below the base (95 % interval 0.187 to 0.213)."
     known = replace(result, extra={"lead": lead})
-    assert known.verdict() == f"Mixture is best: {measured} Next is Hebb."
+    assert known.verdict() == f"Lowest loss: Mixture, {measured} Next: Hebb."
+    abbreviated = made({"lstm": 5.0, "dynamic": 4.9, "mixture": 4.8}, {"mixture": (0.187, 0.2134)})
+    text = replace(abbreviated, extra={"lead": {**lead, "next": "dynamic"}}).verdict()
+    assert text.endswith("Next: Dynamic eval."), "one full stop"
     undecided = replace(result, extra={"lead": {**lead, "low": -0.01}})
-    assert undecided.verdict() == f"Mixture has the lowest loss: {measured} Hebb is too close to call."
+    assert undecided.verdict() == f"Lowest loss: Mixture, {measured} Next: Hebb, too close to call."
     for unknown in ({}, {"lead": {**lead, "next": "knn"}}, {"lead": {**lead, "low": None}}):
         text = replace(result, extra=unknown).verdict()
-        said = "Next is Hebb; no interval between the two is known."
-        assert text == f"Mixture has the lowest loss: {measured} {said}"
+        said = "Next: Hebb; no interval between the two is known."
+        assert text == f"Lowest loss: Mixture, {measured} {said}"
 
 
 def test_the_lead_is_the_paired_gain_over_the_next() -> None:
@@ -105,10 +108,10 @@ def test_a_loss_for_certain_is_no_gain() -> None:
 @pytest.mark.parametrize(
     ("nll", "said"),
     [
-        ({"lstm": 5.0}, "Base has perplexity 148.41; there is no method to compare it with."),
-        ({"hebb": 5.0}, "Hebb has perplexity 148.41; the run has no base to compare with."),
-        ({"lstm": math.inf, "hebb": 5.0}, "Hebb has perplexity 148.41; the loss of the base is infinite."),
-        ({"lstm": 5.0, "hebb": math.inf}, "Base has perplexity 148.41; no other method has a finite loss."),
+        ({"lstm": 5.0}, "Base: perplexity 148.41; there is no method to compare it with."),
+        ({"hebb": 5.0}, "Hebb: perplexity 148.41; the run has no base to compare with."),
+        ({"lstm": math.inf, "hebb": 5.0}, "Hebb: perplexity 148.41; the loss of the base is infinite."),
+        ({"lstm": 5.0, "hebb": math.inf}, "Base: perplexity 148.41; no other method has a finite loss."),
         ({"lstm": math.inf}, "No method has a finite loss: each gave some token no probability."),
     ],
 )

@@ -15,10 +15,8 @@ from hebblm.report.result import Result
 from hebblm.report.summary import headline_of_runs
 from hebblm.report.table import Column, Table
 from hebblm.report.tables import (
-    LONGEST,
     by_loss,
     comparison_table,
-    document_table,
     frequency_table,
     gain_rows,
     gain_table,
@@ -27,6 +25,7 @@ from hebblm.report.tables import (
     paired_table,
     side_by_side,
 )  # fmt: skip
+from hebblm.report.text_tables import LONGEST, document_table
 
 from .samples import ACCURACY, sample_result
 
@@ -182,7 +181,7 @@ def test_runs_of_one_text_compare_by_bits_whatever_their_tokens_are() -> None:
     table = side_by_side({"one": one, "two": two}, bits=True)
     assert table.single_headers()[-1] == "Bits/byte (two)"
     assert table.notes == ("The models differ, and so may their tokens: between runs compare bits a byte.",)
-    assert headline_of_runs({"one": one, "two": two}) == "Base in two has the fewest bits a byte: 1.250"
+    assert headline_of_runs({"one": one, "two": two}) == "Fewest bits a byte: Base in two, 1.250"
     assert "Bits/byte" not in [column.header for column in side_by_side({"one": one, "two": two}).columns]
     part = of("pydoc", 170, 1.25, whole_split=False)
     assert "different texts or lengths" in side_by_side({"one": one, "part": part}).notes[0]

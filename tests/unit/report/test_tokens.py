@@ -66,6 +66,10 @@ def test_bad_token_files_are_named(tmp_path: Path) -> None:
     pq.write_table(pa.table(columns), path)
     with pytest.raises(UserError, match=r"nan.*'lstm'"):
         TokenLosses.load(path)
+    for column, told in (([float("nan")], "among the pieces"), (["two"], "'pieces' does not hold numbers")):
+        pq.write_table(pa.table({**columns, "nll_lstm": [1.0], "pieces": column}), path)
+        with pytest.raises(UserError, match=told):
+            TokenLosses.load(path)
     offsets, letters = pa.py_buffer(struct.pack("<2i", 0, 1)), pa.py_buffer(b"\x81")
     no_text = pa.Array.from_buffers(pa.string(), 1, [None, offsets, letters])
     pq.write_table(pa.table({**columns, "token": no_text, "nll_lstm": [1.0]}), path)
