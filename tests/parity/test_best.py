@@ -164,7 +164,7 @@ def test_another_text_begins_with_half_of_the_weights_and_the_odds_of_earlier_be
         place += 5
     assert read.gain == pytest.approx(expected, rel=1e-12)
     begun, helped = read.begun, 1 / (1 + math.exp(-expected))
-    assert begun.odds == pytest.approx(math.log((4 + helped) / (4 + 1 - helped)), rel=1e-12)
+    assert begun.odds == pytest.approx(math.log((8 + helped) / (8 + 1 - helped)), rel=1e-12)
     assert torch.equal(begun.weights, torch.cat([read.weights[:, :2], first[:, 2:]], 1))
     assert read.squares is not None
     assert begun.squares is not None
@@ -185,7 +185,7 @@ def test_only_the_first_tokens_tell_of_a_beginning_and_texts_add_up() -> None:
         gate = gate.begun
         odds.append(gate.odds)
         gate = gate.after([[5.0, 1.0, 1.0]] * 10)
-    assert odds == pytest.approx([math.log((4 + n) / 4) for n in (1, 2, 3)], abs=1e-3)
+    assert odds == pytest.approx([math.log((8 + n) / 8) for n in (1, 2, 3)], abs=1e-3)
 
 
 def test_what_was_learned_is_kept_and_recalled() -> None:

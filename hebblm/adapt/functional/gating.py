@@ -12,7 +12,7 @@ from torch import Tensor
 from hebblm.adapt.functional.grouping import label_sums
 
 FADING = 32.0  # tokens of a text after which a second set of weights counts for a third
-DOUBT = 4.0  # texts that count for each side before the first one
+DOUBT = 8.0  # texts that count for each side before the first one
 UNBEGUN = 1e9  # place in a text whose beginning nothing was read before: as far from it as any
 BEGINNING = 30  # tokens that tell whether the gate helps at the beginning of a text
 TRUST = log(9.0)  # log-odds of a gate against its anchor before the first token: 9 to 1
@@ -159,7 +159,7 @@ class LearnedGate:
         """Return the gate for the beginning of another text.
 
         Its odds are those of earlier beginnings: a text counts as helped by the probability that the gate rather than
-        the anchor gave its first tokens, and four more texts count for each side. The first text of all does not count.
+        the anchor gave its first tokens, and eight more texts count for each side. The first text of all does not count.
         """
         helped, harmed = self.helped, self.harmed
         if 0 < self.place < UNBEGUN:
