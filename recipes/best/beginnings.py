@@ -154,7 +154,7 @@ def main(arguments: list[str] | None = None) -> None:
                 f"{text}, {'own' if own else 'other'}", {name: round(loss, 3) for name, loss in row.items()}, flush=True
             )
     write_json(asked.output_path / "beginnings.json", {"nll": nll, "provenance": by})
-    about = f"Fitted on lines of {', '.join(read)}; by {', '.join(asked.models.split(','))}."
+    about = f"Fitted on lines of {', '.join(read)};\n# by {', '.join(asked.models.split(','))}."
     with atomic_path(MODULE) as temporary:
         temporary.write_text(written(MODULE.read_text(), weights.numpy(), about))
 

@@ -159,7 +159,8 @@ class LearnedGate:
         """Return the gate for the beginning of another text.
 
         Its odds are those of earlier beginnings: a text counts as helped by the probability that the gate rather than
-        the anchor gave its first tokens, and eight more texts count for each side. The first text of all does not count.
+        the anchor gave its first tokens, and eight more texts count for each side. The first text of all counts for
+        neither.
         """
         helped, harmed = self.helped, self.harmed
         if 0 < self.place < UNBEGUN:

@@ -94,7 +94,8 @@ WEIGHTS: dict[str, tuple[float, ...]] = {
 }
 # fmt: on
 # What it adds at the beginning of a text; written by recipes/best/beginnings.py.
-# Fitted on lines of council minutes, server log, asyncio code, linear algebra docs, news, German messages; by smollm2-135m, small-wt2-raw.
+# Fitted on lines of council minutes, server log, asyncio code, linear algebra docs, news, German messages;
+# by smollm2-135m, small-wt2-raw.
 # fmt: off
 BEGINNINGS: dict[str, tuple[float, ...]] = {
     "base": (
