@@ -77,10 +77,15 @@ class LanguageModel:
             k=k,
             update_every=update_every,
             settings=settings,
-            defaults=None if self.pieces is None else TRANSFORMERS,
+            defaults=self.defaults,
             name=self.name,
             training=self.training_ids,
         )
+
+    @property
+    def defaults(self) -> Mapping[str, Any]:
+        """Hyper-parameters by dotted name that this kind of model has in place of the usual ones."""
+        return {} if self.pieces is None else TRANSFORMERS
 
     def training_ids(self) -> Ids:
         """Return the ids (T,) of the text that the model was trained on.

@@ -141,6 +141,8 @@ class Reader(Answers):
         self._context.recall_ngrams(opened.ngrams)
         if unused := self._context.recall_shares(opened.shares):
             say(f"{memory} holds learned shares that {self.method} does not use here: {'; '.join(unused)}")
+        if opened.state is None:
+            self._context.begin()
 
     @overload
     def read(  # type: ignore[overload-overlap]
@@ -404,8 +406,8 @@ class Reader(Answers):
     def begin(self) -> None:
         """Move to the beginning of a text; the reader keeps what it learned.
 
-        There ``best`` trusts its memory no more than the model: each word keeps at least half of the model's
-        probability, until the text shows that the memory knows better.
+        There a method with a gate trusts its memory about as much as the model, and more or less with every text whose
+        first tokens the memory did or did not help to predict, until the text itself shows which knows better.
         """
         self.journal.began()
         self._stand()

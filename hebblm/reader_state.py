@@ -159,7 +159,7 @@ def open_reader(folder: Path, owner: Owner, device: torch.device) -> ReaderState
             ngrams=ngrams,
             splitting=about.get("tokenizer", "own"),
             setup=ReaderSetup(
-                settings={"ngram.order": int(ngrams["tokens"][1])} if ngrams else {},
+                settings=_counted(ngrams),
                 model=about.get("model"),
             ),
             record=ReadingRecord(_base(folder, MANIFEST, about.get("texts"))),
@@ -174,6 +174,8 @@ def open_reader(folder: Path, owner: Owner, device: torch.device) -> ReaderState
         if written and path.is_file() and sha256(path) != written:
             raise UserError(f"{path} was changed since it was written; read the text again")
     place = {name: value.to(device) for name, value in tensors.items()}
+    ngrams = read_ngrams(folder / MEMORY)
+    settings = {**_counted(ngrams), **document.settings}
     state = {name.replace(".", " "): tensor for name, tensor in under("state.", place).items()}
     return ReaderState(
         remembered(folder / MEMORY),
@@ -183,14 +185,19 @@ def open_reader(folder: Path, owner: Owner, device: torch.device) -> ReaderState
         place["observed"],
         (place["recent.keys"], place["recent.labels"]),
         {present_name(name): numbers for name, numbers in document.shares.items()},
-        read_ngrams(folder / MEMORY),
+        ngrams,
         under(WEIGHT, place),
         document.tokenizer,
-        ReaderSetup(document.method, document.k, document.update_every, document.settings, document.model),
+        ReaderSetup(document.method, document.k, document.update_every, settings, document.model),
         ReadingRecord(_base(folder, READER, document.texts))
         if document.texts_sha256 is None
         else read_record_of(folder / TEXTS),
     )
+
+
+def _counted(ngrams: Mapping[str, Array]) -> dict[str, int]:
+    """Return the setting that saved counts were made with, empty without counts."""
+    return {"ngram.order": int(ngrams["tokens"][1])} if ngrams else {}
 
 
 def _base(folder: Path, file: str, texts: Sequence[ReadText] | None) -> FirstMemory:

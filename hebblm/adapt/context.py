@@ -183,13 +183,15 @@ class Context:
     def begin(self, *firsts: Sequence[int]) -> None:
         """Move each stream's n-grams to the end of some tokens; without tokens, to the beginning of a text.
 
-        There a gate is trusted no more than its anchor: the memory may not help on the new text.
+        There a gate is trusted as far as it helped at the beginnings of earlier texts, if anything was read.
         """
         if not firsts:
             for state in self.stream_states:
                 state.settle()
+        if not firsts and self.observed.any():
+            for state in self.stream_states:
                 state.shares = {
-                    learner: share.doubted if isinstance(share, LearnedGate) else share
+                    learner: share.begun if isinstance(share, LearnedGate) else share
                     for learner, share in state.shares.items()
                 }
         if self.ngrams is not None:

@@ -115,8 +115,7 @@ def _build(config: BuildConfig, argv: list[str]) -> int:
     for name in settings:
         if not name.startswith("memory.") and name not in ("ngram.order", "ngram.capacity"):
             raise UserError(f"--set {name} has no effect on a memory; set memory.*, ngram.order or ngram.capacity")
-    values = Hyperparameters().changed(settings)
-    kept, counted = values.memory, values.methods[NgramConfig]
+    Hyperparameters().changed(settings)  # refuses a wrong value before the model is loaded
     from hebblm.corpus_memory import build
     from hebblm.language_model import load
     from hebblm.memory.ngrams import NGrams
@@ -130,9 +129,12 @@ def _build(config: BuildConfig, argv: list[str]) -> int:
             context=config.context,
             stride=config.stride,
         )
-        vocabulary = lm.vocabulary.fresh(config.tokenizer)
+        values = Hyperparameters().changed({**lm.defaults, **settings})
+        vocabulary, counted = lm.vocabulary.fresh(config.tokenizer), values.methods[NgramConfig]
         ngrams = NGrams(counted.order, counted.capacity)
-        memory = build(lm.model, vocabulary, files, config.output_path, kept, ngrams, name=lm.name, ranks=ranks)
+        memory = build(
+            lm.model, vocabulary, files, config.output_path, values.memory, ngrams, name=lm.name, ranks=ranks
+        )
     tell(f"{len(memory):,} entries in {config.output_path}; hebblm-read {config.model} --memory {config.output_path}")
     return 0
 

@@ -283,6 +283,15 @@ def test_ngrams_are_counted_in_the_order_of_each_text(
     assert counts_of("short").tokens == 4
 
 
+def test_pieces_are_counted_after_six_of_them(place: Path) -> None:
+    build("texts/a.txt", "pieces", model="llama-wt2-small")
+    assert counts_of("pieces").order == 6
+    build("texts/a.txt", "fewer", "--set", "ngram.order=3", model="llama-wt2-small")
+    reader = hebblm.load("llama-wt2-small", device="cpu").reader("ngram", memory="fewer")
+    reader.save(place / "grown")
+    assert counts_of("grown").order == 3
+
+
 def test_a_reader_counts_on_from_those_of_a_memory(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lm, asked = hebblm.load(MODEL, device="cpu"), "Call frobnitz with two"
     build("texts/a.txt", "known")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -81,13 +82,14 @@ def test_features_equal_the_plain_form(entries: int) -> None:
 
 
 def reference(evidence: np.ndarray, weights: np.ndarray, rate: float, anchor: int | None) -> np.ndarray:
-    """Return the losses (T,) of the mixture, token by token, from losses and features (T, C + F) and W (C, F)."""
+    """Return the losses (T,) of the mixture, token by token, from losses and features (T, C + F) and W (C, 2F)."""
     parts, weights, found = len(weights), weights.copy(), []
     squares, odds = np.zeros_like(weights), math.log(9)
     for start in range(0, len(evidence), EVERY):
         step, gain = np.zeros_like(weights), 0.0
         for row in evidence[start : start + EVERY]:
-            given, x = np.exp(-row[:parts]), row[parts:]
+            given, z = np.exp(-row[:parts]), row[parts:]
+            x = np.concatenate([z, 0 * z])  # nothing was read before this text
             shares = np.exp(weights @ x)
             shares /= shares.sum()
             mixed = shares @ given
@@ -137,14 +139,53 @@ def test_losses_are_those_of_the_formula(rate: float, parts: str, ahead: bool) -
 
 
 def test_a_label_that_no_component_gives_anything_is_infinite_and_teaches_nothing() -> None:
-    gate = F.LearnedGate(torch.tensor([[1.0, 2.0], [0.5, -1.0]], dtype=torch.float64), 0.5)
+    gate = F.LearnedGate(torch.tensor([[1.0, 2.0, 0.3, 0.1], [0.5, -1.0, 0.2, 0.0]], dtype=torch.float64), 0.5)
     impossible = [math.inf, math.inf, 1.0, 0.3]
-    assert gate.after([impossible, [math.nan] * 4]) is gate
+    nothing = gate.after([impossible, [math.nan] * 4])
+    assert nothing.as_floats == replace(gate, place=gate.place + 2).as_floats
     told = [1.0, math.inf, 1.0, 0.3]
     assert torch.equal(gate.after([impossible, told]).weights, gate.after([told]).weights)
-    shares = F.log_softmax_shares(torch.tensor([[1.0, 0.3]]).double(), gate.weights[None])
+    shares = F.log_softmax_shares(gate.placed(torch.tensor([[1.0, 0.3]]).double()), gate.weights[None])
     assert F.gated_losses(torch.tensor([[math.inf, math.inf]]).double(), shares).item() == math.inf
     assert gate.after([told] * 50).weights[0, 0] > gate.weights[0, 0]
+
+
+def test_another_text_begins_with_half_of_the_weights_and_the_odds_of_earlier_beginnings() -> None:
+    first = torch.tensor([[1.0, 2.0, 0.3, 0.1], [0.5, -1.0, 0.2, 0.4]], dtype=torch.float64)
+    gate = F.LearnedGate(first, 0.5, 0).begun
+    assert (gate.odds, gate.place, gate.squares) == (0, 0, None)
+    rows = [[1.5, 1.0, 1.0, 0.3]] * 5
+    read = gate.after(rows).after(rows)
+    expected, place = 0.0, 0
+    for step in (gate, gate.after(rows)):  # what gate and anchor gave the first ten tokens
+        x = np.array([1.0, 0.3, *(np.array([1.0, 0.3]) * math.exp(-place / F.FADING))])
+        shares = np.exp(step.weights.numpy() @ x)
+        expected += 5 * (1.5 + math.log(shares / shares.sum() @ np.exp([-1.5, -1.0])))
+        place += 5
+    assert read.gain == pytest.approx(expected, rel=1e-12)
+    begun, helped = read.begun, 1 / (1 + math.exp(-expected))
+    assert begun.odds == pytest.approx(math.log((8 + helped) / (8 + 1 - helped)), rel=1e-12)
+    assert torch.equal(begun.weights, torch.cat([read.weights[:, :2], first[:, 2:]], 1))
+    assert read.squares is not None
+    assert begun.squares is not None
+    assert torch.equal(begun.squares, torch.cat([read.squares[:, :2], torch.zeros(2, 2).double()], 1))
+    assert (begun.place, begun.gain, read.place) == (0, 0, 10)
+    assert begun.from_floats(read.as_floats).as_floats == read.as_floats
+    assert begun.from_floats(read.as_floats).begun.as_floats == begun.as_floats
+
+
+def test_only_the_first_tokens_tell_of_a_beginning_and_texts_add_up() -> None:
+    gate = F.LearnedGate(torch.zeros(2, 2, dtype=torch.float64), 0.1, 0).after([[1.0, 5.0, 1.0]] * 10).begun
+    assert gate.odds == 0, "the first text of all does not count"
+    for _ in range(5):
+        gate = gate.after([[5.0, 1.0, 1.0]] * 10)
+    assert gate.gain == gate.after([[1.0, 9.0, 1.0]] * 10).gain
+    odds = []
+    for _ in range(3):
+        gate = gate.begun
+        odds.append(gate.odds)
+        gate = gate.after([[5.0, 1.0, 1.0]] * 10)
+    assert odds == pytest.approx([math.log((8 + n) / 8) for n in (1, 2, 3)], abs=1e-3)
 
 
 def test_what_was_learned_is_kept_and_recalled() -> None:

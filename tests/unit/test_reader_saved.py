@@ -167,6 +167,18 @@ def test_a_gate_of_an_earlier_version_is_told_and_begins_anew(
     assert "holds learned shares that best does not use here: gate of " in capsys.readouterr().err
 
 
+def test_a_model_of_pieces_counts_after_six_of_them_and_keeps_an_order_that_was_saved(tmp_path: Path) -> None:
+    llama = hebblm.load("llama-wt2-small", device="cpu")
+    assert llama.reader("best")._context.ngrams.order == 6  # type: ignore[union-attr]
+    reader = llama.reader("ngram", settings={"ngram.order": 3})
+    reader.read(TEXT)
+    reader.save(tmp_path / "known")
+    with_changes(tmp_path / "known", settings=None)  # an early version did not write them
+    again = llama.reader(memory=tmp_path / "known")
+    assert again._context.ngrams.order == 3  # type: ignore[union-attr]
+    torch.testing.assert_close(again.read(REST).nll, reader.read(REST).nll, rtol=0, atol=1e-3)
+
+
 def test_names_of_shares_tell_those_of_a_method_apart_and_hold_no_settings() -> None:
     names: dict[str, set[str]] = {}
     for name, method in METHODS.items():
@@ -177,7 +189,7 @@ def test_names_of_shares_tell_those_of_a_method_apart_and_hold_no_settings() -> 
     assert (
         names["best"]
         == names["dynamic+best"]
-        == {"gate of base,short,medium,long,knn,mbpa,ngram/2", "weight of mbpa/1"}
+        == {"gate of base,short,medium,long,knn,mbpa,ngram/3", "weight of mbpa/1"}
     )
     assert names["hebb"] == names["mbpa"] == {"weight of mbpa/1"}
 

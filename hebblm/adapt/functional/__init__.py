@@ -9,11 +9,13 @@ from hebblm.lazy import lazily
 if TYPE_CHECKING:
     from hebblm.adapt.checks import Scale
     from hebblm.adapt.functional.gating import (
+        FADING,
         LearnedGate,
         anchored,
         gated_losses,
         label_entropy,
         log_softmax_shares,
+        placed,
     )
     from hebblm.adapt.functional.grouping import label_sums
     from hebblm.adapt.functional.hebbian import HebbianTerm, hebb_combine, hebb_logits, hebb_weights, hebbian_term
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from hebblm.adapt.solvers.problem import key_products
 
 __all__ = [
+    "FADING",
     "HebbianTerm",
     "LearnedGate",
     "LearnedShares",
@@ -54,6 +57,7 @@ __all__ = [
     "mixture_from",
     "mixture_log_probs",
     "mixture_losses",
+    "placed",
     "relative_distances",
     "with_rows",
 ]

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import log
+from math import exp, log
 
 import torch
 from torch import Tensor
 
 from hebblm.adapt.functional.grouping import label_sums
 
+FADING = 32.0  # tokens of a text after which a second set of weights counts for a third
+DOUBT = 8.0  # texts that count for each side before the first one
+UNBEGUN = 1e9  # place in a text whose beginning nothing was read before: as far from it as any
+BEGINNING = 30  # tokens that tell whether the gate helps at the beginning of a text
 TRUST = log(9.0)  # log-odds of a gate against its anchor before the first token: 9 to 1
 SURE = log(
     1999.0
@@ -52,9 +56,24 @@ def log_softmax_shares(features: Tensor, weights: Tensor) -> Tensor:
     return (weights * features[:, None]).sum(2).log_softmax(1)
 
 
+def placed(features: Tensor, nearness: Tensor) -> Tensor:
+    """Return features (N, 2F): as they are, then times how near the text's beginning is.
+
+    Args:
+        features: (N, F) x.
+        nearness: (N,) or (1,) from 1 at the beginning down to 0.
+    """
+    return torch.cat([features, features * nearness[:, None]], 1)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class LearnedGate:
     """The weights G of a gate whose shares are ``w = softmax(G x)``, learned online by the loss of their mixture.
+
+    The features z of a query come twice, the second time faded: ``x = (z, k z)`` with ``k = exp(-n / 32)`` after n
+    tokens of a text. At a text's beginning the base knows little of it and states are unlike those further on, so parts
+    differ in how far to trust them there. The second half of G begins anew with every text, and so learns fast. In the
+    first text of all k is 0, since no memory is there yet.
 
     A token y is part c's with probability ``r_c = w_c p_c(y) / sum_j w_j p_j(y)``, and the gradient of the loss in the
     logits of the shares is ``w - r``. G stays fixed within an interval. After it comes a step of AdaGrad (Duchi, Hazan
@@ -65,14 +84,19 @@ class LearnedGate:
 
     The mixture is never much worse than one of its parts, the ``anchor``. Gate and anchor are mixed by the likelihood
     that each gave the tokens so far: the log-odds of the gate grow by the anchor's loss minus the gate's, within
-    ``SURE``.
+    ``SURE``. Another text begins with the odds that the beginnings of earlier texts had: see :attr:`begun`.
 
     Args:
-        weights: (C, F) float64 G.
+        weights: (C, 2F) float64 G.
         rate: rate of a step.
         anchor: number of the part; None for no anchor.
-        squares: (C, F) float64 S; None for zeros.
+        squares: (C, 2F) float64 S; None for zeros.
         odds: log-odds of the gate against the anchor, nats.
+        place: tokens since the beginning of the text; ``UNBEGUN`` and more in the first one.
+        gain: how much the gate gained over the anchor on the first of them, nats.
+        helped: number of texts at whose beginning the gate did better, each by its probability.
+        harmed: number of those where the anchor did.
+        shipped: (C, 2F) float64 G before the first token; None for the weights given.
     """
 
     weights: Tensor
@@ -80,44 +104,90 @@ class LearnedGate:
     anchor: int | None = None
     squares: Tensor | None = None
     odds: float = TRUST
+    place: float = UNBEGUN
+    gain: float = 0.0
+    helped: float = 0.0
+    harmed: float = 0.0
+    shipped: Tensor | None = None
+
+    @property
+    def first(self) -> Tensor:
+        """(C, 2F) G before the first token."""
+        return self.weights if self.shipped is None else self.shipped
+
+    @property
+    def nearness(self) -> float:
+        """How near the text's beginning is, from 1 down to 0."""
+        return exp(-self.place / FADING)
+
+    def placed(self, features: Tensor) -> Tensor:
+        """Return features (N, 2F) of queries with features (N, F) at this place of the text."""
+        return placed(features, features.new_tensor([self.nearness]))
 
     def log_shares(self, features: Tensor) -> Tensor:
         """Return log-shares (N, C) of queries with features (N, F); see :func:`anchored`."""
-        shares = log_softmax_shares(features, self.weights.expand(len(features), -1, -1))
+        shares = log_softmax_shares(self.placed(features), self.weights.expand(len(features), -1, -1))
         return anchored(shares, self.weights.new_tensor([self.odds]), self.anchor)
 
     def after(self, evidence: Sequence[Sequence[float]]) -> LearnedGate:
         """Return the gate after more tokens, given their losses under the parts, nats, and their features, (n, C + F).
 
-        It ignores a token that is nan, and a token to which every part gave probability 0.
+        It learns nothing from a token that is nan, nor from one to which every part gave probability 0.
         """
         rows = self.weights.new_tensor(evidence)
         losses, features = rows[:, : len(self.weights)], rows[:, len(self.weights) :]
         usable = losses.isfinite().any(1) & features.isfinite().all(1)
+        place = self.place + len(rows)
         if not usable.any():
-            return self
-        losses, features = losses[usable], features[usable]
+            return replace(self, place=place)
+        losses, features = losses[usable], self.placed(features[usable])
         shares = log_softmax_shares(features, self.weights.expand(len(losses), -1, -1))  # (n, C)
         owned = (shares - losses).softmax(1)
         change = owned - shares.exp()  # (n, C)
-        squares = (change**2).t() @ features**2 + (0 if self.squares is None else self.squares)  # (C, F)
+        squares = (change**2).t() @ features**2 + (0 if self.squares is None else self.squares)  # (C, 2F)
         weights = self.weights + self.rate * (change.t() @ features) / (1 + squares).sqrt()
-        odds = self.odds
+        odds, begun = self.odds, self.gain
         if self.anchor is not None:
             gain = float((losses[:, self.anchor] - gated_losses(losses, shares)).sum())
             odds = max(-SURE, min(SURE, odds + gain))
-        return replace(self, weights=weights, squares=squares, odds=odds)
+            if self.place < BEGINNING:
+                begun += gain
+        return replace(self, weights=weights, squares=squares, odds=odds, place=place, gain=begun, shipped=self.first)
 
     @property
-    def doubted(self) -> LearnedGate:
-        """Return the gate for the beginning of another text: as likely as its anchor, since its weights may mislead."""
-        return self if self.squares is None else replace(self, odds=min(self.odds, 0.0))
+    def begun(self) -> LearnedGate:
+        """Return the gate for the beginning of another text.
+
+        Its odds are those of earlier beginnings: a text counts as helped by the probability that the gate rather than
+        the anchor gave its first tokens, and eight more texts count for each side. The first text of all counts for
+        neither.
+        """
+        helped, harmed = self.helped, self.harmed
+        if 0 < self.place < UNBEGUN:
+            share = 1 / (1 + exp(-max(-SURE, min(SURE, self.gain))))
+            helped, harmed = helped + share, harmed + 1 - share
+        half, squares = self.weights.shape[1] // 2, self.squares
+        weights = torch.cat([self.weights[:, :half], self.first[:, half:]], 1)
+        if squares is not None:
+            squares = torch.cat([squares[:, :half], torch.zeros_like(squares[:, half:])], 1)
+        return replace(
+            self,
+            weights=weights,
+            squares=squares,
+            odds=log((DOUBT + helped) / (DOUBT + harmed)),
+            place=0.0,
+            gain=0.0,
+            helped=helped,
+            harmed=harmed,
+            shipped=self.first,
+        )
 
     @property
     def as_floats(self) -> tuple[float, ...]:
-        """Weights, squares and odds as one list."""
+        """Weights, squares and the other numbers as one list."""
         squares = torch.zeros_like(self.weights) if self.squares is None else self.squares
-        return *self.weights.flatten().tolist(), *squares.flatten().tolist(), self.odds
+        rest = self.odds, self.place, self.gain, self.helped, self.harmed
+        return *self.weights.flatten().tolist(), *squares.flatten().tolist(), *rest
 
     def from_floats(self, numbers: Sequence[float]) -> LearnedGate:
         """Return the gate that :attr:`as_floats` came from."""
@@ -125,7 +195,18 @@ class LearnedGate:
         weights, squares = (
             self.weights.new_tensor(numbers[begin : begin + size]).view_as(self.weights) for begin in (0, size)
         )
-        return replace(self, weights=weights, squares=squares, odds=numbers[-1])
+        odds, place, gain, helped, harmed = numbers[2 * size :]
+        return replace(
+            self,
+            weights=weights,
+            squares=squares,
+            odds=odds,
+            place=place,
+            gain=gain,
+            helped=helped,
+            harmed=harmed,
+            shipped=self.first,
+        )
 
 
 def anchored(log_shares: Tensor, odds: Tensor, anchor: int | None) -> Tensor:

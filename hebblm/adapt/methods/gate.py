@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 class Gated:
     """``sum_c w_c P_c`` with ``w = softmax(G x)``: shares of the parts that depend on the query.
 
-    The features x (F) do not depend on the answer. G goes on learning from the scored tokens, see
-    :class:`hebblm.adapt.functional.LearnedGate`.
+    The features (F) do not depend on the answer. x holds them as they are, then faded from the beginning of a text on.
+    G goes on learning from the scored tokens, see :class:`hebblm.adapt.functional.LearnedGate`.
     """
 
     name: str
     learned_as: str
     rules: tuple[Rule, ...]
     features: Callable[[EvalBatch], Tensor]  # (N, F) float64
-    weights: tuple[tuple[float, ...], ...]  # (C, F) G before the first token
+    weights: tuple[tuple[float, ...], ...]  # (C, 2F) G before the first token
     lr: float  # learning rate of G; 0 keeps it fixed
     anchor: int | None  # the part that the mixture is never much worse than
     needed: Needs  # of the features
@@ -86,8 +86,9 @@ class Gated:
             if not self.lr:
                 return self.initial.log_shares(features.cpu()).to(device)
             gates, rows = batch.learned(self)
-            weights = torch.stack([gate.weights for gate in gates]).to(device)[rows]  # (N, C, F)
-            odds = torch.tensor([gate.odds for gate in gates], dtype=torch.float64, device=device)[rows]
-            return F.anchored(F.log_softmax_shares(features, weights), odds, self.anchor)
+            weights = torch.stack([gate.weights for gate in gates]).to(device)[rows]  # (N, C, 2F)
+            numbers = [(gate.nearness, gate.odds) for gate in gates]
+            nearness, odds = torch.tensor(numbers, dtype=torch.float64, device=device)[rows].unbind(1)
+            return F.anchored(F.log_softmax_shares(F.placed(features, nearness), weights), odds, self.anchor)
 
         return batch.shared(("shares", self), compute)

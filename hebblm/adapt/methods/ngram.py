@@ -25,6 +25,7 @@ FEATURES = ("no match", "one token matches", "two tokens match", "three or more 
 """Of the longest context seen: its length, the share of its top follower, and ``log(1 + n) / 5`` of its count n."""
 # Weights at the start: the longer the match, the less the gate trusts the base.
 BASE_WEIGHTS, NGRAM_WEIGHTS = (4.0, 3.0, 2.0, 1.0, 0.0, 0.0), (0.0,) * 6
+BEGINNING_WEIGHTS = (0.0,) * 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +118,10 @@ def with_ngram(rule: Rule, settings: MethodSettings) -> Rule:
     name = SUFFIX[1:] if isinstance(rule, Unadapted) else rule.name + SUFFIX
     return Gated(
         name,
-        f"gate of {name}/1",
+        f"gate of {name}/2",
         (rule, ngram),
         ngram.features,
-        (BASE_WEIGHTS, NGRAM_WEIGHTS),
+        tuple((*row, *BEGINNING_WEIGHTS) for row in (BASE_WEIGHTS, NGRAM_WEIGHTS)),
         config.lr,
         anchor=0,
         needed=ngram.needs,
