@@ -37,14 +37,14 @@ MEASURES = ("first", "among three")
 Suggest = Callable[[str], Sequence[str]]
 
 
-def suggesting(name: str, lm: LanguageModel, text: Text) -> Suggest:
+def suggesting(name: str, lm: LanguageModel, text: Text, budget: int | None) -> Suggest:
     """Return a function that suggests words, by the lookup or by a method that read the learned part."""
     if name == LOOKUP:
         return Followers(text.learned).suggest
     reader = lm.reader(name)
     reader.read(text.learned, name="learned")
     reader.begin()
-    return lambda context: [bare(word) for word, *_ in reader.suggest(context, n=SHOWN)]
+    return lambda context: [bare(word) for word, *_ in reader.suggest(context, n=SHOWN, budget=budget)]
 
 
 def right(prompts: Sequence[Prompt], suggest: Suggest, title: str) -> NDArray[np.bool_]:
@@ -71,12 +71,14 @@ def difference(one: NDArray[np.bool_], other: NDArray[np.bool_], lines: Sequence
     return {"more": float(mean), "low": float(mean - half), "high": float(mean + half)}
 
 
-def measured(lm: LanguageModel, name: str, methods: Sequence[str], count: int) -> dict[str, Any]:
+def measured(
+    lm: LanguageModel, name: str, methods: Sequence[str], count: int, budget: int | None = None
+) -> dict[str, Any]:
     """Measure methods on the prompts of one text."""
     text = TEXTS[name]()
     prompts = text.prompts(count)
     lines = [line_of(prompt) for prompt in prompts]
-    found = {each: right(prompts, suggesting(each, lm, text), f"{name}, {each}") for each in methods}
+    found = {each: right(prompts, suggesting(each, lm, text, budget), f"{name}, {each}") for each in methods}
     rows: dict[str, Any] = {}
     for method, own in found.items():
         rows[method] = {measure: int(own[:, at].sum()) for at, measure in enumerate(MEASURES)}
@@ -95,6 +97,7 @@ def main() -> int:
     parser.add_argument("--texts", default="reporting", help=f"{', '.join(GROUPS)}, or names with commas")
     parser.add_argument("--methods", default=METHODS)
     parser.add_argument("--prompts", type=int, default=80, help="of each text, at most")
+    parser.add_argument("--budget", type=int, help="most beginnings of words that one answer follows")
     parser.add_argument("--output", type=Path, required=True)
     options = parser.parse_args()
     names = GROUPS.get(options.texts) or options.texts.split(",")
@@ -103,7 +106,7 @@ def main() -> int:
     for name in names:
         if name in texts:
             continue
-        texts[name] = measured(lm, name, options.methods.split(","), options.prompts)
+        texts[name] = measured(lm, name, options.methods.split(","), options.prompts, options.budget)
         about = provenance(f"{PROG} {shlex.join(sys.argv[1:])}", device="cpu", seed=SEED)
         write_json(options.output, {**about, "texts": texts})
         for method, row in texts[name]["methods"].items():
