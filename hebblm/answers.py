@@ -137,6 +137,8 @@ class Answers:
     def suggest(self, context: str = "", n: int = 5, *, typed: str = "", budget: int | None = None) -> Suggestions:
         """Return the most probable next words after the text read so far and a context; learns nothing.
 
+        The context itself shows how far to trust each part of the method, for this call alone.
+
         A word ends before a blank or a line break. Forms that differ only in punctuation that follows are one word. A
         model of pieces finds whole words by a search that ends when no other word can belong to the list. In a script
         without blanks, words are those of ICU's dictionaries if ``icu4py`` is installed, else runs of characters.
@@ -217,12 +219,26 @@ class Answers:
     @contextmanager
     def _following(self, ids: Tensor) -> Iterator[tuple[EvalBatch, Following]]:
         """Stand after tokens (N,), where the first was read before: give the query there, and the expectation."""
-        with self._base.aside():
+        with self._base.aside(), self._context.aside():
             hidden = self._base.read(ids)
             past = self._after(ids)
+            self._follow(hidden, ids)
             batch = self._batch(hidden[-1:], past)
             first = self._rule.log_probs(batch)[0], self._base.trained_log_probs(batch)[0]
             yield batch, Following(self._with(self._base, False), past, first)
+
+    def _follow(self, hidden: Tensor, ids: Tensor) -> None:
+        """Let the shares of the parts follow tokens (N,), from the states (N, D) after each; the first was read.
+
+        A question says as much as any text how far to trust the memory on it.
+        """
+        past, last = self._context.stream_states[0].history[::-1].tolist(), len(ids) - 1
+        for begin in range(0, last if self._context.learners else 0, self.update_every):
+            end = min(begin + self.update_every, last)
+            labels = ids[begin + 1 : end + 1]
+            block = Block.of(labels, self.update_every, written=False)
+            self._context.follow(self._states(hidden[begin:end], block).shares_after(labels))
+            self._context.begin([*past, *ids[1 : end + 1].tolist()])
 
     def _pieces(self) -> PieceTexts | None:
         """Return the texts of the pieces; None for a model of words."""
@@ -288,6 +304,9 @@ class Answers:
             past = self._context.stream_states[0].history[::-1].tolist()
             following = Ahead(self._base, self._next, past, self._context.ngrams if draft else None)
             with self._base.aside():
+                hidden = self._base.read(ids)
+            with self._base.aside(), self._context.aside():
+                self._follow(hidden, ids)
                 return draw(
                     following,
                     torch.cat([ids, ids.new_tensor(begun)]),

@@ -97,7 +97,9 @@ class Plain:
         return self
 
     def weights_of(self, rule: Mixed | Gated) -> list[float]:
-        learned: Any = self.batch.context.shares.get(rule)
+        learned: Any = None
+        if rule in self.batch.context.learners:
+            learned = self.batch.learned(rule)[0][0]  # after the question's own context
         if isinstance(rule, Gated):
             found: list[float] = learned.log_shares(rule.features(self.batch))[0].exp().tolist()
             return found
