@@ -64,7 +64,7 @@ def test_suggestions_are_those_of_a_reader_before_and_after_the_text(kind: str, 
     for item in found["words"]:
         within = lm.pieces is not None and f"\n{item['before']}" not in f"\n{TEXT}"
         context = f" {item['before']}" if within else item["before"]
-        before, after = fresh.suggest(context, n=3), reader.suggest(context, n=3)
+        before, after = fresh.suggest(context, n=3, budget=64), reader.suggest(context, n=3, budget=64)
         assert item["read"][0][0] == after[0].word.strip(" ") == item["word"]
         if lm.pieces is not None:  # a reader of words has no rows for new words at first
             for answers, near in ((item["unread"], before), (item["read"], after)):

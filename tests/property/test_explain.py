@@ -177,11 +177,11 @@ def test_shares_and_entries_are_those_of_plain_sums(
     reader = lm.reader(method, k=17, update_every=10, settings=SETTINGS)
     if reads == "a text":
         reader.read(TEXTS[kind])
-    before = reader.suggest(NEXT[kind], 4)
-    found = reader.explain(NEXT[kind], 4)
+    before = reader.suggest(NEXT[kind], 4, budget=8)
+    found = reader.explain(NEXT[kind], 4, budget=8)
     assert [(item.word, item.probability, item.unadapted) for item in found] == before
-    assert reader.suggest(NEXT[kind], 4) == before, "a question changes nothing"
-    batch, expected = reader._expected(NEXT[kind], 4)
+    assert reader.suggest(NEXT[kind], 4, budget=8) == before, "a question changes nothing"
+    batch, expected = reader._expected(NEXT[kind], 4, budget=8)
     for item, (_, rest) in zip(found, expected.words, strict=True):
         plain = Begun(reader, batch, rest)
         if reader.moving and "base" in plain.shares:
@@ -231,10 +231,10 @@ def test_entries_know_their_document_when_several_are_read_side_by_side_or_in_tu
     [*reader.read_pieces([text], name="last.txt")]
     reader.save(tmp_path / "reader")
     again = lm.reader(memory=tmp_path / "reader")
-    assert again.explain(NEXT[kind], 3) == reader.explain(NEXT[kind], 3)
+    assert again.explain(NEXT[kind], 3, budget=8) == reader.explain(NEXT[kind], 3, budget=8)
     again.read(text)
     seen = set()
-    for item in again.explain(NEXT[kind], 6):
+    for item in again.explain(NEXT[kind], 6, budget=8):
         for entry in item.entries:
             # Whatever was written in between, the words around are those of the document.
             own = documents[1].tokens

@@ -155,7 +155,7 @@ def test_a_reader_that_forgets_is_one_that_never_read(
     assert not [name for name, content in first.items() if b"jabberwock" in content]
     assert read_manifest(tmp_path / "saved" / "one" / "memory").count == len(other)
     for ask in ("", "The function"):
-        assert reader.suggest(ask, 4) == other.suggest(ask, 4)
+        assert reader.suggest(ask, 4, budget=8) == other.suggest(ask, 4, budget=8)
     reader, other = done(reader, after, tmp_path), done(other, after, tmp_path / "other")
     found, expected = (one.read("Call frobnitz with the snark .\n" * 3) for one in (reader, other))
     assert torch.equal(found.nll, expected.nll)
