@@ -34,24 +34,28 @@ LOOKUP = "lookup"
 METHODS = f"{LOOKUP},base,ngram,knn,best"
 SHOWN = 3
 MEASURES = ("first", "among three")
-Suggest = Callable[[str], Sequence[str]]
+Suggest = Callable[[str, str], Sequence[str]]  # words for a context and the letters typed after it
 
 
 def suggesting(name: str, lm: LanguageModel, text: Text, budget: int | None) -> Suggest:
     """Return a function that suggests words, by the lookup or by a method that read the learned part."""
     if name == LOOKUP:
-        return Followers(text.learned).suggest
+        followers = Followers(text.learned)
+        return lambda context, typed: [word for word in followers.suggest(context) if word.startswith(typed)]
     reader = lm.reader(name)
     reader.read(text.learned, name="learned")
     reader.begin()
-    return lambda context: [bare(word) for word, *_ in reader.suggest(context, n=SHOWN, budget=budget)]
+    return lambda context, typed: [
+        bare(word) for word, *_ in reader.suggest(context, n=SHOWN, typed=typed, budget=budget)
+    ]
 
 
-def right(prompts: Sequence[Prompt], suggest: Suggest, title: str) -> NDArray[np.bool_]:
+def right(prompts: Sequence[Prompt], suggest: Suggest, title: str, letters: int) -> NDArray[np.bool_]:
     """Return for each prompt (P, 2) whether the right word comes first, and whether among three."""
     found = []
     for prompt in track(prompts, title, len(prompts), "prompts"):
-        words, word = list(suggest(prompt.context))[:SHOWN], bare(prompt.word)
+        word = bare(prompt.word)
+        words = list(suggest(prompt.context, word[:letters]))[:SHOWN]
         found.append((words[:1] == [word], word in words))
     return np.array(found)
 
@@ -72,13 +76,13 @@ def difference(one: NDArray[np.bool_], other: NDArray[np.bool_], lines: Sequence
 
 
 def measured(
-    lm: LanguageModel, name: str, methods: Sequence[str], count: int, budget: int | None = None
+    lm: LanguageModel, name: str, methods: Sequence[str], count: int, budget: int | None = None, letters: int = 0
 ) -> dict[str, Any]:
     """Measure methods on the prompts of one text."""
     text = TEXTS[name]()
-    prompts = text.prompts(count)
+    prompts = [prompt for prompt in text.prompts(count) if len(bare(prompt.word)) > letters]
     lines = [line_of(prompt) for prompt in prompts]
-    found = {each: right(prompts, suggesting(each, lm, text, budget), f"{name}, {each}") for each in methods}
+    found = {each: right(prompts, suggesting(each, lm, text, budget), f"{name}, {each}", letters) for each in methods}
     rows: dict[str, Any] = {}
     for method, own in found.items():
         rows[method] = {measure: int(own[:, at].sum()) for at, measure in enumerate(MEASURES)}
@@ -98,6 +102,9 @@ def main() -> int:
     parser.add_argument("--methods", default=METHODS)
     parser.add_argument("--prompts", type=int, default=80, help="of each text, at most")
     parser.add_argument("--budget", type=int, help="most beginnings of words that one answer follows")
+    parser.add_argument(
+        "--letters", type=int, default=0, help="of each word that are typed; shorter words are left out"
+    )
     parser.add_argument("--output", type=Path, required=True)
     options = parser.parse_args()
     names = GROUPS.get(options.texts) or options.texts.split(",")
@@ -106,7 +113,8 @@ def main() -> int:
     for name in names:
         if name in texts:
             continue
-        texts[name] = measured(lm, name, options.methods.split(","), options.prompts, options.budget)
+        methods = options.methods.split(",")
+        texts[name] = measured(lm, name, methods, options.prompts, options.budget, options.letters)
         about = provenance(f"{PROG} {shlex.join(sys.argv[1:])}", device="cpu", seed=SEED)
         write_json(options.output, {**about, "texts": texts})
         for method, row in texts[name]["methods"].items():
