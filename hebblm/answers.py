@@ -228,7 +228,7 @@ class Answers:
             yield batch, Following(self._with(self._base, False), past, first)
 
     def _follow(self, hidden: Tensor, ids: Tensor) -> None:
-        """Let the shares of the parts follow tokens (N,), from the states (N, D) after each; the first was read.
+        """Move the shares of the parts along tokens (N,), from the states (N, D) after each; the first was read.
 
         A question says as much as any text how far to trust the memory on it.
         """
