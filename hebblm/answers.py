@@ -137,7 +137,7 @@ class Answers:
     def suggest(self, context: str = "", n: int = 5, *, typed: str = "", budget: int | None = None) -> Suggestions:
         """Return the most probable next words after the text read so far and a context; learns nothing.
 
-        The context itself shows how far to trust each part of the method, for this call alone.
+        At the beginning of a text the context itself shows how far to trust each part of the method.
 
         A word ends before a blank or a line break. Forms that differ only in punctuation that follows are one word. A
         model of pieces finds whole words by a search that ends when no other word can belong to the list. In a script
@@ -230,8 +230,11 @@ class Answers:
     def _follow(self, hidden: Tensor, ids: Tensor) -> None:
         """Move the shares of the parts along tokens (N,), from the states (N, D) after each; the first was read.
 
-        A question says as much as any text how far to trust the memory on it.
+        A question at the beginning of a text is a text of its own, and shows how far to trust the memory on it. Within
+        a text its words need not be those expected there, and say nothing of the kind.
         """
+        if not self.journal.begins:
+            return
         past, last = self._context.stream_states[0].history[::-1].tolist(), len(ids) - 1
         for begin in range(0, last if self._context.learners else 0, self.update_every):
             end = min(begin + self.update_every, last)

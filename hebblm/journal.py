@@ -180,6 +180,11 @@ class Journal:
         self.opening = None
         self._items += items
 
+    @property
+    def begins(self) -> bool:
+        """Whether the reader stands at the beginning of a text."""
+        return not self._open and (self._last() is None or isinstance(self._last(), Began | SideBySide))
+
     def goes_on(self, name: str) -> bool:
         """Return whether a text of this name goes on from where the reader stands."""
         self._close()
