@@ -245,7 +245,6 @@ def _merge(first: Path, second: Path, folder: Path) -> AnyMemory:
             )
     words = list(dict.fromkeys(word for one in both for word in one.words))
     place = {word: index for index, word in enumerate(words)}
-    counts = _merged_counts(both, place)
     memory = build_memory(both[0].manifest.dim, both[0].config())
     for one in both:
         ids = torch.tensor([place[word] for word in one.words], dtype=torch.int64)
@@ -262,6 +261,7 @@ def _merge(first: Path, second: Path, folder: Path) -> AnyMemory:
                     labels[new] = one.known + ids[labels[new] - one.known]
                 memory.fill(some.keys, labels, some.log_normalizers)
                 source.release()
+    counts = _merged_counts(both, place)  # of one model, as loading showed
     texts = [text for one in both for text in one.about.get("texts", [{"path": str(one.folder)}])]
     known = next((one.known for one in both if one.known is not None), None)
     # If the two texts were split differently, a reader's first text decides.
