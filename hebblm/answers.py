@@ -38,7 +38,7 @@ from hebblm.text.piece_texts import PieceTexts
 from hebblm.text.subwords import Subwords
 from hebblm.text.vocabulary import Vocabulary
 from hebblm.turns import in_turn
-from hebblm.words_ahead import Words, words_ahead
+from hebblm.words_ahead import FoundWords, words_ahead
 from hebblm.written import WrittenText
 
 T = TypeVar("T")
@@ -185,7 +185,9 @@ class Answers:
         base = DYNAMIC if self.moving else "base"
         return explained(self._rule, batch, found.words, self.vocabulary, written, base=base)
 
-    def _expected(self, context: str, n: int, typed: str = "", budget: int | None = None) -> tuple[EvalBatch, Words]:
+    def _expected(
+        self, context: str, n: int, typed: str = "", budget: int | None = None
+    ) -> tuple[EvalBatch, FoundWords]:
         """Return the query after a context, and the n words that are expected there."""
         n, budget = whole("n", n), None if budget is None else whole("budget", budget)
         for text in (context, typed):
@@ -214,7 +216,7 @@ class Answers:
                 typed=typed,
                 inserted=lambda index: answer.text([index]),
             )
-            return batch, Words(words, 0.0, True)
+            return batch, FoundWords(words, 0.0, True)
 
     @contextmanager
     def _following(self, ids: Tensor) -> Iterator[tuple[EvalBatch, Following]]:

@@ -48,11 +48,12 @@ class Prompt(NamedTuple):
     def split(cls, text: str) -> Prompt:
         """Return the prompt of a text whose last word is being typed.
 
-        In a script without blanks every letter may end a word, so that none of them counts as typed.
+        In a script without blanks every letter may end a word, so that none of them counts as typed. Nor does
+        punctuation that stands alone.
         """
         letters = _LETTERS.search(text)
         assert letters is not None
-        begin = letters.start()
+        begin = letters.start() if any(map(str.isalnum, letters[0])) else len(text)
         for each in graphemes(letters[0]):
             if is_unspaced(each):
                 begin = letters.start() + letters[0].rindex(each) + len(each)

@@ -110,7 +110,7 @@ class _Word:
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class FoundWords:
     """The most probable words.
 
     Args:
@@ -153,13 +153,13 @@ class WordSearch:
         self._first: list[float] = []  # (V,) probability of each first piece, adapted
         self._follow([root])
 
-    def find(self, n: int, budget: int | None = None) -> Words:
+    def find(self, n: int, budget: int | None = None) -> FoundWords:
         """Return the n most probable words; follow at most ``budget`` more beginnings, or as many as it takes."""
         spent = None if budget is None else self.rows + budget
         bound, wanted = self._unsettled(n)
         while wanted is not None and self.rows != spent and self._go_on(wanted, spent):
             bound, wanted = self._unsettled(n)
-        return Words(self._best(n), self._share(self._unlisted(n, bound)), wanted is None)
+        return FoundWords(self._best(n), self._share(self._unlisted(n, bound)), wanted is None)
 
     def follow(self, ids: Sequence[int]) -> None:
         """Follow a row of pieces, whatever its probability, so that the word that it writes is found.
@@ -439,14 +439,14 @@ def _leads(key: bytes, words: Sequence[str]) -> bool:
     return any(word.encode().startswith(key) for word in words)
 
 
-def words_ahead(expect: Expect, pieces: PieceTexts, n: int, place: Place, budget: int | None = None) -> Words:
+def words_ahead(expect: Expect, pieces: PieceTexts, n: int, place: Place, budget: int | None = None) -> FoundWords:
     """Return the n most probable words at a place; see :class:`WordSearch`.
 
     In a script without blanks a word is a run of graphemes that goes on while what follows is likelier than not; a
     dictionary, where one is installed, then says where the first word of the run ends.
     """
     found = WordSearch(expect, pieces, place).find(n, budget)
-    return Words([_run(expect, pieces, each) for each in found.words], found.bound, found.exact)
+    return FoundWords([_run(expect, pieces, each) for each in found.words], found.bound, found.exact)
 
 
 MAX_RUN = 16  # graphemes

@@ -20,14 +20,14 @@ def test_a_text_is_read_and_gone_on_from(tmp_path: Path, capsys: pytest.CaptureF
     notes = tmp_path / "notes.txt"
     notes.write_text("The function frobnitz returns a list .\nCall frobnitz with two arguments .\n" * 3)
     known = str(tmp_path / "known")
-    arguments = ["tiny-pydoc-raw", str(notes), "--suggest", "Call", "--generate", "The", "--save", known]
+    arguments = ["tiny-pydoc-raw", str(notes), "--suggest", "Call ", "--generate", "The", "--save", known]
     assert main(arguments) == 0
     printed = capsys.readouterr().out
     before, after = printed.split("after reading", 1)
     assert "frobnitz" not in before.split(str(notes))[0]
     assert "1 new word" in printed
     assert "frobnitz" in after
-    assert main(["tiny-pydoc-raw", "--memory", known, "--suggest", "Call", "--words", "1"]) == 0
+    assert main(["tiny-pydoc-raw", "--memory", known, "--suggest", "Call ", "--words", "1"]) == 0
     captured = capsys.readouterr()
     assert "frobnitz" in captured.out
     assert "--save" not in captured.out, "nothing was read"
@@ -70,7 +70,7 @@ def test_every_number_has_a_unit_and_a_line_break_is_shown_as_one(
     assert main([model, str(tmp_path / "notes.txt"), *ask]) == 0
     printed = capsys.readouterr().out
     assert re.search(rf"{SAID[model]}{NUMBER}\d bits a byte \(unadapted {NUMBER}\d\)", printed)
-    _, after = printed.split("after reading: Call it . ...", 1)
+    _, after = printed.split("after reading: Call it ....", 1)
     assert "⏎ (line break)" in after
     assert "<eos>" not in after
     assert "after reading: Call it . ⏎ Call it ." in after

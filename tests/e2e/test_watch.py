@@ -74,7 +74,7 @@ def test_new_and_changed_files_are_read_and_lines_answered(
     assert "notes holds no file of text" in capsys.readouterr().err
     write("a.txt", "b.txt")
     Path("notes", "c.txt").write_bytes(b"\xff\xfe\x00")
-    assert watch(monkeypatch, "Call", "The function", "?") == 0
+    assert watch(monkeypatch, "Call ", "The function ", "?") == 0
     told = capsys.readouterr()
     assert "notes/a.txt: 42 tokens read\nnotes/b.txt: 42 tokens read\n" in told.out
     assert told.out.index("Call ...") < told.out.index("The function ...")

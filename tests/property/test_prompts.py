@@ -192,6 +192,7 @@ def test_letters_are_spelled_as_often_as_the_model_writes_them() -> None:
     [
         ("plan for Gra", ("plan for", " ", "Gra")), ("plan for ", ("plan for", " ", "")), ("plan", ("", "", "plan")),
         ("", ("", "", "")), ("a\n  b", ("a\n", "  ", "b")), ("a\n", ("a\n", "", "")), ("東京に", ("東京に", "", "")),
+        ("it .", ("it .", "", "")),
         ("行くab", ("行く", "", "ab")),
     ],
 )  # fmt: skip

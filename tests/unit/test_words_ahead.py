@@ -17,7 +17,7 @@ from hebblm import words_ahead as module
 from hebblm.expected import Expected
 from hebblm.text.piece_texts import PieceTexts
 from hebblm.text.subwords import Subwords
-from hebblm.words_ahead import MAX_WORD_PIECES, Place, Words, WordSearch, words_ahead
+from hebblm.words_ahead import MAX_WORD_PIECES, FoundWords, Place, WordSearch, words_ahead
 
 from .models.architectures import opened, tokenizer
 
@@ -148,7 +148,7 @@ def test_a_short_list_is_the_beginning_of_a_longer_one_and_of_all_words(
         assert words_of(shorter) == words_of(longer)[: len(shorter.words)]
 
 
-def words_of(found: Words) -> list[str]:
+def words_of(found: FoundWords) -> list[str]:
     return [each.suggestion.word for each in found.words]
 
 
