@@ -20,7 +20,7 @@ from ..support import toy
 KNOWN = "The function frobnitz returns a list .\nCall frobnitz with two arguments .\n"
 PRIVATE = "The jabberwock method , or Zyxel , calls the error handler when Snarkowitz fails with an assertion .\n" * 3
 SECRET = (b"jabberwock", b"Zyxel", b"zyxel", b"Snarkowitz", b"snarkowitz", b"assertion")
-LAST = 6  # ids of the longest n-gram and its token
+LAST = 7  # ids of the longest n-gram and its token
 
 
 @pytest.fixture(scope="module", params=["tiny-pydoc-raw", "llama-wt2-small"])
