@@ -28,7 +28,7 @@ from hebblm.progress import say
 from hebblm.provenance import command_line, provenance
 from recipes.rank.texts import text_of
 
-LINES = ["The", "Return the", "a matrix", "of the array", "The function"]
+LINES = ["The ", "Return the ", "a matrix ", "of the array ", "The function "]
 RUNS = 5
 
 
@@ -68,8 +68,9 @@ def timed(model: str, folder: Path) -> dict[str, Any]:
                 asked = time.perf_counter()
                 process.stdin.write(f"{line}\n")
                 process.stdin.flush()
-                while not process.stdout.readline().startswith(f"{line} ..."):
-                    pass
+                while not (answer := process.stdout.readline()).startswith(f"{line}..."):
+                    if not answer:
+                        raise RuntimeError(f"{model} ended before it answered {line!r}")
                 now = time.perf_counter()
                 if number:
                     answers.append(now - asked)
