@@ -308,10 +308,11 @@ class Answers:
             answer = self._answer(cut, ids)
             past = self._context.stream_states[0].history[::-1].tolist()
             following = Ahead(self._base, self._next, past, self._context.ngrams if draft else None)
-            with self._base.aside():
-                hidden = self._base.read(ids)
             with self._base.aside(), self._context.aside():
-                self._follow(hidden, ids)
+                if self.journal.begins:  # only there do shares follow the prompt, which takes a pass of its own
+                    with self._base.aside():
+                        hidden = self._base.read(ids)
+                    self._follow(hidden, ids)
                 return draw(
                     following,
                     torch.cat([ids, ids.new_tensor(begun)]),

@@ -183,7 +183,9 @@ class Journal:
     @property
     def begins(self) -> bool:
         """Whether the reader stands at the beginning of a text."""
-        return not self._open and (self._last() is None or isinstance(self._last(), Began | SideBySide))
+        if self._open:
+            return False
+        return self._last() is None or isinstance(self._last(), Began | SideBySide)
 
     def goes_on(self, name: str) -> bool:
         """Return whether a text of this name goes on from where the reader stands."""

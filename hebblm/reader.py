@@ -319,16 +319,19 @@ class Reader(Answers):
         if len(texts) > 1:
             base = ReaderBase(self.model.base(streams=len(texts)))
             base.grow(len(self._base.head.weight) - len(base.head.weight))
-        with self._context.side_by_side(len(texts)):
-            try:
-                found = self._with(base, learn).scores(encoded, sizes, self._last, moved)
-            finally:
-                self._base.grow(len(base.head.weight) - len(self._base.head.weight))
-                self._context.set_head(self._base.head)
-                self._stand()
-        for reading, size in zip(readings, sizes, strict=True):
-            reading.bytes = size
-            reading.end()
+        try:
+            with self._context.side_by_side(len(texts)):
+                try:
+                    found = self._with(base, learn).scores(encoded, sizes, self._last, moved)
+                finally:
+                    self._base.grow(len(base.head.weight) - len(self._base.head.weight))
+                    self._context.set_head(self._base.head)
+                    self._stand()
+            for reading, size in zip(readings, sizes, strict=True):
+                reading.bytes = size
+                reading.end()
+        finally:
+            self.journal.began()  # what follows these texts is another one
         return found
 
     @contextmanager

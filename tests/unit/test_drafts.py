@@ -16,8 +16,8 @@ from torch import Tensor
 
 import hebblm
 from hebblm.drafts import Ahead, Drafts
+from hebblm.drawing import Answer, chooser, draw
 from hebblm.errors import UserError
-from hebblm.expected import draw
 from hebblm.memory.ngrams import NGrams
 from hebblm.reader import Reader
 from hebblm.text.dictionary import Dictionary
@@ -51,16 +51,16 @@ def test_an_answer_is_the_same_with_drafts_and_takes_fewer_passes(model: str, me
     reader = hebblm.load(model, device="cpu").reader(method, settings=settings)
     reader.read(TEXT)
     asked: dict[str, Any] = {"max_new_tokens": 40, "temperature": temperature, "seed": 5}
-    with passes(reader) as without:
-        plain = reader.generate("Call frobnitz", **asked)
+    with passes(reader) as without:  # the blank at the end says that the word is whole: nothing is searched
+        plain = reader.generate("Call frobnitz ", **asked)
     with passes(reader) as with_drafts:
-        drafted = reader.generate("Call frobnitz", draft=True, **asked)
+        drafted = reader.generate("Call frobnitz ", draft=True, **asked)
     assert drafted == plain
     assert len(without) == 40
     assert len(with_drafts) < 25
-    assert reader.generate("Call frobnitz", **asked) == plain, "it stands where it stood"
-    ended = reader.generate("Call frobnitz", draft=True, until=["returns", "."], **asked)
-    assert ended == reader.generate("Call frobnitz", until=["returns", "."], **asked)
+    assert reader.generate("Call frobnitz ", **asked) == plain, "it stands where it stood"
+    ended = reader.generate("Call frobnitz ", draft=True, until=["returns", "."], **asked)
+    assert ended == reader.generate("Call frobnitz ", until=["returns", "."], **asked)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,8 @@ def test_drawn_answers_have_the_distribution_of_those_without_drafts() -> None:
     for seed in range(4000):
         chain = Chain()
         expect = Ahead(chain, lambda state, text: next_word[int(state[0, 0])].log(), [a, b, c], counts)  # type: ignore[arg-type]
-        text = draw(expect, torch.tensor([c, a]), WORDS, most=4, temperature=1.0, seed=seed, until=())
+        choose = chooser(1.0, seed)
+        text = draw(expect, torch.tensor([c, a]), Answer(WORDS), most=4, temperature=1.0, choose=choose, until=())
         found[text.replace(" ", "")] += 1
         drafted += len(chain.read_tokens) + chain.taken_back - 5
         taken_back += chain.taken_back
