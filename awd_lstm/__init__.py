@@ -1,4 +1,6 @@
-"""AWD-LSTM (Merity, Keskar and Socher 2017): model, regularisers, training and checkpoints; stands alone."""
+"""AWD-LSTM (Merity, Keskar and Socher 2017): model, regularisers, training and checkpoints; stands
+alone.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,16 @@ __all__ = [
     "validation_loss",
 ]
 
-_MODULES = ("document", "config", "checkpoint", "estimate", "model", "streams", "schedule", "training")
+_MODULES = (
+    "document",
+    "config",
+    "checkpoint",
+    "estimate",
+    "model",
+    "streams",
+    "schedule",
+    "training",
+)
 
 
 def __getattr__(name: str) -> Any:

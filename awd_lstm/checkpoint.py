@@ -1,4 +1,6 @@
-"""Checkpoints, and the state with which a killed run goes on: whole or absent, with a hash inside."""
+"""Checkpoints, and the state with which a killed run goes on: whole or absent, with a hash
+inside.
+"""
 
 from __future__ import annotations
 
@@ -32,12 +34,18 @@ _CHUNK = 1 << 20
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Temporary sibling that replaces ``path`` when the block succeeds and vanishes when it fails."""
+    """Temporary sibling that replaces ``path`` when the block succeeds and vanishes when it
+    fails.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     for left in path.parent.glob(f".{path.name}.*"):  # of a process that was killed
         number = left.suffix[1:]
-        if number.isdecimal() and Path("/proc/self").exists() and not Path("/proc", number).exists():
+        if (
+            number.isdecimal()
+            and Path("/proc/self").exists()
+            and not Path("/proc", number).exists()
+        ):
             left.unlink(missing_ok=True)
     try:
         yield temporary
@@ -53,9 +61,11 @@ def file_sha256(path: Path) -> str:
 
 
 def save_file(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str]) -> None:
-    """Write a safetensors file; its header is in order and holds, as ``sha256``, the hash of all the rest."""
-    # As bytes: the library writes metadata in an order that changes from run to run, gives its files a mode of its own
-    # and hides the cause of a failure in its text.
+    """Write a safetensors file; its header is in order and holds, as ``sha256``, the hash of all
+    the rest.
+    """
+    # As bytes: the library writes metadata in an order that changes from run to run, gives its
+    # files a mode of its own and hides the cause of a failure in its text.
     content = memoryview(safetensors_torch.save(tensors))
     begin = 8 + int.from_bytes(content[:8], "little")
     header = {**json.loads(bytes(content[8:begin])), _METADATA: metadata}
@@ -70,7 +80,9 @@ def save_file(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str]) 
 
 
 def read_file(path: Path, remedy: str) -> tuple[dict[str, str], dict[str, Tensor]]:
-    """Return metadata and tensors of a safetensors file, after checking the metadata's ``sha256`` if there is one."""
+    """Return metadata and tensors of a safetensors file, after checking the metadata's ``sha256``
+    if there is one.
+    """
     try:
         if not path.is_file():
             raise CheckpointError(f"{path} is not a file; {remedy}")
@@ -91,14 +103,18 @@ def _verified(stream: IO[bytes], path: Path, remedy: str) -> dict[str, str]:
     length = int.from_bytes(stream.read(8), "little")
     header = json.loads(stream.read(min(length, _LONGEST)))
     metadata = header.get(_METADATA, {}) if isinstance(header, dict) else None
-    if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
+    if not isinstance(metadata, dict) or not all(
+        isinstance(value, str) for value in metadata.values()
+    ):
         raise ValueError(header)
     if HASH in metadata:
         digest = _digest({**header, _METADATA: {k: v for k, v in metadata.items() if k != HASH}})
         while chunk := stream.read(_CHUNK):
             digest.update(chunk)
         if digest.hexdigest() != metadata[HASH]:
-            raise CheckpointError(f"{path} is truncated or was changed since it was written; {remedy}")
+            raise CheckpointError(
+                f"{path} is truncated or was changed since it was written; {remedy}"
+            )
     return metadata
 
 
@@ -120,10 +136,10 @@ def save_checkpoint(
 ) -> None:
     """Write a model to ``folder``.
 
-    The weights file carries configuration and dictionary hash in its own header, so that weights and shape
-    can never disagree; ``config.json`` repeats them for people, with ``training``: how the model came about.
-    Both are written in full before either takes its place, so a save that fails leaves the older checkpoint
-    as it was.
+    The weights file carries configuration and dictionary hash in its own header, so that weights
+    and shape can never disagree; ``config.json`` repeats them for people, with ``training``: how
+    the model came about. Both are written in full before either takes its place, so a save that
+    fails leaves the older checkpoint as it was.
 
     Args:
         folder: created if missing; an older checkpoint there is replaced file by file.
@@ -131,7 +147,10 @@ def save_checkpoint(
         training: JSON object, e.g. command, seed, curve, versions.
         dtype: storage type of the weights, float16 halves the size.
     """
-    tensors = {name: value.detach().cpu().to(dtype).contiguous() for name, value in model.state_dict().items()}
+    tensors = {
+        name: value.detach().cpu().to(dtype).contiguous()
+        for name, value in model.state_dict().items()
+    }
     header = {
         "format": FORMAT,
         "config": json.dumps(model.config.to_dict(), sort_keys=True),
@@ -148,7 +167,8 @@ def save_checkpoint(
             "training": training,
         }
         config.write_text(json.dumps(sealed(document), indent=2) + "\n", encoding="utf-8")
-        # Weights without config.json load, weights with another's config.json do not, so a kill in between is harmless.
+        # Weights without config.json load, weights with another's config.json do not, so a kill in
+        # between is harmless.
         (folder / CONFIG).unlink(missing_ok=True)
 
 
@@ -157,21 +177,27 @@ def load_checkpoint(folder: Path, *, dictionary_sha256: str | None = None) -> AW
 
     Args:
         folder: as written by :func:`save_checkpoint`.
-        dictionary_sha256: hash of the dictionary in use; ``None`` where the caller takes the checkpoint's.
+        dictionary_sha256: hash of the dictionary in use; ``None`` where the caller takes the
+            checkpoint's.
 
     Raises:
         CheckpointError: missing, truncated or altered file, another format, or another dictionary.
     """
     path = folder / WEIGHTS
     if not path.exists():
-        raise CheckpointError(f"no checkpoint at {path}; train one with hebblm-train or name another folder")
+        raise CheckpointError(
+            f"no checkpoint at {path}; train one with hebblm-train or name another folder"
+        )
     header, tensors = read_file(path, REMEDY)
     if header.get("format") != FORMAT:
-        raise CheckpointError(f"{path} has format {header.get('format')!r}, not {FORMAT!r}; retrain it")
+        raise CheckpointError(
+            f"{path} has format {header.get('format')!r}, not {FORMAT!r}; retrain it"
+        )
     stored = header.get("dictionary_sha256", "")
     if dictionary_sha256 is not None and stored != dictionary_sha256:
         raise CheckpointError(
-            f"checkpoint {folder} was trained with dictionary {stored[:12]}, not {dictionary_sha256[:12]}; "
+            f"checkpoint {folder} was trained with dictionary {stored[:12]}, not "
+            f"{dictionary_sha256[:12]}; "
             "use the corpus and normalisation it was trained on"
         )
     recorded = read_config(folder).get("weights_sha256")
@@ -189,7 +215,9 @@ def _fitting(text: str, tensors: dict[str, Tensor], path: Path) -> AWDLSTMConfig
     try:
         config = msgspec.json.decode(text, type=AWDLSTMConfig)
     except (msgspec.ValidationError, msgspec.DecodeError) as error:
-        raise CheckpointError(f"the header of {path} says no shape of a model ({error}); {REMEDY}") from error
+        raise CheckpointError(
+            f"the header of {path} says no shape of a model ({error}); {REMEDY}"
+        ) from error
     longest = max((size for tensor in tensors.values() for size in tensor.shape), default=0)
     wanted: dict[str, tuple[int, ...]] = {}
     # No weight of a model is shorter than its sizes, nor are there fewer of them than layers.
@@ -197,7 +225,9 @@ def _fitting(text: str, tensors: dict[str, Tensor], path: Path) -> AWDLSTMConfig
         config.vocabulary_size, *(width for widths in config.layer_sizes() for width in widths)
     ):
         with torch.device("meta"):
-            wanted = {name: tuple(tensor.shape) for name, tensor in AWDLSTM(config).state_dict().items()}
+            wanted = {
+                name: tuple(tensor.shape) for name, tensor in AWDLSTM(config).state_dict().items()
+            }
     if {name: tuple(tensor.shape) for name, tensor in tensors.items()} != wanted:
         raise CheckpointError(f"{path} has other tensors than its header says; {REMEDY}")
     return config
@@ -207,7 +237,11 @@ def save_state(path: Path, tensors: dict[str, Tensor], record: dict[str, Any]) -
     """Write tensors and a JSON record as one file, so that they cannot be of different moments."""
     header = {"format": STATE_FORMAT, "record": json.dumps(record, allow_nan=False)}
     with replacing(path) as temporary:
-        save_file({name: value.detach().cpu().contiguous() for name, value in tensors.items()}, temporary, header)
+        save_file(
+            {name: value.detach().cpu().contiguous() for name, value in tensors.items()},
+            temporary,
+            header,
+        )
 
 
 def load_state(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -239,10 +273,14 @@ def pack_optimizer(optimizer: Optimizer) -> dict[str, Tensor]:
 
 
 def unpack_optimizer(optimizer: Optimizer, tensors: dict[str, Tensor]) -> None:
-    """Restore what :func:`pack_optimizer` took; the parameter groups keep their present settings."""
+    """Restore what :func:`pack_optimizer` took; the parameter groups keep their present
+    settings.
+    """
     state: dict[int, dict[str, Tensor]] = {}
     for key, value in tensors.items():
         if key.startswith("optimizer."):
             _, index, name = key.split(".", 2)
             state.setdefault(int(index), {})[name] = value
-    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+    optimizer.load_state_dict(
+        {"state": state, "param_groups": optimizer.state_dict()["param_groups"]}
+    )

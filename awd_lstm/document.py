@@ -15,7 +15,9 @@ SEAL = "document_sha256"
 
 
 class CheckpointError(ValueError):
-    """A checkpoint that cannot be used: missing, truncated, of another format, or for another dictionary."""
+    """A checkpoint that cannot be used: missing, truncated, of another format, or for another
+    dictionary.
+    """
 
 
 class _Corpus(TypedDict, total=False):
@@ -53,7 +55,8 @@ def read_config(folder: Path) -> dict[str, Any]:
     """JSON document of a checkpoint, empty if there is none.
 
     Raises:
-        CheckpointError: it is not JSON object, was changed since it was written, or a value is of another type.
+        CheckpointError: it is not JSON object, was changed since it was written, or a value is of
+            another type.
     """
     path, remedy = folder / CONFIG, "restore or retrain the checkpoint"
     try:

@@ -27,9 +27,11 @@ def training_seconds(
     device: torch.device | None = None,
     ranks: TrainingRanks | None = None,
 ) -> float:
-    """Estimate the seconds that all epochs would take, without validation, from a few segments of a throwaway run.
+    """Estimate the seconds that all epochs would take, without validation, from a few segments of a
+    throwaway run.
 
-    ``epochs * T * (share_sampled / speed_sampled + share_full / speed_full)``, speeds in tokens a second.
+    ``epochs * T * (share_sampled / speed_sampled + share_full / speed_full)``, speeds in tokens a
+    second.
 
     Args:
         model_config: shape of the model.
@@ -50,7 +52,9 @@ def training_seconds(
     else:
         sampled = replace(config, full_from=1.0)
         each = config.full_from * _seconds_per_token(model_config, sampled, train, device, ranks)
-        each += (1 - config.full_from) * _seconds_per_token(model_config, full, train, device, ranks)
+        each += (1 - config.full_from) * _seconds_per_token(
+            model_config, full, train, device, ranks
+        )
     return config.epochs * len(train) * each
 
 
@@ -63,8 +67,8 @@ def _seconds_per_token(
 ) -> float:
     """Time a few segments of a run; the first ones only warm up, unless the text has no more.
 
-    Segments have one length here: products of a new shape are compiled when they are first met, which a long run
-    does in its first minute and a short measurement would do all the time.
+    Segments have one length here: products of a new shape are compiled when they are first met,
+    which a long run does in its first minute and a short measurement would do all the time.
     """
     beginning = train[: 2 * config.bptt * config.batch_size * (WARM_UP + TIMED)]
     with TemporaryDirectory() as folder:

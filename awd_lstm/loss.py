@@ -10,14 +10,18 @@ from torch import Tensor
 
 PAD_ROWS = 512
 CHUNK_ELEMENTS = 8 << 20  # logits held at a time, so that they stay in the last-level cache
-UNDERFLOW = -80.0  # nats; a smaller probability may be a float32 or bfloat16 without its full precision, or zero
+UNDERFLOW = (
+    -80.0
+)  # nats; a smaller probability may be a float32 or bfloat16 without its full precision, or zero
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
     """Mean cross-entropy of ``softmax(h W^T + b)``; the forward pass forms the gradient too."""
 
     @staticmethod
-    def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, dtype: torch.dtype) -> Tensor:
+    def forward(
+        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, dtype: torch.dtype
+    ) -> Tensor:
         count, vocabulary = hidden.shape[0], weight.shape[0]
         rows = max(1, CHUNK_ELEMENTS // vocabulary)
         w, b, h = weight.to(dtype), bias.to(dtype), hidden.to(dtype)
@@ -44,13 +48,16 @@ class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
         scale = grad_outputs[0] / ctx.count
-        # In place, as one backward pass is all there is: a second one of as many megabytes would be told of it.
+        # In place, as one backward pass is all there is: a second one of as many megabytes would be
+        # told of it.
         grad_h, grad_w, grad_b = (grad.mul_(scale) for grad in ctx.saved_tensors)
         return grad_h, grad_w, grad_b, None, None
 
 
 class _SampledCrossEntropy(torch.autograd.Function):
-    """Mean of ``logsumexp(true, scores) - true``; the forward pass forms the gradient too, a chunk at a time."""
+    """Mean of ``logsumexp(true, scores) - true``; the forward pass forms the gradient too, a chunk
+    at a time.
+    """
 
     @staticmethod
     def forward(
@@ -60,12 +67,14 @@ class _SampledCrossEntropy(torch.autograd.Function):
         offsets: Tensor,  # (S,)
         own: Tensor,  # (N, D) of the targets
         own_bias: Tensor,  # (N,)
-        hits: Tensor,  # (N,) position of each target among the drawn words, -1 where it was not drawn
+        # (N,) position of each target among the drawn words, -1 where it was not drawn
+        hits: Tensor,
         dtype: torch.dtype,
     ) -> Tensor:
         count = hidden.shape[0]
-        # The number of drawn words differs from segment to segment, and oneDNN compiles a product of a new shape
-        # and keeps it: time and memory would grow with every segment, so the rows are padded to a few sizes.
+        # The number of drawn words differs from segment to segment, and oneDNN compiles a product
+        # of a new shape and keeps it: time and memory would grow with every segment, so the rows
+        # are padded to a few sizes.
         spare = -len(rows) % PAD_ROWS
         w, h = torch.nn.functional.pad(rows.to(dtype), (0, 0, 0, spare)), hidden.to(dtype)
         raised = torch.nn.functional.pad(offsets, (0, spare), value=-torch.inf)  # (S + spare,)
@@ -91,7 +100,9 @@ class _SampledCrossEntropy(torch.autograd.Function):
             grad_w += low.t() @ h[part]
         grad_h.addcmul_(grad_true[:, None], own)
         grad_own = grad_true[:, None] * hidden
-        ctx.save_for_backward(grad_h, grad_w[: len(rows)], grad_offsets[: len(rows)], grad_own, grad_true)
+        ctx.save_for_backward(
+            grad_h, grad_w[: len(rows)], grad_offsets[: len(rows)], grad_own, grad_true
+        )
         ctx.count = count
         return (total / count).to(hidden.dtype)
 
@@ -121,13 +132,18 @@ def _log_probability(p: Tensor, scores: Tensor, y: Tensor) -> Tensor:
 
 
 def linear_cross_entropy(
-    hidden: Tensor, weight: Tensor, bias: Tensor, targets: Tensor, dtype: torch.dtype = torch.float32
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    targets: Tensor,
+    dtype: torch.dtype = torch.float32,
 ) -> Tensor:
     """Mean of ``-log softmax(W h + b)[y]`` over N positions, nats a token.
 
-    Equal to ``F.cross_entropy(F.linear(hidden, weight, bias), targets)`` of hidden (N, D), float32 or float64, weight
-    (V, D), bias (V,) and targets (N,), with memory bounded in N x V. ``dtype`` is the type of the matrix products;
-    bfloat16 trains about four times as fast on CPUs that multiply it natively.
+    Equal to ``F.cross_entropy(F.linear(hidden, weight, bias), targets)`` of hidden (N, D), float32
+    or float64, weight (V, D), bias (V,) and targets (N,), with memory bounded in N x V. ``dtype``
+    is the type of the matrix products; bfloat16 trains about four times as fast on CPUs that
+    multiply it natively.
     """
     apply = cast(Callable[..., Tensor], _LinearCrossEntropy.apply)
     return apply(hidden, weight, bias, targets, dtype)
@@ -142,19 +158,24 @@ def sampled_cross_entropy(
     samples: int,  # number of draws
     dtype: torch.dtype,  # type of the matrix product
 ) -> Tensor:
-    """Importance-sampled cross-entropy over the targets and a shared draw of words (Jean et al. 2015), nats a token.
+    """Importance-sampled cross-entropy over the targets and a shared draw of words (Jean et al.
+    2015), nats a token.
 
-    Words are drawn with replacement and each is kept once; a drawn word w stands for ``1 / q_w`` of its kind, where
-    ``q_w = 1 - (1 - p_w)^samples`` is its chance of being drawn, so its score is raised by ``-log q_w``. The target
-    itself is present with certainty and needs no correction.
+    Words are drawn with replacement and each is kept once; a drawn word w stands for ``1 / q_w`` of
+    its kind, where ``q_w = 1 - (1 - p_w)^samples`` is its chance of being drawn, so its score is
+    raised by ``-log q_w``. The target itself is present with certainty and needs no correction.
     """
     drawn = torch.unique(torch.multinomial(proposal, samples, replacement=True))  # (S,)
-    log_q = torch.log(-torch.expm1(samples * torch.log1p(-proposal[drawn].double()))).to(hidden.dtype)
+    log_q = torch.log(-torch.expm1(samples * torch.log1p(-proposal[drawn].double()))).to(
+        hidden.dtype
+    )
     words = torch.cat([drawn, targets])
     looked_up = torch.nn.functional.embedding(words, weight, sparse=True)  # (S + N, D)
     rows, own = looked_up[: len(drawn)], looked_up[len(drawn) :]
     offsets, own_bias = bias[drawn], bias[targets]
-    hits = torch.searchsorted(drawn, targets).clamp_max_(len(drawn) - 1)  # (N,) where a target stands among S
+    hits = torch.searchsorted(drawn, targets).clamp_max_(
+        len(drawn) - 1
+    )  # (N,) where a target stands among S
     hits = torch.where(drawn[hits] == targets, hits, -1)
     apply = cast(Callable[..., Tensor], _SampledCrossEntropy.apply)
     return apply(hidden, rows, offsets - log_q, own, own_bias, hits, dtype)

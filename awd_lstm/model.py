@@ -1,4 +1,6 @@
-"""The AWD-LSTM language model: token ids in, hidden states out, with a softmax tied to the embedding."""
+"""The AWD-LSTM language model: token ids in, hidden states out, with a softmax tied to the
+embedding.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,8 @@ NewRows = Literal["zero", "uniform", "mean"]
 class Output(NamedTuple):
     """Output of a forward pass.
 
-    ``hidden`` (B, T, D) is what the softmax head multiplies; ``raw`` (B, T, D) the same before output dropout
-    (equal to ``hidden`` outside training); ``state`` goes into the next call.
+    ``hidden`` (B, T, D) is what the softmax head multiplies; ``raw`` (B, T, D) the same before
+    output dropout (equal to ``hidden`` outside training); ``state`` goes into the next call.
     """
 
     hidden: Tensor
@@ -35,7 +37,8 @@ class Output(NamedTuple):
 class LSTMLayer(nn.Module):
     """LSTM layer with new dropout of its hidden-to-hidden matrix in every training pass.
 
-    ``products`` is the type that a training pass computes in; weights and evaluation keep their own type.
+    ``products`` is the type that a training pass computes in; weights and evaluation keep their own
+    type.
     """
 
     products: torch.dtype | None = None
@@ -44,12 +47,18 @@ class LSTMLayer(nn.Module):
         super().__init__()
         self.wdrop = wdrop
         bound = 1 / math.sqrt(output_dim)
-        self.weight_ih = nn.Parameter(torch.empty(4 * output_dim, input_dim).uniform_(-bound, bound))
-        self.weight_hh = nn.Parameter(torch.empty(4 * output_dim, output_dim).uniform_(-bound, bound))
+        self.weight_ih = nn.Parameter(
+            torch.empty(4 * output_dim, input_dim).uniform_(-bound, bound)
+        )
+        self.weight_hh = nn.Parameter(
+            torch.empty(4 * output_dim, output_dim).uniform_(-bound, bound)
+        )
         self.bias_ih = nn.Parameter(torch.empty(4 * output_dim).uniform_(-bound, bound))
         self.bias_hh = nn.Parameter(torch.empty(4 * output_dim).uniform_(-bound, bound))
 
-    def forward(self, x: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    def forward(
+        self, x: Tensor, state: tuple[Tensor, Tensor]
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         """Run over (T, B, I) from state (B, H) twice; return (T, B, H) and the last state."""
         weights = (
             self.weight_ih,
@@ -60,7 +69,9 @@ class LSTMLayer(nn.Module):
         if not self.training or self.products is None:
             return lstm(x, state, *weights)
         low, (h, c) = self.products, state
-        output, last = lstm(x.to(low), (h.to(low), c.to(low)), *(weight.to(low) for weight in weights))
+        output, last = lstm(
+            x.to(low), (h.to(low), c.to(low)), *(weight.to(low) for weight in weights)
+        )
         return output.to(x.dtype), (last[0].to(x.dtype), last[1].to(x.dtype))
 
 
@@ -74,9 +85,9 @@ def lstm(
 ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
     """Run one LSTM layer with the given weights, x (T, B, I) -> (T, B, H).
 
-    The weights are passed to the fused kernel as plain tensors, never assigned to a module: that is what
-    makes ports of weight drop slow and leak memory. cuDNN wants all of them in one block, so on CUDA they are
-    laid out in one first.
+    The weights are passed to the fused kernel as plain tensors, never assigned to a module: that is
+    what makes ports of weight drop slow and leak memory. cuDNN wants all of them in one block, so
+    on CUDA they are laid out in one first.
     """
     weights = [weight_ih, weight_hh, bias_ih, bias_hh]
     if x.is_cuda:
@@ -85,7 +96,15 @@ def lstm(
         weights = [piece.view_as(w) for piece, w in zip(pieces, weights, strict=True)]
     h, c = state
     output, h, c = torch.lstm(
-        x, (h.unsqueeze(0), c.unsqueeze(0)), weights, True, 1, 0.0, torch.is_grad_enabled(), False, False
+        x,
+        (h.unsqueeze(0), c.unsqueeze(0)),
+        weights,
+        True,
+        1,
+        0.0,
+        torch.is_grad_enabled(),
+        False,
+        False,
     )
     return output, (h.squeeze(0), c.squeeze(0))
 
@@ -101,12 +120,16 @@ class AWDLSTM(nn.Module):
     def __init__(self, config: AWDLSTMConfig) -> None:
         super().__init__()
         self.config = config
-        self.embedding = nn.Parameter(torch.empty(config.vocabulary_size, config.embedding_dim).uniform_(-0.1, 0.1))
+        self.embedding = nn.Parameter(
+            torch.empty(config.vocabulary_size, config.embedding_dim).uniform_(-0.1, 0.1)
+        )
         self.bias = nn.Parameter(torch.zeros(config.vocabulary_size))
         self.layers = nn.ModuleList(LSTMLayer(i, o, config.wdrop) for i, o in config.layer_sizes())
 
     def train_in(self, products: torch.dtype) -> None:
-        """Run the LSTM layers in another type in training passes, while the weights keep their own."""
+        """Run the LSTM layers in another type in training passes, while the weights keep their
+        own.
+        """
         for layer in self.layers:
             cast(LSTMLayer, layer).products = products
 
@@ -120,7 +143,9 @@ class AWDLSTM(nn.Module):
     def forward(self, tokens: Tensor, state: State) -> Output:
         """Read token ids (B, T) int64 from ``state``; see :class:`Output`."""
         config = self.config
-        x = embedding_dropout(tokens.t(), self.embedding, config.dropoute, self.training)  # (T, B, D)
+        x = embedding_dropout(
+            tokens.t(), self.embedding, config.dropoute, self.training
+        )  # (T, B, D)
         x = locked_dropout(x, config.dropouti, self.training, self.share)
         after: list[tuple[Tensor, Tensor]] = []
         for index, layer in enumerate(self.layers):
@@ -154,8 +179,8 @@ def grow_vocabulary(
 
     Args:
         rows: number of new words.
-        init: ``zero``, ``uniform`` (in [-0.1, 0.1], as at the start of training) or ``mean`` of the trained
-            rows. Biases are zero, or the mean bias for ``mean``.
+        init: ``zero``, ``uniform`` (in [-0.1, 0.1], as at the start of training) or ``mean`` of the
+            trained rows. Biases are zero, or the mean bias for ``mean``.
         generator: source of the ``uniform`` rows.
     """
     weight, bias = model.embedding.data, model.bias.data

@@ -16,10 +16,10 @@ class TrainingConfig:
     Args:
         batch_size: parallel streams.
         epochs: passes over the corpus.
-        optimizer: ``sgd`` (plain descent that turns into NT-ASGD) or ``adamw`` (warm-up, then cosine; for
-            short runs).
-        lr: learning rate at ``bptt`` steps; shorter segments scale it down, or that of the next segment once
-            NT-ASGD averages.
+        optimizer: ``sgd`` (plain descent that turns into NT-ASGD) or ``adamw`` (warm-up, then
+            cosine; for short runs).
+        lr: learning rate at ``bptt`` steps; shorter segments scale it down, or that of the next
+            segment once NT-ASGD averages.
         clip: largest norm of the gradient.
         weight_decay: L2 penalty (``sgd``) or decoupled decay (``adamw``).
         bptt: mean segment length in tokens of 95 % of the segments; the others are half as long.
@@ -28,12 +28,14 @@ class TrainingConfig:
         nonmono: epochs without a new best validation loss before NT-ASGD starts averaging.
         warmup: share of the run over which ``adamw`` raises its rate.
         final_lr: share of ``lr`` that the cosine ends at.
-        softmax: ``full``, or ``sampled`` for vocabularies whose full softmax would dominate the time.
+        softmax: ``full``, or ``sampled`` for vocabularies whose full softmax would dominate the
+            time.
         samples: words drawn a segment for the sampled softmax.
         full_from: share of the run after which a sampled run goes on with the full softmax.
         precision: type of the matrix products of the softmax in training.
-        recurrent: type that the LSTM layers run in while they are trained; float32 runs them in the weights' type.
-            Both are float32 on a processor that does not multiply bfloat16 fast (:func:`product_type`).
+        recurrent: type that the LSTM layers run in while they are trained; float32 runs them in the
+            weights' type. Both are float32 on a processor that does not multiply bfloat16 fast
+            (:func:`product_type`).
         seed: of initial weights, segment lengths, dropout and samples.
 
     Raises:
@@ -79,10 +81,11 @@ class TrainingConfig:
 
 
 def product_type(wanted: Literal["float32", "bfloat16"], device: torch.device) -> torch.dtype:
-    """Type of matrix products: bfloat16 where it is wanted and the device multiplies it fast, or float32.
+    """Type of matrix products: bfloat16 where it is wanted and the device multiplies it fast, or
+    float32.
 
-    A processor that oneDNN has no bfloat16 products for, as one without AVX-512, runs them in a plain loop, which is
-    many times slower than float32.
+    A processor that oneDNN has no bfloat16 products for, as one without AVX-512, runs them in a
+    plain loop, which is many times slower than float32.
     """
     if wanted == "float32":
         return torch.float32
@@ -94,7 +97,9 @@ def product_type(wanted: Literal["float32", "bfloat16"], device: torch.device) -
 
 
 def segment_length(bptt: int, generator: torch.Generator) -> int:
-    """Draw a length of at least 5 tokens from ``N(b, 5)``; b = bptt in 95 % of the cases, else bptt / 2."""
+    """Draw a length of at least 5 tokens from ``N(b, 5)``; b = bptt in 95 % of the cases, else bptt
+    / 2.
+    """
     mean = bptt if torch.rand((), generator=generator).item() < 0.95 else bptt / 2
     return max(5, round(mean + 5 * torch.randn((), generator=generator).item()))
 
@@ -102,8 +107,8 @@ def segment_length(bptt: int, generator: torch.Generator) -> int:
 def learning_rate(config: TrainingConfig, progress: float, length: int) -> float:
     """Rate of a segment of ``length`` tokens when a share ``progress`` of the run is done.
 
-    Torch's ASGD descends with the rate that it was given a step before: once NT-ASGD averages, this is the rate of the
-    next segment.
+    Torch's ASGD descends with the rate that it was given a step before: once NT-ASGD averages, this
+    is the rate of the next segment.
     """
     rate = config.lr * length / config.bptt
     if config.optimizer == "sgd":
@@ -111,12 +116,14 @@ def learning_rate(config: TrainingConfig, progress: float, length: int) -> float
     if progress < config.warmup:
         return rate * progress / config.warmup
     done = (progress - config.warmup) / max(1e-9, 1 - config.warmup)
-    return rate * (config.final_lr + (1 - config.final_lr) * 0.5 * (1 + math.cos(math.pi * min(1.0, done))))
+    return rate * (
+        config.final_lr + (1 - config.final_lr) * 0.5 * (1 + math.cos(math.pi * min(1.0, done)))
+    )
 
 
 def starts_averaging(losses: list[float], nonmono: int) -> bool:
-    """Whether NT-ASGD's trigger fires: the last epoch's validation loss exceeds the best of over ``nonmono`` epochs
-    ago.
+    """Whether NT-ASGD's trigger fires: the last epoch's validation loss exceeds the best of over
+    ``nonmono`` epochs ago.
     """
     earlier = losses[:-1]
     return len(earlier) > nonmono and losses[-1] > min(earlier[:-nonmono])

@@ -1,4 +1,6 @@
-"""Parallel streams and segments cut from one long token stream, and the processes that divide them."""
+"""Parallel streams and segments cut from one long token stream, and the processes that divide
+them.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,9 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-# It would be loaded with the first parallel model, and would keep the process group that it then finds as a default
-# argument to the end, past its being destroyed: a thread of that group may abort the process as it ends.
+# It would be loaded with the first parallel model, and would keep the process group that it then
+# finds as a default argument to the end, past its being destroyed: a thread of that group may abort
+# the process as it ends.
 import torch.distributed.nn.functional
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
@@ -41,10 +44,12 @@ class Share:
 
 
 class ParallelStreams:
-    """``batch_size`` contiguous parts of a token stream (T,), read side by side; this process reads the rows ``share``.
+    """``batch_size`` contiguous parts of a token stream (T,), read side by side; this process reads
+    the rows ``share``.
 
-    The tail that does not fill a row is left out, as usual in training; evaluation that scores every token reads one
-    stream. Only the segment asked for is copied, so the ids may be a memory map of any size.
+    The tail that does not fill a row is left out, as usual in training; evaluation that scores
+    every token reads one stream. Only the segment asked for is copied, so the ids may be a memory
+    map of any size.
     """
 
     def __init__(self, ids: Ids, batch_size: int, share: Share | None = None) -> None:
@@ -53,7 +58,10 @@ class ParallelStreams:
         self.share = share or Share(0, batch_size, batch_size)
         self.stride = len(ids) // batch_size
         if self.stride < 2:
-            raise ValueError(f"{len(ids)} tokens are too few for {batch_size} parallel streams; use a smaller batch")
+            raise ValueError(
+                f"{len(ids)} tokens are too few for {batch_size} parallel streams; use a smaller "
+                "batch"
+            )
 
     def __len__(self) -> int:
         """Number of predicted tokens a part."""
@@ -90,11 +98,15 @@ class TrainingRanks:
         return cls(dist.get_rank(), dist.get_world_size())
 
     def partition(self, total: int) -> Share:
-        """Rows of a batch of ``total`` that are this process's; they differ by at most one a process."""
+        """Rows of a batch of ``total`` that are this process's; they differ by at most one a
+        process.
+        """
         return Share(total * self.rank // self.count, total * (self.rank + 1) // self.count, total)
 
     def parallel(self, model: nn.Module) -> nn.Module:
-        """Wrap a module for training passes: gradients are averaged over the processes as they are formed."""
+        """Wrap a module for training passes: gradients are averaged over the processes as they are
+        formed.
+        """
         if self.count == 1:
             return model
         return DistributedDataParallel(model, gradient_as_bucket_view=True)

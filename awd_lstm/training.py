@@ -1,7 +1,8 @@
-"""Training over token streams: SGD that turns into NT-ASGD, or AdamW; resumes bit for bit after a kill.
+"""Training over token streams: SGD that turns into NT-ASGD, or AdamW; resumes bit for bit after a
+kill.
 
-Several processes divide the streams of a batch: each draws what is random for the whole batch, so that their number
-decides about nothing but rounding.
+Several processes divide the streams of a batch: each draws what is random for the whole batch, so
+that their number decides about nothing but rounding.
 """
 
 from __future__ import annotations
@@ -34,7 +35,13 @@ from awd_lstm.document import CheckpointError, read_config
 from awd_lstm.loss import linear_cross_entropy, sampled_cross_entropy
 from awd_lstm.model import AWDLSTM, State, detach
 from awd_lstm.regularization import activation_penalty, temporal_activation_penalty
-from awd_lstm.schedule import TrainingConfig, learning_rate, product_type, segment_length, starts_averaging
+from awd_lstm.schedule import (
+    TrainingConfig,
+    learning_rate,
+    product_type,
+    segment_length,
+    starts_averaging,
+)
 from awd_lstm.streams import Ids, ParallelStreams, TrainingRanks
 
 LOG_EVERY = 100  # segments
@@ -76,11 +83,12 @@ class Event:
 
 
 class Trainer:
-    """Training run of an AWD-LSTM in ``folder``, begun there or gone on with where it was interrupted.
+    """Training run of an AWD-LSTM in ``folder``, begun there or gone on with where it was
+    interrupted.
 
-    The folder receives ``training.safetensors`` (the whole state, every ``save_every`` seconds) and the
-    checkpoint of the best validation loss. The loss curve of a killed and resumed run equals that of an
-    undisturbed one on the same machine and number of threads.
+    The folder receives ``training.safetensors`` (the whole state, every ``save_every`` seconds) and
+    the checkpoint of the best validation loss. The loss curve of a killed and resumed run equals
+    that of an undisturbed one on the same machine and number of threads.
 
     ``stopped``, set from outside, ends :meth:`run` after the present segment, with the state saved.
 
@@ -91,17 +99,20 @@ class Trainer:
         valid: (T,) token ids.
         folder: folder of state and checkpoint.
         dictionary_sha256: hash of the dictionary that made the ids.
-        text_sha256: hashes of the ids by split, if the caller has them; a run goes on only with the same ids.
+        text_sha256: hashes of the ids by split, if the caller has them; a run goes on only with the
+            same ids.
         device: device of the training.
         provenance: JSON object written into the checkpoint, e.g. command and versions.
-        initial: folder of a checkpoint whose weights the run begins with instead of random ones; SGD then averages from
-            its first step, as AWD-LSTM's fine-tuning does.
-        ranks: the processes that train together; all of them see the folder, and the first one writes there.
+        initial: folder of a checkpoint whose weights the run begins with instead of random ones;
+            SGD then averages from its first step, as AWD-LSTM's fine-tuning does.
+        ranks: the processes that train together; all of them see the folder, and the first one
+            writes there.
 
     Raises:
-        CheckpointError: the folder holds a run with other settings, another dictionary, text or beginning, or
-            ``initial`` no model of this shape and dictionary.
-        ValueError: the text is too short for the batch, or the batch has fewer streams than there are processes.
+        CheckpointError: the folder holds a run with other settings, another dictionary, text or
+            beginning, or ``initial`` no model of this shape and dictionary.
+        ValueError: the text is too short for the batch, or the batch has fewer streams than there
+            are processes.
     """
 
     def __init__(
@@ -123,16 +134,21 @@ class Trainer:
         self.ranks = ranks or TrainingRanks()
         if config.batch_size < self.ranks.count:
             raise ValueError(
-                f"{self.ranks.count} processes are more than the {config.batch_size} streams of a batch; use fewer"
+                f"{self.ranks.count} processes are more than the {config.batch_size} streams of a "
+                "batch; use fewer"
             )
         self.folder = folder
         self.device = device or torch.device("cpu")
         self.provenance = provenance or {}
-        self.streams = ParallelStreams(train, config.batch_size, self.ranks.partition(config.batch_size))
+        self.streams = ParallelStreams(
+            train, config.batch_size, self.ranks.partition(config.batch_size)
+        )
         count = min(VALID_STREAMS, max(1, len(valid) // 2))
         self.valid_streams = ParallelStreams(valid, count, self.ranks.partition(count))
         self.stopped = False
-        self.record = Record(model_config.to_dict(), config.to_dict(), dictionary_sha256, text_sha256 or {})
+        self.record = Record(
+            model_config.to_dict(), config.to_dict(), dictionary_sha256, text_sha256 or {}
+        )
         self._counted = time.monotonic()  # record.seconds end here
         torch.manual_seed(config.seed)
         self.generator = torch.Generator().manual_seed(config.seed)
@@ -149,7 +165,9 @@ class Trainer:
         self._resume()
         segments = self.record.segments
         if self.ranks.sum(segments, self.device) != segments * self.ranks.count:
-            raise CheckpointError(f"the processes see different states in {folder}; use a folder they all see")
+            raise CheckpointError(
+                f"the processes see different states in {folder}; use a folder they all see"
+            )
         self.parallel = self.ranks.parallel(self.model)
 
     def _begin_with(self, initial: Path) -> None:
@@ -157,7 +175,8 @@ class Trainer:
         if found.config.layer_sizes() != self.model.config.layer_sizes():
             sizes = f"layers of {found.config.layer_sizes()}, not {self.model.config.layer_sizes()}"
             raise CheckpointError(
-                f"the model in {initial} has {sizes}; choose the preset and arch that it was trained with"
+                f"the model in {initial} has {sizes}; choose the preset and arch that it was "
+                "trained with"
             )
         self.model.load_state_dict(found.state_dict())
         self.record.initial_sha256 = file_sha256(initial / WEIGHTS)
@@ -188,7 +207,9 @@ class Trainer:
             if report is not None:
                 report(Event(self.record.epoch, self.progress, loss, valid, tokens / (now - began)))
             stopped = self.stopped  # read once, so that all processes get the same answer
-            if self.ranks.any(stopped or valid is not None or now - self._counted >= save_every, self.device):
+            if self.ranks.any(
+                stopped or valid is not None or now - self._counted >= save_every, self.device
+            ):
                 self.record.seconds += now - self._counted
                 self._save()
                 self._counted = now
@@ -222,7 +243,9 @@ class Trainer:
         record.loss_sum += value * count
         record.loss_tokens += count
         if record.segments % LOG_EVERY == 0:
-            record.curve.append((record.epoch, record.segments, record.loss_sum / record.loss_tokens))
+            record.curve.append(
+                (record.epoch, record.segments, record.loss_sum / record.loss_tokens)
+            )
             record.loss_sum, record.loss_tokens = 0.0, 0
         return value, count
 
@@ -231,7 +254,13 @@ class Trainer:
         model, config = self.model, self.config
         if config.softmax == "sampled" and self.progress < config.full_from:
             return sampled_cross_entropy(
-                hidden, model.embedding, model.bias, targets, self.proposal, config.samples, self.products
+                hidden,
+                model.embedding,
+                model.bias,
+                targets,
+                self.proposal,
+                config.samples,
+                self.products,
             )
         return linear_cross_entropy(hidden, model.embedding, model.bias, targets, self.products)
 
@@ -241,11 +270,15 @@ class Trainer:
         return (self.record.epoch + self.record.position / len(self.streams)) / self.config.epochs
 
     def _end_epoch(self) -> float:
-        """Validate, keep the best model, and let NT-ASGD's trigger decide; return the validation loss."""
+        """Validate, keep the best model, and let NT-ASGD's trigger decide; return the validation
+        loss.
+        """
         record = self.record
         with self._averaged_weights():
             share = self.valid_streams.share
-            own = validation_loss(self.model, self.valid_streams, self.device) if len(share) else 0.0
+            own = (
+                validation_loss(self.model, self.valid_streams, self.device) if len(share) else 0.0
+            )
             valid = self._checked(self.ranks.sum(own * share.weight, self.device))
             if not record.valid or valid < min(record.valid):
                 self._save_best(valid)
@@ -262,7 +295,9 @@ class Trainer:
     def _checked(self, loss: float) -> float:
         """Loss of all processes, nats a token; refuses nan and what is beyond all measure."""
         if not loss < LARGEST:
-            raise ValueError(f"training diverged: its loss is {loss} with lr = {self.config.lr:g}; lower lr")
+            raise ValueError(
+                f"training diverged: its loss is {loss} with lr = {self.config.lr:g}; lower lr"
+            )
         return loss
 
     def _save_best(self, valid: float) -> None:
@@ -282,21 +317,31 @@ class Trainer:
             "threads": torch.get_num_threads(),
             "processes": self.ranks.count,
         }
-        save_checkpoint(self.folder, self.model, dictionary_sha256=record.dictionary_sha256, training=training)
+        save_checkpoint(
+            self.folder, self.model, dictionary_sha256=record.dictionary_sha256, training=training
+        )
 
     def _new_optimizer(self, *, averaging: bool) -> torch.optim.Optimizer:
         config, parameters = self.config, self.model.parameters()
         for p in self.model.parameters():
-            p.grad = torch.zeros_like(p)  # sparse gradients of words are added into it, so that V x D is held once
+            p.grad = torch.zeros_like(
+                p
+            )  # sparse gradients of words are added into it, so that V x D is held once
         if config.optimizer == "adamw":
-            return torch.optim.AdamW(parameters, lr=config.lr, weight_decay=config.weight_decay, fused=True)
+            return torch.optim.AdamW(
+                parameters, lr=config.lr, weight_decay=config.weight_decay, fused=True
+            )
         if averaging:
-            return torch.optim.ASGD(parameters, lr=config.lr, t0=0, lambd=0.0, weight_decay=config.weight_decay)
+            return torch.optim.ASGD(
+                parameters, lr=config.lr, t0=0, lambd=0.0, weight_decay=config.weight_decay
+            )
         return torch.optim.SGD(parameters, lr=config.lr, weight_decay=config.weight_decay)
 
     @contextmanager
     def _averaged_weights(self) -> Iterator[None]:
-        """Put ASGD's running average in place of the weights, if there is one, for the time of the block."""
+        """Put ASGD's running average in place of the weights, if there is one, for the time of the
+        block.
+        """
         if not self.record.averaging:
             yield
             return
@@ -330,36 +375,52 @@ class Trainer:
         path = self.folder / STATE
         if not path.exists():
             if read_config(self.folder):
-                raise CheckpointError(f"{self.folder} already holds a model; choose another folder or delete it")
+                raise CheckpointError(
+                    f"{self.folder} already holds a model; choose another folder or delete it"
+                )
             return
         tensors, stored = load_state(path)
-        stored = {"text_sha256": self.record.text_sha256, "initial_sha256": "", **stored}  # not in older ones
+        stored = {
+            "text_sha256": self.record.text_sha256,
+            "initial_sha256": "",
+            **stored,
+        }  # not in older ones
         for name in ("model", "training", "dictionary_sha256", "text_sha256", "initial_sha256"):
             if stored[name] != getattr(self.record, name):
                 raise CheckpointError(
-                    f"{self.folder} holds a run whose {name} differs; choose another folder or delete it"
+                    f"{self.folder} holds a run whose {name} differs; choose another folder or "
+                    "delete it"
                 )
         self.record = Record(**{**stored, "curve": [(e, s, v) for e, s, v in stored["curve"]]})
         self.optimizer = self._new_optimizer(averaging=self.record.averaging)
-        self.model.load_state_dict({k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")})
+        self.model.load_state_dict(
+            {k.removeprefix("model."): v for k, v in tensors.items() if k.startswith("model.")}
+        )
         unpack_optimizer(self.optimizer, tensors)
         layers, rows = range(self.model.config.layers), self.streams.share.rows
         self.hidden = tuple(
-            (tensors[f"hidden.{i}.h"][rows].to(self.device), tensors[f"hidden.{i}.c"][rows].to(self.device))
+            (
+                tensors[f"hidden.{i}.h"][rows].to(self.device),
+                tensors[f"hidden.{i}.c"][rows].to(self.device),
+            )
             for i in layers
         )
         torch.set_rng_state(tensors["rng.torch"])
         self.generator.set_state(tensors["rng.segments"])
-        if self.device.type == "cuda" and "rng.cuda" in tensors:  # not in a run that was begun on a CPU
+        if (
+            self.device.type == "cuda" and "rng.cuda" in tensors
+        ):  # not in a run that was begun on a CPU
             torch.cuda.set_rng_state(tensors["rng.cuda"], self.device)
 
 
 @torch.no_grad()
-def validation_loss(model: AWDLSTM, streams: ParallelStreams, device: torch.device, segment: int = 200) -> float:
+def validation_loss(
+    model: AWDLSTM, streams: ParallelStreams, device: torch.device, segment: int = 200
+) -> float:
     """Mean loss of ``model`` over parallel streams, nats a token.
 
-    A monitor for training: parallel streams start cold and a short tail is left out. Reported perplexities
-    come from an evaluation of one stream, token by token.
+    A monitor for training: parallel streams start cold and a short tail is left out. Reported
+    perplexities come from an evaluation of one stream, token by token.
     """
     model.eval()
     state = model.initial_state(len(streams.share))
@@ -378,10 +439,13 @@ def validation_loss(model: AWDLSTM, streams: ParallelStreams, device: torch.devi
 def _unigram(ids: Ids, vocabulary_size: int, block: int = 1 << 22) -> Tensor:
     """Share (V,) of each word in the training stream, counted block by block.
 
-    A word that it lacks counts as if it occurred once: one that is never drawn would never be pushed down.
+    A word that it lacks counts as if it occurred once: one that is never drawn would never be
+    pushed down.
     """
     counts = np.zeros(vocabulary_size, dtype=np.int64)
     for start in range(0, len(ids), block):
-        counts += np.bincount(ids[start : start + block].astype(np.int64), minlength=vocabulary_size)
+        counts += np.bincount(
+            ids[start : start + block].astype(np.int64), minlength=vocabulary_size
+        )
     counts = counts.clip(min=1)
     return torch.from_numpy(counts / counts.sum()).float()

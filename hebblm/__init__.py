@@ -24,17 +24,26 @@ if TYPE_CHECKING:
 def _wait_briefly() -> None:
     """Make a waiting thread give its processor away soon, unless the user chose how threads wait.
 
-    torch and FAISS bring libgomp along, an OpenMP runtime. By default its idle threads look for work 300,000 times
-    before they sleep. If another process needs the processor, those turns can block the very thread that the others
-    wait for. On a quiet machine a thousand turns bridge the gaps between two products just as well
-    (``recipes/results/bench/busy.json``). To sleep at once, as a passive policy does, takes longer there.
+    torch and FAISS bring libgomp along, an OpenMP runtime. By default its idle threads look for
+    work 300,000 times before they sleep. If another process needs the processor, those turns can
+    block the very thread that the others wait for. On a quiet machine a thousand turns bridge the
+    gaps between two products just as well (``recipes/results/bench/busy.json``). To sleep at once,
+    as a passive policy does, takes longer there.
 
-    The runtime reads the environment when it is loaded, so this must come before torch. If the caller has imported
-    torch already, this does nothing. The AWD-LSTM port stands alone and leaves the choice to whoever imports it.
+    The runtime reads the environment when it is loaded, so this must come before torch. If the
+    caller has imported torch already, this does nothing. The AWD-LSTM port stands alone and leaves
+    the choice to whoever imports it.
     """
-    chosen = {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME", "KMP_LIBRARY"} & os.environ.keys()
+    chosen = {
+        "OMP_WAIT_POLICY",
+        "GOMP_SPINCOUNT",
+        "KMP_BLOCKTIME",
+        "KMP_LIBRARY",
+    } & os.environ.keys()
     if "torch" not in sys.modules and not chosen:
-        os.environ["OMP_WAIT_POLICY"] = "passive"  # for every runtime; to libgomp the next line goes first
+        os.environ["OMP_WAIT_POLICY"] = (
+            "passive"  # for every runtime; to libgomp the next line goes first
+        )
         os.environ["GOMP_SPINCOUNT"] = "1000"
 
 

@@ -1,4 +1,6 @@
-"""What a reader expects at its place in a text: words, answers, ranks and reasons; asking teaches it nothing."""
+"""What a reader expects at its place in a text: words, answers, ranks and reasons; asking teaches
+it nothing.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,8 @@ T = TypeVar("T")
 
 
 def learnable(kind: type[T]) -> type[T]:
-    """Make public methods leave ``torch.inference_mode``: no later call could learn from its tensors.
+    """Make public methods leave ``torch.inference_mode``: no later call could learn from its
+    tensors.
 
     They take turns between threads; a generator takes its own turns, step by step.
     """
@@ -77,31 +80,48 @@ class Answers:
     _forms: WordForms | None = None
 
     @torch.no_grad()
-    def predict(self, hidden: Tensor, texts: Sequence[Sequence[int]] | None = None) -> tuple[Tensor, Tensor]:
-        """Return log-probabilities (N, V) in nats after hidden states (N, D): the adapted ones and the base's own.
+    def predict(
+        self, hidden: Tensor, texts: Sequence[Sequence[int]] | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return log-probabilities (N, V) in nats after hidden states (N, D): the adapted ones and
+        the base's own.
 
         Args:
-            hidden: the states; where the memory takes its keys from another layer, each row holds state, then key.
-            texts: the N rows of ids that led to them, for methods that count n-grams; None for the text read last.
+            hidden: the states; where the memory takes its keys from another layer, each row holds
+                state, then key.
+            texts: the N rows of ids that led to them, for methods that count n-grams; None for the
+                text read last.
 
         Raises:
             UserError: states of another width, or another number of texts.
         """
         width = self._base.head.weight.shape[1] + (self.model.key_width if self.model.keyed else 0)
         if hidden.ndim != 2 or hidden.shape[1] != width:
-            raise UserError(f"states of shape {tuple(hidden.shape)} are not (N, {width}), as this model gives them")
+            raise UserError(
+                f"states of shape {tuple(hidden.shape)} are not (N, {width}), as this model gives "
+                "them"
+            )
         if texts is not None and len(texts) != len(hidden):
-            raise UserError(f"{len(texts)} texts do not fit {len(hidden)} states; give one text for each state")
+            raise UserError(
+                f"{len(texts)} texts do not fit {len(hidden)} states; give one text for each state"
+            )
         contexts, ngrams = None, self._context.ngrams
         if texts and ngrams is not None:
-            contexts = np.concatenate([contexts_of(np.array([*text, 0]), len(text), ngrams.order) for text in texts])
-        batch = EvalBatch(hidden.to(self._last.device, self._base.head.weight.dtype), self._context, contexts=contexts)
+            contexts = np.concatenate(
+                [contexts_of(np.array([*text, 0]), len(text), ngrams.order) for text in texts]
+            )
+        batch = EvalBatch(
+            hidden.to(self._last.device, self._base.head.weight.dtype),
+            self._context,
+            contexts=contexts,
+        )
         return self._rule.log_probs(batch), batch.log_probs
 
     def log_probs(self, ids: Sequence[int] | Tensor, *, last: int = 1) -> Tensor:
         """Predict the token after each of the last tokens of a text of its own; learns nothing.
 
-        The tokens before show how far to trust each part of the method on this text: shares that learn follow them.
+        The tokens before show how far to trust each part of the method on this text: shares that
+        learn follow them.
 
         Args:
             ids: (T,) the text from its beginning, with nothing before it.
@@ -111,9 +131,14 @@ class Answers:
             (N, V) adapted log-probabilities in nats.
 
         Raises:
-            UserError: no ids, an id that the vocabulary does not have, or ``last`` below 0 or above T.
+            UserError: no ids, an id that the vocabulary does not have, or ``last`` below 0 or above
+                T.
         """
-        found = known_ids(self.vocabulary, ids, "row of ids; reader.vocabulary.encode(TEXT, include=False).ids are one")
+        found = known_ids(
+            self.vocabulary,
+            ids,
+            "row of ids; reader.vocabulary.encode(TEXT, include=False).ids are one",
+        )
         if not found or whole("last", last, 0) > len(found):
             raise UserError(f"last = {last} must lie between 0 and the number of ids, {len(found)}")
         tokens = self._known(self._last.new_tensor(found))
@@ -130,35 +155,48 @@ class Answers:
                     self._context.begin(found[: begin + 1])
                     labels = tokens[begin + 1 : end + 1]
                     block = Block.of(labels, every, written=False)
-                    self._context.follow(self._states(hidden[begin:end], block).shares_after(labels))
+                    self._context.follow(
+                        self._states(hidden[begin:end], block).shares_after(labels)
+                    )
         return torch.cat(rows) if rows else hidden.new_zeros(0, len(self._base.head.weight))
 
     @torch.no_grad()
-    def suggest(self, context: str = "", n: int = 5, *, typed: str = "", budget: int | None = None) -> Suggestions:
-        """Return the most probable next words after the text read so far and a context; learns nothing.
+    def suggest(
+        self, context: str = "", n: int = 5, *, typed: str = "", budget: int | None = None
+    ) -> Suggestions:
+        """Return the most probable next words after the text read so far and a context; learns
+        nothing.
 
-        At the beginning of a text the context itself shows how far to trust each part of the method.
+        At the beginning of a text the context itself shows how far to trust each part of the
+        method.
 
-        A word ends before a blank or a line break. Forms that differ only in punctuation that follows are one word. A
-        model of pieces finds whole words by a search that ends when no other word can belong to the list. In a script
-        without blanks, words are those of ICU's dictionaries if ``icu4py`` is installed, else runs of characters.
+        A word ends before a blank or a line break. Forms that differ only in punctuation that
+        follows are one word. A model of pieces finds whole words by a search that ends when no
+        other word can belong to the list. In a script without blanks, words are those of ICU's
+        dictionaries if ``icu4py`` is installed, else runs of characters.
 
         Args:
-            context: text after the present place, read for this call only. Its last word is complete.
+            context: text after the present place, read for this call only. Its last word is
+                complete.
             n: number of words; ``<unk>`` is not a word and is left out.
             typed: first letters of the word, which follow the context and its blank.
-            budget: most beginnings of words that a model of pieces follows; None for as many as it takes.
+            budget: most beginnings of words that a model of pieces follows; None for as many as it
+                takes.
 
         Returns:
-            The words, most probable first, each with its probability with and without adaptation, and the text to
-            insert after the context and the typed letters. ``bound`` is the most that any other word can have, and
-            ``exact`` says whether the search ended before the budget did.
+            The words, most probable first, each with its probability with and without adaptation,
+            and the text to insert after the context and the typed letters. ``bound`` is the most
+            that any other word can have, and ``exact`` says whether the search ended before the
+            budget did.
 
         Raises:
-            UserError: n or budget below 1, a context or letters that are not a string, or a blank among the letters.
+            UserError: n or budget below 1, a context or letters that are not a string, or a blank
+                among the letters.
         """
         found = self._expected(context, n, typed, budget)[1]
-        return Suggestions((each.suggestion for each in found.words), found.bound, exact=found.exact)
+        return Suggestions(
+            (each.suggestion for each in found.words), found.bound, exact=found.exact
+        )
 
     @torch.no_grad()
     def explain(
@@ -173,9 +211,9 @@ class Answers:
             budget: as for :meth:`suggest`.
 
         Returns:
-            The words of :meth:`suggest`, each with the share of its probability that every part of the method gives,
-            and the three memory entries that weigh most. For a word of several pieces these are those of its first
-            piece times the probability of the rest.
+            The words of :meth:`suggest`, each with the share of its probability that every part of
+            the method gives, and the three memory entries that weigh most. For a word of several
+            pieces these are those of its first piece times the probability of the rest.
 
         Raises:
             UserError: as for :meth:`suggest`.
@@ -194,7 +232,8 @@ class Answers:
             check_text(text)
         if any(letter.isspace() for letter in typed):
             raise UserError(
-                f"typed = {typed!r:.60} holds a blank; give the letters of one word, and the rest as context"
+                f"typed = {typed!r:.60} holds a blank; give the letters of one word, and the rest "
+                "as context"
             )
         prompt = Prompt.of(context, typed)
         pieces = self._pieces()
@@ -204,7 +243,9 @@ class Answers:
             if pieces is not None:
                 place = prompt.place(self._before(), blank_first=pieces.blank_first)
                 found = words_ahead(following, pieces, n, place, budget)
-                return batch, replace(found, words=[_inserted(each, prompt, answer) for each in found.words])
+                return batch, replace(
+                    found, words=[_inserted(each, prompt, answer) for each in found.words]
+                )
             adapted, base = (log_probs[0].exp() for log_probs in following([()]))
             self._forms = self._forms or WordForms(self.vocabulary)
             words = most_probable(
@@ -220,7 +261,9 @@ class Answers:
 
     @contextmanager
     def _following(self, ids: Tensor) -> Iterator[tuple[EvalBatch, Following]]:
-        """Stand after tokens (N,), where the first was read before: give the query there, and the expectation."""
+        """Stand after tokens (N,), where the first was read before: give the query there, and the
+        expectation.
+        """
         with self._base.aside(), self._context.aside():
             hidden = self._base.read(ids)
             past = self._after(ids)
@@ -230,10 +273,12 @@ class Answers:
             yield batch, Following(self._with(self._base, False), past, first)
 
     def _follow(self, hidden: Tensor, ids: Tensor) -> None:
-        """Move the shares of the parts along tokens (N,), from the states (N, D) after each; the first was read.
+        """Move the shares of the parts along tokens (N,), from the states (N, D) after each; the
+        first was read.
 
-        A question at the beginning of a text is a text of its own, and shows how far to trust the memory on it. Within
-        a text its words need not be those expected there, and say nothing of the kind.
+        A question at the beginning of a text is a text of its own, and shows how far to trust the
+        memory on it. Within a text its words need not be those expected there, and say nothing of
+        the kind.
         """
         if not self.journal.begins:
             return
@@ -263,7 +308,9 @@ class Answers:
         pieces = self._pieces()
         if pieces is None:
             return WordAnswer(self.vocabulary, int(ids[-1]), prompt)
-        return PieceAnswer(self.vocabulary, pieces, prompt, begins=int(ids[-1]) == self.vocabulary.start)
+        return PieceAnswer(
+            self.vocabulary, pieces, prompt, begins=int(ids[-1]) == self.vocabulary.start
+        )
 
     def generate(
         self,
@@ -275,10 +322,12 @@ class Answers:
         until: str | Sequence[str] = (),
         draft: bool = False,
     ) -> str:
-        """Generate text after the text read so far and a prompt, one random token after the other; learns nothing.
+        """Generate text after the text read so far and a prompt, one random token after the other;
+        learns nothing.
 
-        The answer follows the prompt directly: the two joined are the whole text. The letters after the prompt's last
-        blank may be the beginning of a longer word, which the answer then goes on with.
+        The answer follows the prompt directly: the two joined are the whole text. The letters after
+        the prompt's last blank may be the beginning of a longer word, which the answer then goes on
+        with.
 
         Args:
             prompt: text after the present place, read for this call only.
@@ -286,17 +335,19 @@ class Answers:
             temperature: T in ``P^(1/T)``; 0 takes the most probable token each time.
             seed: of the random draw.
             until: strings that end the answer; the answer does not contain them.
-            draft: whether the base reads ahead what followed the same words before, for methods that count n-grams.
-                The answer is the same up to rounding; it takes fewer passes where the text repeats.
+            draft: whether the base reads ahead what followed the same words before, for methods
+                that count n-grams. The answer is the same up to rounding; it takes fewer passes
+                where the text repeats.
 
         Raises:
-            UserError: a temperature that is negative or infinite, a number of tokens or a seed that is negative or not
-                a whole number, a prompt that is not a string, drafts with a method that counts no n-grams, or with a
-                model whose state cannot go back.
+            UserError: a temperature that is negative or infinite, a number of tokens or a seed that
+                is negative or not a whole number, a prompt that is not a string, drafts with a
+                method that counts no n-grams, or with a model whose state cannot go back.
         """
         if draft and self._context.ngrams is None:
             raise UserError(
-                f"{self.method} counts no n-grams, so it has no drafts; use {self.method}+ngram, or leave draft out"
+                f"{self.method} counts no n-grams, so it has no drafts; use {self.method}+ngram, "
+                "or leave draft out"
             )
         check_text(prompt)
         choose = chooser(temperature, whole("seed", seed, 0))
@@ -309,7 +360,9 @@ class Answers:
             past = self._context.stream_states[0].history[::-1].tolist()
             following = Ahead(self._base, self._next, past, self._context.ngrams if draft else None)
             with self._base.aside(), self._context.aside():
-                if self.journal.begins:  # only there do shares follow the prompt, which takes a pass of its own
+                if (
+                    self.journal.begins
+                ):  # only there do shares follow the prompt, which takes a pass of its own
                     with self._base.aside():
                         hidden = self._base.read(ids)
                     self._follow(hidden, ids)
@@ -327,9 +380,11 @@ class Answers:
     def _begun(
         self, text: str, choose: Callable[[Tensor], int], temperature: float
     ) -> tuple[Prompt, Tensor, tuple[int, ...]]:
-        """Return a prompt, the ids before the word at its end, and tokens that begin with that word's letters.
+        """Return a prompt, the ids before the word at its end, and tokens that begin with that
+        word's letters.
 
-        Where no token of the model begins with them, the letters are read like the rest of the prompt.
+        Where no token of the model begins with them, the letters are read like the rest of the
+        prompt.
         """
         prompt, pieces = Prompt.split(text), self._pieces()
         ids = self._ids(prompt.context if pieces is not None else text.removesuffix(prompt.typed))
@@ -340,7 +395,9 @@ class Answers:
                 if pieces is not None:
                     begun = spelled(following, pieces, place, choose, temperature)
                 else:
-                    begun = self._word_begun(following([()])[0][0], prompt.typed, choose, temperature)
+                    begun = self._word_begun(
+                        following([()])[0][0], prompt.typed, choose, temperature
+                    )
         if begun is None:
             return Prompt(text, "", ""), self._ids(text), ()
         return prompt, ids, begun
@@ -348,8 +405,14 @@ class Answers:
     def _word_begun(
         self, log_probs: Tensor, typed: str, choose: Callable[[Tensor], int], temperature: float
     ) -> tuple[int, ...] | None:
-        """Return a word of the model that begins with letters, by log-probabilities (V,); None without any."""
-        at = [index for index in range(len(log_probs)) if begins_with(self.vocabulary[index], typed, self.vocabulary)]
+        """Return a word of the model that begins with letters, by log-probabilities (V,); None
+        without any.
+        """
+        at = [
+            index
+            for index in range(len(log_probs))
+            if begins_with(self.vocabulary[index], typed, self.vocabulary)
+        ]
         at = [index for index in at if index != self.vocabulary.unknown]
         if not at:
             return None
@@ -366,64 +429,90 @@ class Answers:
     ) -> list[RankedText]:
         """Rank alternatives for the same place in the text, best first; learns nothing.
 
-        The reader does not learn within an alternative either: it predicts all tokens from the memory as it stands. A
-        word without a row costs ``<unk>`` plus its spelling, 8 bits a byte, and so does a literal ``<unk>``. The end of
-        an alternative costs nothing: end each with a line break where it ends a line, or with the text that follows.
-        An alternative without text, for silence, costs a line break: nothing else follows.
+        The reader does not learn within an alternative either: it predicts all tokens from the
+        memory as it stands. A word without a row costs ``<unk>`` plus its spelling, 8 bits a byte,
+        and so does a literal ``<unk>``. The end of an alternative costs nothing: end each with a
+        line break where it ends a line, or with the text that follows. An alternative without text,
+        for silence, costs a line break: nothing else follows.
 
         Args:
             alternatives: texts; "" says that nothing follows.
-            before: the text directly before each, with the blank at its end; it goes on from what was read.
-            prior: another score of each, higher for better, such as a recogniser's; None for no such score.
+            before: the text directly before each, with the blank at its end; it goes on from what
+                was read.
+            prior: another score of each, higher for better, such as a recogniser's; None for no
+                such score.
             weight: factor of the prior, which is added to the log-probability in nats.
 
         Returns:
-            Each with its score and its log-probabilities in nats, with and without adaptation; ties in the order given.
+            Each with its score and its log-probabilities in nats, with and without adaptation; ties
+            in the order given.
 
         Raises:
             UserError: no alternatives, another number of priors than alternatives, or a prior or
                 weight that is not finite.
         """
-        return ranked(self._with(self._base, False), self.vocabulary, self._last, alternatives, before, prior, weight)
+        return ranked(
+            self._with(self._base, False),
+            self.vocabulary,
+            self._last,
+            alternatives,
+            before,
+            prior,
+            weight,
+        )
 
     def _next(self, hidden: Tensor, text: Sequence[int]) -> Tensor:
         """Return log-probabilities (V,) after a state (1, D) and a text."""
         return self._rule.log_probs(self._batch(hidden, text))[0]
 
     def _batch(self, hidden: Tensor, text: Sequence[int] | None = None) -> EvalBatch:
-        """Return a mini-batch of states (N, D); ``text`` ends with the token that the last state follows."""
+        """Return a mini-batch of states (N, D); ``text`` ends with the token that the last state
+        follows.
+        """
         contexts, ngrams = None, self._context.ngrams
         if ngrams is not None and text is not None:
             contexts = contexts_of(np.array([*text, 0]), len(text) + 1 - len(hidden), ngrams.order)
         return self._states(hidden, contexts=contexts)
 
-    def _states(self, hidden: Tensor, block: Block | None = None, contexts: Ints | None = None) -> EvalBatch:
+    def _states(
+        self, hidden: Tensor, block: Block | None = None, contexts: Ints | None = None
+    ) -> EvalBatch:
         states = hidden.to(self._last.device, self._base.head.weight.dtype)
         return EvalBatch(states, self._context, block, contexts=contexts)
 
     def _after(self, ids: Tensor) -> list[int]:
-        """Return as many of the last tokens read as n-grams look at, then ``ids`` without its first, which was read."""
+        """Return as many of the last tokens read as n-grams look at, then ``ids`` without its
+        first, which was read.
+        """
         past = self._context.stream_states[0].history[::-1]
         return [*past.tolist(), *ids[1:].tolist()]
 
     def _ids(self, text: str) -> Tensor:
-        """Return ids (N,): the last token read, then those of a text; new words become ``<unk>``."""
+        """Return ids (N,): the last token read, then those of a text; new words become
+        ``<unk>``.
+        """
         check_text(text)
         ids = self._last.new_tensor(self.vocabulary.encode(text, include=False).ids)
         return torch.cat([self._last, self._known(ids)])
 
     def _known(self, ids: Tensor) -> Tensor:
-        """Return ids (N,) with ``<unk>`` for words whose reading was interrupted: they have an id, but no row yet."""
+        """Return ids (N,) with ``<unk>`` for words whose reading was interrupted: they have an id,
+        but no row yet.
+        """
         return self._with(self._base, False).known(ids, len(self._base.head.weight))
 
     def _with(self, base: ReaderBase, learn: bool) -> StreamReader:
         check = partial(self._first.check, self.method)
         unknown = self.vocabulary.unknown
-        return StreamReader(base, self._context, self._rule, self.update_every, unknown, learn, check)
+        return StreamReader(
+            base, self._context, self._rule, self.update_every, unknown, learn, check
+        )
 
 
 def _inserted(each: Expected, prompt: Prompt, answer: Answer) -> Expected:
-    """Return an expected word with the text that it adds to a prompt, in place of the text after the blanks."""
+    """Return an expected word with the text that it adds to a prompt, in place of the text after
+    the blanks.
+    """
     word, text = each.suggestion, prompt.blanks + each.suggestion.insert_text
     if isinstance(answer, PieceAnswer):
         text = answer.added(text)

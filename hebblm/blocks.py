@@ -1,4 +1,6 @@
-"""How much is computed at once: a few queries, whose tensors stay in the processor's cache, and by how many threads."""
+"""How much is computed at once: a few queries, whose tensors stay in the processor's cache, and by
+how many threads.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ Part = TypeVar("Part")
 
 
 class _Counting:
-    """Changes of the number of torch's threads. A thread sets its own, and with it what threads to come begin with."""
+    """Changes of the number of torch's threads. A thread sets its own, and with it what threads to
+    come begin with.
+    """
 
     def __init__(self) -> None:
         self.lock = Lock()  # held for a moment, while a number changes
@@ -48,7 +52,8 @@ def one_thread() -> Iterator[None]:
 def settle_threads() -> None:
     """Give this thread the process's number of torch's threads.
 
-    If it computed first while another thread is in :func:`one_thread`, it would compute alone from then on.
+    If it computed first while another thread is in :func:`one_thread`, it would compute alone from
+    then on.
     """
     counting = _counting
     if getattr(counting.settled, "done", False):
@@ -61,7 +66,9 @@ def settle_threads() -> None:
 
 
 def block_size(bytes_each: int, count: int, device: torch.device) -> int:
-    """Return how many of ``count`` queries of so many bytes make a block, at least one; on a GPU all of them."""
+    """Return how many of ``count`` queries of so many bytes make a block, at least one; on a GPU
+    all of them.
+    """
     if device.type != "cpu":
         return max(1, count)
     return max(1, min(count, CPU_BYTES // max(1, bytes_each)))
@@ -74,10 +81,12 @@ def blocks(bytes_each: int, count: int, device: torch.device) -> Iterator[slice]
 
 
 def side_by_side(work: Callable[[Part], None], parts: list[Part], device: torch.device) -> None:
-    """Work on every part without gradients, each part in one of torch's threads; on a GPU one after the other.
+    """Work on every part without gradients, each part in one of torch's threads; on a GPU one after
+    the other.
 
-    The operations on a block are many and small: threads that share each of them mostly wait for each other. ``work``
-    is called several times at once, so each call must write to its own places. All threads work on a single part.
+    The operations on a block are many and small: threads that share each of them mostly wait for
+    each other. ``work`` is called several times at once, so each call must write to its own places.
+    All threads work on a single part.
     """
     threads = torch.get_num_threads()
     if threads == 1 or len(parts) < 2 or device.type != "cpu":
@@ -114,7 +123,9 @@ def _workers(threads: int) -> ThreadPoolExecutor:
 
 
 def _forked() -> None:
-    """Begin anew in a forked process: it has none of the threads, not even the one that holds a lock."""
+    """Begin anew in a forked process: it has none of the threads, not even the one that holds a
+    lock.
+    """
     global _counting
     _counting = _Counting()
     _workers.cache_clear()

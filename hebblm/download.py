@@ -1,4 +1,6 @@
-"""Files of known content, in a data folder or downloaded to the user's cache, and data sets of the Hugging Face hub."""
+"""Files of known content, in a data folder or downloaded to the user's cache, and data sets of the
+Hugging Face hub.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ def cache_dir() -> Path:
     try:
         return Path(os.environ.get("HEBBLM_CACHE") or Path.home() / ".cache" / "hebblm")
     except RuntimeError as error:
-        raise UserError("no home folder is known; set HEBBLM_CACHE to a folder that you can write") from error
+        raise UserError(
+            "no home folder is known; set HEBBLM_CACHE to a folder that you can write"
+        ) from error
 
 
 def data_dirs() -> tuple[Path, ...]:
@@ -47,14 +51,18 @@ def find(
     # its path below ``$HEBBLM_MIRROR``, which replaces all addresses if set; None for the same path
     mirrored: str | None = None,
 ) -> Path:
-    """Return the first file that exists; if there is no such file, download the first of the paths."""
+    """Return the first file that exists; if there is no such file, download the first of the
+    paths.
+    """
     for folder in folders:
         for path in paths:
             if (folder / path).is_file():
                 return folder / path
     if downloads is None:
         places = ", ".join(map(str, folders))
-        raise UserError(f"no {name} in {places}; put it at {paths[0]} below a folder named by HEBBLM_DATA")
+        raise UserError(
+            f"no {name} in {places}; put it at {paths[0]} below a folder named by HEBBLM_DATA"
+        )
     mirror = os.environ.get(MIRROR)
     _download(
         name,
@@ -77,13 +85,17 @@ def checked(path: Path, known: str | None, *, required: bool = False) -> str:
         raise unreadable(path, error) from error
     if known is not None and found != known:
         if required:
-            raise UserError(f"{path} has sha256 {found}, not {known}; remove it or put the original file there")
+            raise UserError(
+                f"{path} has sha256 {found}, not {known}; remove it or put the original file there"
+            )
         say(f"{path} is not the original file (its sha256 is {found}, not {known})")
     return found
 
 
 def load_dataset(identifier: str, config: str | None, *, name: str, remedy: str) -> Any:
-    """Load a data set from the hub, from the cache of ``datasets``, or from a folder in its layout."""
+    """Load a data set from the hub, from the cache of ``datasets``, or from a folder in its
+    layout.
+    """
     import datasets  # takes a second, so only if it is needed
     from datasets.exceptions import DatasetGenerationError
 
@@ -91,14 +103,20 @@ def load_dataset(identifier: str, config: str | None, *, name: str, remedy: str)
         with quiet_hub(), _without_bars() if Path(identifier).is_dir() else _without_retries():
             return datasets.load_dataset(identifier, config)
     except (OSError, ValueError, RuntimeError, DatasetGenerationError) as error:
-        cause = error.__cause__ if isinstance(error, DatasetGenerationError) and error.__cause__ else error
+        cause = (
+            error.__cause__
+            if isinstance(error, DatasetGenerationError) and error.__cause__
+            else error
+        )
         reason = str(cause).strip().split("\n", maxsplit=1)[0]
         raise UserError(f"cannot load {name} ({reason}); {remedy}") from error
 
 
 @contextmanager
 def quiet_hub() -> Iterator[None]:
-    """Silence the logs of the hub and ``datasets``, which would bury the one line that says what is wrong."""
+    """Silence the logs of the hub and ``datasets``, which would bury the one line that says what is
+    wrong.
+    """
     levels = {"huggingface_hub": logging.ERROR, "datasets": logging.CRITICAL}
     before = {name: logging.getLogger(name).level for name in levels}
     for name, level in levels.items():
@@ -148,7 +166,9 @@ def hub_reachable() -> bool:
 
 def _reachable(url: str) -> bool:
     try:
-        with urllib.request.urlopen(urllib.request.Request(url, method="HEAD"), timeout=HUB_PATIENCE):
+        with urllib.request.urlopen(
+            urllib.request.Request(url, method="HEAD"), timeout=HUB_PATIENCE
+        ):
             return True
     except urllib.error.HTTPError:
         return True
@@ -164,9 +184,16 @@ def _download(name: str, target: Path, urls: Sequence[str], known: str, remedy: 
     failures = []
     for url in urls:
         try:
-            with held(target, name), _DownloadBar(name) as shown:  # a file with this hash is not fetched again
-                downloader = pooch.HTTPDownloader(progressbar=shown, timeout=PATIENCE, chunk_size=CHUNK)
-                pooch.retrieve(url, f"sha256:{known}", target.name, target.parent, downloader=downloader)
+            with (
+                held(target, name),
+                _DownloadBar(name) as shown,
+            ):  # a file with this hash is not fetched again
+                downloader = pooch.HTTPDownloader(
+                    progressbar=shown, timeout=PATIENCE, chunk_size=CHUNK
+                )
+                pooch.retrieve(
+                    url, f"sha256:{known}", target.name, target.parent, downloader=downloader
+                )
             return
         except ValueError as error:
             # requests' own errors for malformed addresses are ValueErrors as well as OSErrors.
@@ -202,7 +229,9 @@ class _DownloadBar:
         self._done += received
         if self.total:
             self._done = min(self._done, self.total)
-        self._progress.update(self._task, completed=self._done // 1000, total=self.total // 1000 or None)
+        self._progress.update(
+            self._task, completed=self._done // 1000, total=self.total // 1000 or None
+        )
 
     def reset(self) -> None:
         self._done = 0

@@ -1,8 +1,9 @@
 """Drafts of how a generated text goes on, so that one pass of the base reads several tokens.
 
-Speculative decoding (Leviathan, Kalman and Matias 2023) with drafts that are looked up (He et al. 2023, REST; Saxena
-2023, prompt lookup). Drafts are not random. The reader draws from its own distribution and goes on if it draws the
-drafted token. That accepts the token with its probability, and otherwise draws one of the others.
+Speculative decoding (Leviathan, Kalman and Matias 2023) with drafts that are looked up (He et al.
+2023, REST; Saxena 2023, prompt lookup). Drafts are not random. The reader draws from its own
+distribution and goes on if it draws the drafted token. That accepts the token with its probability,
+and otherwise draws one of the others.
 """
 
 from __future__ import annotations
@@ -18,16 +19,23 @@ from hebblm.memory.ngram_rows import PAD
 from hebblm.memory.ngrams import NGrams
 from hebblm.stream_reader import ReaderBase
 
-PAYS = 0.08  # least chance of a drafted token; one more adds 0.03 to 0.06 to a pass of a small model on a CPU
+# least chance of a drafted token; one more adds 0.03 to 0.06 to a pass of a small model on a CPU
+PAYS = 0.08
 LONGEST = 12  # tokens of a draft
 MATCH = 3  # longest match, in tokens, that is told apart
-CHANCES = {1: 0.2, 2: 0.5, MATCH: 0.8}  # of drawing the token that followed so many equal tokens, or more
+CHANCES = {
+    1: 0.2,
+    2: 0.5,
+    MATCH: 0.8,
+}  # of drawing the token that followed so many equal tokens, or more
 PATIENCE = 4.0  # CHANCES weigh as much as so many drafted tokens
 FORGETS = 0.98  # factor of the weight of earlier drafts, with each token drawn
 
 
 class Drafted(NamedTuple):
-    """A token that may come next, and how many tokens before it match those that it followed earlier."""
+    """A token that may come next, and how many tokens before it match those that it followed
+    earlier.
+    """
 
     token: int
     match: int
@@ -37,8 +45,8 @@ class Drafted(NamedTuple):
 class Drafts:
     """Drafts for one answer, from the counts of the text read and from the answer itself.
 
-    A draft grows while the reader is likely to draw all its tokens. It learns from earlier drafts how likely a match
-    makes that: a text that does not repeat soon gets no drafts.
+    A draft grows while the reader is likely to draw all its tokens. It learns from earlier drafts
+    how likely a match makes that: a text that does not repeat soon gets no drafts.
 
     Args:
         read: counts of the text read.
@@ -47,8 +55,12 @@ class Drafts:
 
     read: NGrams
     text: list[int]
-    _followers: dict[tuple[int, ...], int] = field(default_factory=dict)  # latest token after tokens of the text
-    _judged: dict[int, float] = field(default_factory=lambda: dict.fromkeys(CHANCES, 0.0))  # by match
+    _followers: dict[tuple[int, ...], int] = field(
+        default_factory=dict
+    )  # latest token after tokens of the text
+    _judged: dict[int, float] = field(
+        default_factory=lambda: dict.fromkeys(CHANCES, 0.0)
+    )  # by match
     _drawn: dict[int, float] = field(default_factory=lambda: dict.fromkeys(CHANCES, 0.0))
 
     def __post_init__(self) -> None:
@@ -62,7 +74,11 @@ class Drafts:
         chance, recent = 1.0, self.text[-width:]
         while len(found) < min(most, LONGEST) and (known := self._next(recent)) is not None:
             (token, match), share = known
-            chance *= share * (PATIENCE * CHANCES[match] + self._drawn[match]) / (PATIENCE + self._judged[match])
+            chance *= (
+                share
+                * (PATIENCE * CHANCES[match] + self._drawn[match])
+                / (PATIENCE + self._judged[match])
+            )
             if chance < PAYS:
                 break
             found.append(Drafted(token, match))
@@ -79,7 +95,9 @@ class Drafts:
         self._note(len(self.text) - 1)
 
     def _next(self, recent: Sequence[int]) -> tuple[Drafted, float] | None:
-        """Return the token that followed the longest match, and its share among all that followed it."""
+        """Return the token that followed the longest match, and its share among all that followed
+        it.
+        """
         matches = (match for match in sorted(CHANCES)[::-1] if match <= len(recent))
         own = next((match for match in matches if tuple(recent[-match:]) in self._followers), 0)
         known = self.read.likeliest(self.read.context_after(recent))
@@ -95,7 +113,8 @@ class Drafts:
 
 
 class Ahead:
-    """Expectation of the next token, from a base that reads drafts ahead; see :func:`hebblm.expected.draw`.
+    """Expectation of the next token, from a base that reads drafts ahead; see
+    :func:`hebblm.expected.draw`.
 
     Args:
         base: at the place where the text begins.
@@ -124,7 +143,9 @@ class Ahead:
     def __call__(self, ids: Tensor) -> Tensor:
         """Return log-probabilities (V,) after tokens (N,), which follow those of the last call."""
         drafted = self._ahead.pop(0) if self._ahead else None
-        for token in ids[0 if self._begun else 1 :].tolist():  # the first is the last one of the past
+        for token in ids[
+            0 if self._begun else 1 :
+        ].tolist():  # the first is the last one of the past
             self._text.append(token)
             if self._drafts is not None:
                 self._drafts.take(token, drafted)
@@ -134,7 +155,11 @@ class Ahead:
         else:
             if drafted is not None:
                 self._base.back(len(self._ahead) + 1)
-            self._ahead = [] if self._drafts is None or len(ids) > 1 else self._drafts.draft(self._base.room - 1)
+            self._ahead = (
+                []
+                if self._drafts is None or len(ids) > 1
+                else self._drafts.draft(self._base.room - 1)
+            )
             inputs = torch.cat([ids, ids.new_tensor([each.token for each in self._ahead])])
             self._states = self._base.read(inputs)[-1 - len(self._ahead) :]
         return self._expect(self._states[:1], self._text)

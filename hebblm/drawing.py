@@ -47,7 +47,9 @@ class PieceAnswer(Answer):
         begins: whether a text begins with the first piece.
     """
 
-    def __init__(self, vocabulary: Vocabulary, pieces: PieceTexts, prompt: Prompt, *, begins: bool) -> None:
+    def __init__(
+        self, vocabulary: Vocabulary, pieces: PieceTexts, prompt: Prompt, *, begins: bool
+    ) -> None:
         super().__init__(vocabulary)
         self._pieces, self._prompt = pieces, prompt
         self._begins = begins and pieces.blank_first
@@ -87,14 +89,18 @@ class WordAnswer(Answer):
 
     def text(self, drawn: Sequence[int]) -> str:
         before, whole = (self.vocabulary.join([*self._line, *more]) for more in ((), drawn))
-        text = whole[len(before) :] if whole.startswith(before) else f" {self.vocabulary.join(drawn)}"
+        text = (
+            whole[len(before) :] if whole.startswith(before) else f" {self.vocabulary.join(drawn)}"
+        )
         if self._prompt.blanks or self._prompt.typed:
             text = text.lstrip(" ")[len(self._prompt.typed) :]
         return text
 
 
 def chooser(temperature: float, seed: int) -> Callable[[Tensor], int]:
-    """Return a function that draws an index by weights (N,), or takes the largest where the temperature is 0."""
+    """Return a function that draws an index by weights (N,), or takes the largest where the
+    temperature is 0.
+    """
     if not isinstance(temperature, float | int) or not 0 <= temperature < math.inf:
         raise UserError(f"temperature = {temperature!r:.60} must be a number of at least 0")
     if temperature == 0:
@@ -117,7 +123,8 @@ def draw(
     """Return the text of tokens that are drawn one after the other.
 
     Args:
-        expect: returns log-probabilities (V,) after tokens (N,), which follow those of the last call.
+        expect: returns log-probabilities (V,) after tokens (N,), which follow those of the last
+            call.
         ids: (N,) the tokens before the answer.
         answer: the text of the answer's tokens.
         begun: tokens that the answer has already.
@@ -146,11 +153,19 @@ def draw(
 
 
 def _chosen(
-    scores: Tensor, answer: Answer, drawn: Sequence[int], temperature: float, choose: Callable[[Tensor], int]
+    scores: Tensor,
+    answer: Answer,
+    drawn: Sequence[int],
+    temperature: float,
+    choose: Callable[[Tensor], int],
 ) -> int | None:
-    """Return a token that makes a text with those before it, by its log-probability; None if none does."""
+    """Return a token that makes a text with those before it, by its log-probability; None if none
+    does.
+    """
     while scores.max() > -torch.inf:
-        weights = ((scores - scores.max()) / (temperature or 1.0)).softmax(0)  # even with temperature 1e-320
+        weights = ((scores - scores.max()) / (temperature or 1.0)).softmax(
+            0
+        )  # even with temperature 1e-320
         index = choose(weights)
         if index == answer.vocabulary.end or answer.fits([*drawn, index]):
             return index

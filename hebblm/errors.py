@@ -13,11 +13,14 @@ LONGEST = 300  # characters of a word, such as the name of a file, that are show
 class UserError(ValueError):
     """A mistake in the input: one line that names the offending value and the remedy.
 
-    The command line prints the message after ``error:`` and exits with status 2; no traceback is shown.
+    The command line prints the message after ``error:`` and exits with status 2; no traceback is
+    shown.
     """
 
     def __init__(self, message: str) -> None:
-        words = (word if len(word) <= LONGEST else f"{word[:LONGEST]}..." for word in message.split())
+        words = (
+            word if len(word) <= LONGEST else f"{word[:LONGEST]}..." for word in message.split()
+        )
         super().__init__(" ".join(words))
 
 
@@ -28,7 +31,9 @@ def reason(error: OSError) -> str:
 
 def unwritable(path: object, error: OSError) -> UserError:
     """Return the error for a file or folder that cannot be written."""
-    return UserError(f"cannot write {path}: {reason(error)}; choose a place with space and permission")
+    return UserError(
+        f"cannot write {path}: {reason(error)}; choose a place with space and permission"
+    )
 
 
 def unreadable(path: object, error: OSError) -> UserError:

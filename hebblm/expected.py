@@ -25,10 +25,11 @@ class Suggestion(_Suggested):
 
     Args:
         word: the word, without blanks and without punctuation that follows it.
-        probability: its probability after adaptation; where letters are typed, among the words that begin with them.
+        probability: its probability after adaptation; where letters are typed, among the words that
+            begin with them.
         unadapted: its probability under the trained base, with rows of zeros for new words.
-        insert_text: what to insert after the context and the typed letters, with the blank before the word if it
-            needs one. None for the word itself.
+        insert_text: what to insert after the context and the typed letters, with the blank before
+            the word if it needs one. None for the word itself.
         ends: whether the word ends there; False for a run of letters in a script without blanks.
     """
 
@@ -36,7 +37,13 @@ class Suggestion(_Suggested):
     ends: bool
 
     def __new__(  # noqa: D102
-        cls, word: str, probability: float, unadapted: float, insert_text: str | None = None, *, ends: bool = True
+        cls,
+        word: str,
+        probability: float,
+        unadapted: float,
+        insert_text: str | None = None,
+        *,
+        ends: bool = True,
     ) -> Suggestion:
         made = super().__new__(cls, word, probability, unadapted)
         made.insert_text = word if insert_text is None else insert_text
@@ -53,7 +60,9 @@ class Suggestions(list[Suggestion]):
         exact: whether the words and their order are certain; False if a budget ended the search.
     """
 
-    def __init__(self, found: Iterable[Suggestion] = (), bound: float = 0.0, *, exact: bool = True) -> None:
+    def __init__(
+        self, found: Iterable[Suggestion] = (), bound: float = 0.0, *, exact: bool = True
+    ) -> None:
         super().__init__(found)
         self.bound = bound
         self.exact = exact
@@ -64,7 +73,8 @@ class Expected(NamedTuple):
 
     Args:
         suggestion: the word.
-        rest: by first token, the probability of the word's rest and end after it; 1 where a token is a word.
+        rest: by first token, the probability of the word's rest and end after it; 1 where a token
+            is a word.
     """
 
     suggestion: Suggestion
@@ -72,7 +82,8 @@ class Expected(NamedTuple):
 
 
 class WordForms:
-    """The tokens of a vocabulary of words, grouped by what they are without punctuation that follows.
+    """The tokens of a vocabulary of words, grouped by what they are without punctuation that
+    follows.
 
     Args:
         vocabulary: the vocabulary, which may grow.
@@ -107,7 +118,8 @@ def most_probable(
 ) -> list[Expected]:
     """Return the most probable next words of a model of words, most probable first.
 
-    Forms that differ only in punctuation that follows add up. ``<unk>`` is not a word and is left out.
+    Forms that differ only in punctuation that follows add up. ``<unk>`` is not a word and is left
+    out.
 
     Args:
         adapted: (V,) probabilities of the tokens after adaptation.
@@ -130,7 +142,8 @@ def most_probable(
     total, base_total = (float(own.sum()), float(base.sum())) if typed else (1.0, 1.0)
     groups = forms.groups(len(own))
     sums, base_sums = (
-        torch.zeros(len(forms.words), dtype=torch.float64).index_add_(0, groups, part) for part in (own, base)
+        torch.zeros(len(forms.words), dtype=torch.float64).index_add_(0, groups, part)
+        for part in (own, base)
     )
     listed = torch.zeros(len(forms.words), dtype=torch.bool)
     listed[groups[allowed]] = True
@@ -142,7 +155,10 @@ def most_probable(
         text = vocabulary[likeliest] if inserted is None else inserted(likeliest)
         text = text[: len(text) - (len(vocabulary[likeliest]) - len(word))]
         suggestion = Suggestion(
-            word, float(sums[number]) / (total or 1.0), float(base_sums[number]) / (base_total or 1.0), text
+            word,
+            float(sums[number]) / (total or 1.0),
+            float(base_sums[number]) / (base_total or 1.0),
+            text,
         )
         found.append(Expected(suggestion, dict.fromkeys(members.tolist(), 1.0 / (total or 1.0))))
     return found

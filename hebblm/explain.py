@@ -1,4 +1,6 @@
-"""Why words are suggested: the share of each part of a method, and the memory entries that weigh most."""
+"""Why words are suggested: the share of each part of a method, and the memory entries that weigh
+most.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +31,11 @@ class MemoryEntry(NamedTuple):
     """A memory entry that speaks for a word.
 
     Args:
-        weight: the part of the word's probability that it gives, by cache, kNN-LM, Mixture and n-gram. For a method
-            without any of these: its closeness, as a share of the closeness of all neighbours.
-        document: name of the document that it was read in; None if that has no name or is not known.
+        weight: the part of the word's probability that it gives, by cache, kNN-LM, Mixture and
+            n-gram. For a method without any of these: its closeness, as a share of the closeness of
+            all neighbours.
+        document: name of the document that it was read in; None if that has no name or is not
+            known.
         token: its number in that document, from 0; None if not known.
         before: the text before it, up to it.
         after: the text after it.
@@ -66,7 +70,9 @@ class Explanation(NamedTuple):
     by_closeness: bool
 
 
-def entry_weights(found: Speakers, batch: EvalBatch, written: WrittenText, words: Sequence[int]) -> list[Floats]:
+def entry_weights(
+    found: Speakers, batch: EvalBatch, written: WrittenText, words: Sequence[int]
+) -> list[Floats]:
     """Return how much each memory entry (M,) gives to each of some words after a single query.
 
     Entries that the memory has dropped are left out.
@@ -82,8 +88,13 @@ def entry_weights(found: Speakers, batch: EvalBatch, written: WrittenText, words
     for ngram, share in found.ngrams:
         counted = batch.context.ngrams
         assert counted is not None
-        contexts, nothing = ngram.rows(batch).contexts.repeat(len(words), 0), np.zeros(len(words), dtype=np.int64)
-        once = share * counted.per_occurrence(NGramRows(contexts, np.array(words), nothing, nothing))
+        contexts, nothing = (
+            ngram.rows(batch).contexts.repeat(len(words), 0),
+            np.zeros(len(words), dtype=np.int64),
+        )
+        once = share * counted.per_occurrence(
+            NGramRows(contexts, np.array(words), nothing, nothing)
+        )
         for word, weights, each in zip(words, given, once.T.cumsum(1), strict=True):
             there = np.flatnonzero(written.ids == word)
             weights[there] += each[written.matches(there, contexts[0])]
@@ -114,18 +125,28 @@ def explained(
     weighed = dict(zip(firsts, entry_weights(found, batch, written, firsts), strict=True))
     for word, rest in expected:
         given = {
-            base if name == "base" else name: sum(float(part[first]) * share for first, share in rest.items())
+            base if name == "base" else name: sum(
+                float(part[first]) * share for first, share in rest.items()
+            )
             for name, part in parts.items()
         }
-        weights = sum((weighed[first] * share for first, share in rest.items()), np.zeros(len(written.ids)))
+        weights = sum(
+            (weighed[first] * share for first, share in rest.items()), np.zeros(len(written.ids))
+        )
         there = np.flatnonzero(weights)
-        heaviest = there[np.lexsort((-there, -weights[there]))[:MOST]]  # among equal weights the latest
-        entries = tuple(_remembered(entry, weights[entry], written, vocabulary) for entry in heaviest.tolist())
+        heaviest = there[
+            np.lexsort((-there, -weights[there]))[:MOST]
+        ]  # among equal weights the latest
+        entries = tuple(
+            _remembered(entry, weights[entry], written, vocabulary) for entry in heaviest.tolist()
+        )
         explanations.append(Explanation(*word, given, entries, found.by_closeness))
     return explanations
 
 
-def _remembered(entry: int, weight: float, written: WrittenText, vocabulary: Vocabulary) -> MemoryEntry:
+def _remembered(
+    entry: int, weight: float, written: WrittenText, vocabulary: Vocabulary
+) -> MemoryEntry:
     before, after = (vocabulary.join(ids.tolist()) for ids in written.around(entry, AROUND))
     if vocabulary.grows:  # tokens are words, without the blanks between them
         before, after = f"{before} " if before else "", f" {after}" if after else ""
@@ -141,8 +162,11 @@ def _remembered(entry: int, weight: float, written: WrittenText, vocabulary: Voc
     )
 
 
-def explanation_tables(title: str, found: Sequence[Explanation], shown: Callable[[str], str]) -> list[Table]:
-    """Return tables of the words' shares and of the entries that speak for them; ``shown`` formats a text.
+def explanation_tables(
+    title: str, found: Sequence[Explanation], shown: Callable[[str], str]
+) -> list[Table]:
+    """Return tables of the words' shares and of the entries that speak for them; ``shown`` formats
+    a text.
 
     Entries of a word in equal text stand in one row, which gives what they give together.
     """
@@ -155,7 +179,10 @@ def explanation_tables(title: str, found: Sequence[Explanation], shown: Callable
         *parts,
     )
     rows: list[tuple[Cell, ...]] = [
-        (shown(item.word), *(100 * value for value in (item.probability, item.unadapted, *item.shares.values())))
+        (
+            shown(item.word),
+            *(100 * value for value in (item.probability, item.unadapted, *item.shares.values())),
+        )
         for item in found
     ]
     tables = [Table("explained", title, columns, tuple(rows))]
@@ -170,8 +197,15 @@ def explanation_tables(title: str, found: Sequence[Explanation], shown: Callable
             rows.append((shown(item.word), 100 * given[text], _place(alike[text][0]) + more, text))
     if rows:
         weight = Column("Closeness, %" if found[0].by_closeness else "Gives, %", "percent")
-        columns = (Column("Next word"), weight, Column("Where it was read"), Column("Text", wide=True))
-        tables.append(Table("entries", "What the memory holds of these words", columns, tuple(rows)))
+        columns = (
+            Column("Next word"),
+            weight,
+            Column("Where it was read"),
+            Column("Text", wide=True),
+        )
+        tables.append(
+            Table("entries", "What the memory holds of these words", columns, tuple(rows))
+        )
     return tables
 
 

@@ -57,7 +57,11 @@ def atomic_path(path: Path, *, directory: bool = False) -> Iterator[Path]:
         _take_place(temporary, path, directory=directory)
     except OSError as error:
         _remove(temporary)
-        if error.filename2 is None and error.filename is not None and not _concerns(error.filename, path, temporary):
+        if (
+            error.filename2 is None
+            and error.filename is not None
+            and not _concerns(error.filename, path, temporary)
+        ):
             raise
         raise unwritable(path, error) from error
     except BaseException:  # Ctrl-C too leaves no temporary file
@@ -66,7 +70,9 @@ def atomic_path(path: Path, *, directory: bool = False) -> Iterator[Path]:
 
 
 def _take_place(temporary: Path, path: Path, *, directory: bool) -> None:
-    """Rename to ``path``; a folder that is there moves away for it, and comes back if that fails."""
+    """Rename to ``path``; a folder that is there moves away for it, and comes back if that
+    fails.
+    """
     former = temporary.with_name(f"{temporary.name}{_FORMER}")
     try:
         if directory and path.is_dir():
@@ -87,9 +93,16 @@ def recover(path: Path) -> None:
 
 def check_own(folder: Path, own: Collection[str]) -> None:
     """Refuse to replace a folder that holds files other than those written there."""
-    others = sorted(path.name for path in folder.iterdir() if path.name not in own) if folder.is_dir() else []
+    others = (
+        sorted(path.name for path in folder.iterdir() if path.name not in own)
+        if folder.is_dir()
+        else []
+    )
     if others:
-        raise UserError(f"{folder} holds other files ({others[0]}), which would be overwritten; choose another folder")
+        raise UserError(
+            f"{folder} holds other files ({others[0]}), which would be overwritten; choose another "
+            "folder"
+        )
 
 
 def umask() -> int:
@@ -104,17 +117,24 @@ def _concerns(filename: object, path: Path, temporary: Path | None) -> bool:
     """Return whether an OSError that names ``filename`` is about the place being written."""
     named = Path(os.fsdecode(filename)) if isinstance(filename, (str, bytes, os.PathLike)) else None
     places = [path, path.parent, *path.parents] + ([temporary] if temporary else [])
-    return named is not None and (named in places or named.parent in places[:1] or named.parent == path.parent)
+    return named is not None and (
+        named in places or named.parent in places[:1] or named.parent == path.parent
+    )
 
 
 def _sweep(path: Path) -> None:
     """Delete the files that killed processes of this machine left next to ``path``.
 
-    A process that was killed between its two renames left the only whole folder, which is moved back.
+    A process that was killed between its two renames left the only whole folder, which is moved
+    back.
     """
     for left in path.parent.glob(f".{glob.escape(path.name)}.{_HOST}-*"):
         number = left.name.removeprefix(f".{path.name}.{_HOST}-").partition(".")[0]
-        if number.isdecimal() and not Path("/proc", number).exists() and Path("/proc/self").exists():
+        if (
+            number.isdecimal()
+            and not Path("/proc", number).exists()
+            and Path("/proc/self").exists()
+        ):
             if left.name.endswith(_FORMER) and not path.exists():
                 os.replace(left, path)
             else:
@@ -141,7 +161,8 @@ def write_bytes(path: Path, data: bytes) -> Path:
 
 
 def write_json(path: Path, value: Any, *, seal: bool = False) -> None:
-    """Write ``value`` as indented JSON, atomically; a nan or infinity is refused rather than written.
+    """Write ``value`` as indented JSON, atomically; a nan or infinity is refused rather than
+    written.
 
     ``seal`` adds to an object the hash of its content, which :func:`read_json` compares.
     """
@@ -150,7 +171,8 @@ def write_json(path: Path, value: Any, *, seal: bool = False) -> None:
     data = (json.dumps(value, indent=2, allow_nan=False, ensure_ascii=False) + "\n").encode()
     if len(data) > _LONGEST:
         raise UserError(
-            f"{path} would have {len(data):,} bytes, more than the {_LONGEST:,} that can be read; leave some of it out"
+            f"{path} would have {len(data):,} bytes, more than the {_LONGEST:,} that can be read; "
+            "leave some of it out"
         )
     write_bytes(path, data)
 
@@ -173,7 +195,9 @@ def read_json(path: Path) -> Any:
 
 
 def read_record(kind: type[T], path: Path, remedy: str, schema: str | None = None) -> T:
-    """Read a JSON file of that ``schema`` as a dataclass, a msgspec struct or another type that msgspec knows."""
+    """Read a JSON file of that ``schema`` as a dataclass, a msgspec struct or another type that
+    msgspec knows.
+    """
     value = read_json(path)
     found = value.get("schema") if isinstance(value, dict) else None
     if schema is not None and found != schema:
@@ -191,7 +215,9 @@ def read_bytes(path: Path, most: int) -> bytes:
         if not stat.S_ISREG(found.st_mode):
             raise UserError(f"{path} {lack(path)}; name a file")
         if found.st_size > most:
-            raise UserError(f"{path} has {found.st_size:,} bytes, more than {most:,}; name another file")
+            raise UserError(
+                f"{path} has {found.st_size:,} bytes, more than {most:,}; name another file"
+            )
         return path.read_bytes()
     except OSError as error:
         raise unreadable(path, error) from error
@@ -221,7 +247,9 @@ def hash_of(value: Any) -> str:
 
 
 def hash_of_code(*places: Path) -> str:
-    """Return the hash of Python files or folders of them; a commit does not show changes of the checkout."""
+    """Return the hash of Python files or folders of them; a commit does not show changes of the
+    checkout.
+    """
     found = hashlib.sha256()
     for place in places:
         for path in sorted(place.rglob("*.py")) or [place]:

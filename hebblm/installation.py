@@ -1,4 +1,6 @@
-"""Location of the data that comes with hebblm: in a checkout, next to an installation, or below its prefix."""
+"""Location of the data that comes with hebblm: in a checkout, next to an installation, or below its
+prefix.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +16,19 @@ def manifest_path() -> Path:
 
 
 def models_path() -> Path:
-    """Return the folder of the models that come with hebblm: all in a checkout, a tiny one in an installation."""
+    """Return the folder of the models that come with hebblm: all in a checkout, a tiny one in an
+    installation.
+    """
     return _find("models", "the folder of models")
 
 
 def _find(name: str, title: str) -> Path:
     beside, share = Path(__file__).resolve().parents[1], Path("share", "hebblm")
-    folders = beside / "data", beside / share, Path(sys.prefix) / share  # the second: pip install --target
+    folders = (
+        beside / "data",
+        beside / share,
+        Path(sys.prefix) / share,
+    )  # the second: pip install --target
     for folder in folders:
         if (folder / name).exists():
             return folder / name

@@ -15,7 +15,10 @@ GOES_ON = "finished parts are kept; run the same command to continue"
 def handled(act: Callable[[int, Any], None]) -> Iterator[None]:
     """Call ``act`` on Ctrl-C while the block runs, unless Ctrl-C is ignored or handled already."""
     former = signal.getsignal(signal.SIGINT)
-    ours = threading.current_thread() is threading.main_thread() and former is signal.default_int_handler
+    ours = (
+        threading.current_thread() is threading.main_thread()
+        and former is signal.default_int_handler
+    )
     if ours:
         signal.signal(signal.SIGINT, act)
     try:

@@ -1,4 +1,6 @@
-"""Record of the texts that a reader read, in order: enough to read them again without one of them."""
+"""Record of the texts that a reader read, in order: enough to read them again without one of
+them.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ from hebblm.text.vocabulary import Vocabulary
 
 
 class ReadDocument(NamedTuple):
-    """A document that a reader learned from; None stands for numbers that the memory it began with does not have."""
+    """A document that a reader learned from; None stands for numbers that the memory it began with
+    does not have.
+    """
 
     name: str  # "" for text without a name
     tokens: int | None
@@ -119,9 +123,13 @@ class Reading:
         text: the text, its pieces as they come, or its known tokens; None for ids.
     """
 
-    def __init__(self, name: str, learned: bool, read: str, text: str | list[str] | Spelled | None) -> None:
+    def __init__(
+        self, name: str, learned: bool, read: str, text: str | list[str] | Spelled | None
+    ) -> None:
         self.name, self.learned, self.read = name, learned, read
-        self._spelled = text if isinstance(text, Spelled) else Spelled((), 0) if text is None else None
+        self._spelled = (
+            text if isinstance(text, Spelled) else Spelled((), 0) if text is None else None
+        )
         self._texts = [text] if isinstance(text, str) else text if isinstance(text, list) else []
         self._whole = False
         self.tokens = array("q")  # ids of those that were read
@@ -135,7 +143,9 @@ class Reading:
         """Return the record of the text; ``rows`` is the number of words before it."""
         ids, size, spelled = self.tokens.tolist(), self.bytes, self._spelled
         if not self._whole:
-            spelled = spelled or Spelled((), 0, vocabulary.splitting, _fits(vocabulary, self._texts))
+            spelled = spelled or Spelled(
+                (), 0, vocabulary.splitting, _fits(vocabulary, self._texts)
+            )
             size = size or len(vocabulary.join(ids).encode())
             spelled = msgspec.structs.replace(spelled, tokens=vocabulary.lasting(ids), bytes=size)
         words = len({index for index in ids if index >= rows})
@@ -144,7 +154,10 @@ class Reading:
 
     def passed(self, vocabulary: Vocabulary) -> Passed:
         """Return the record of a text that was not learned: its name, and how it splits others."""
-        return Passed(self.name, _fits(vocabulary, self._texts) if self._spelled is None else self._spelled.fits)
+        return Passed(
+            self.name,
+            _fits(vocabulary, self._texts) if self._spelled is None else self._spelled.fits,
+        )
 
 
 class Journal:
@@ -153,7 +166,8 @@ class Journal:
     Args:
         vocabulary: the reader's vocabulary.
         record: texts that were read before.
-        opening: how the reader is opened; it joins the items before the next text, or at the end if it is new.
+        opening: how the reader is opened; it joins the items before the next text, or at the end if
+            it is new.
     """
 
     def __init__(self, vocabulary: Vocabulary, record: ReadingRecord, opening: Opened) -> None:
@@ -171,7 +185,9 @@ class Journal:
         """All texts so far; of the text that is being read, the part learned so far."""
         items = _then(self._items, self._taken_down())
         former = next((item for item in reversed(items) if isinstance(item, Opened)), None)
-        return ReadingRecord(self.base, (*items, *([self.opening] if self.opening not in (None, former) else [])))
+        return ReadingRecord(
+            self.base, (*items, *([self.opening] if self.opening not in (None, former) else []))
+        )
 
     def _add(self, *items: Item) -> None:
         """Add items; a new opening comes before them."""
@@ -207,7 +223,9 @@ class Journal:
         return self.time or datetime.now(UTC).isoformat(timespec="seconds")
 
     def began(self) -> None:
-        """Record a move to the beginning of a text; of texts just before it that were not learned nothing is kept."""
+        """Record a move to the beginning of a text; of texts just before it that were not learned
+        nothing is kept.
+        """
         self._close()
         passed: list[Passed | SplitBy] = []
         while self._items and isinstance(last := self._items[-1], Passed | SplitBy):
@@ -227,7 +245,9 @@ class Journal:
         self._items = _then(self._items, [text])
 
     def rename(self, name: str, other: str) -> None:
-        """Give the texts of a document another name, which no text has: they might go on from one another."""
+        """Give the texts of a document another name, which no text has: they might go on from one
+        another.
+        """
         self._close()
         names = {each.name for each in self._named()}
         if name not in names:
@@ -236,14 +256,18 @@ class Journal:
             raise UserError(f"another document is named {other!r:.60}; choose another name")
         for number, item in enumerate(self._items):
             if isinstance(item, SideBySide):
-                self._items[number] = SideBySide([_renamed(text, name, other) for text in item.texts])
+                self._items[number] = SideBySide(
+                    [_renamed(text, name, other) for text in item.texts]
+                )
             elif isinstance(item, Read | SplitBy | Passed):
                 self._items[number] = _renamed(item, name, other)
 
     def _named(self) -> list[Read | SplitBy | Passed]:
         """Return all that has the name of a document."""
         return [
-            each for item in self._items for each in ([item] if isinstance(item, SplitBy | Passed) else texts_in(item))
+            each
+            for item in self._items
+            for each in ([item] if isinstance(item, SplitBy | Passed) else texts_in(item))
         ]
 
     def split(self, name: str, splitting: Chosen | None) -> None:
@@ -258,7 +282,9 @@ class Journal:
 
     def _last(self) -> Item | None:
         """Return the item that says where the reader stands."""
-        return next((item for item in reversed(self._items) if not isinstance(item, Opened | SplitBy)), None)
+        return next(
+            (item for item in reversed(self._items) if not isinstance(item, Opened | SplitBy)), None
+        )
 
     def _taken_down(self) -> Sequence[Item]:
         if not all(text.learned for text in self._open):
@@ -293,8 +319,13 @@ def _without_unlearned(items: Sequence[Item], vocabulary: Vocabulary) -> list[It
     for item in items:
         texts = texts_in(item)
         if texts and not texts[0].learned:
-            fits = [_fits(vocabulary, text.texts) if text.spelled is None else text.spelled.fits for text in texts]
-            found = _then(found, [Passed(text.name, split) for text, split in zip(texts, fits, strict=True)])
+            fits = [
+                _fits(vocabulary, text.texts) if text.spelled is None else text.spelled.fits
+                for text in texts
+            ]
+            found = _then(
+                found, [Passed(text.name, split) for text, split in zip(texts, fits, strict=True)]
+            )
         else:
             found.append(item)
     return found
@@ -306,12 +337,18 @@ def learned(record: ReadingRecord) -> list[Read]:
 
 
 def documents(record: ReadingRecord) -> list[ReadDocument]:
-    """Return the documents learned from, in the order of their first reading, after those the reader began with."""
+    """Return the documents learned from, in the order of their first reading, after those the
+    reader began with.
+    """
     found: dict[str, ReadDocument] = {}
     for text in learned(record):
         tokens, size, words = text.tokens, text.bytes, text.words
         if (before := found.get(text.name)) is not None:
-            tokens, size, words = (before.tokens or 0) + tokens, (before.bytes or 0) + size, (before.words or 0) + words
+            tokens, size, words = (
+                (before.tokens or 0) + tokens,
+                (before.bytes or 0) + size,
+                (before.words or 0) + words,
+            )
         found[text.name] = ReadDocument(text.name, tokens, size, words, text.read)
     base = () if record.base is None else record.base.texts
     return [
@@ -338,7 +375,10 @@ def laid_out(record: ReadingRecord) -> list[Laid]:
         elif isinstance(item, Began | Passed):
             open_name = None
         elif (texts := texts_in(item)) and texts[0].learned:
-            names, lengths = tuple(text.name or None for text in texts), tuple(text.tokens for text in texts)
+            names, lengths = (
+                tuple(text.name or None for text in texts),
+                tuple(text.tokens for text in texts),
+            )
             if isinstance(item, Read) and open_name == item.name and (before := found[-1].lengths):
                 found[-1] = found[-1]._replace(lengths=(before[0] + lengths[0],))
             else:

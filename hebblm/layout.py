@@ -1,4 +1,6 @@
-"""Streams that are read side by side: where each lies in the text, and how much is read and scored at once."""
+"""Streams that are read side by side: where each lies in the text, and how much is read and scored
+at once.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ from hebblm.memory import AnyMemory
 from hebblm.ranks import partition
 
 ROWS = 200  # tokens of several streams that are scored at once, unless one stream has more
-BLOCK = 100  # tokens that a fixed base's methods predict at once, if updates are more frequent than that
+# tokens that a fixed base's methods predict at once, if updates are more frequent than that
+BLOCK = 100
 READ_AHEAD = 200  # tokens that a fixed base reads at a time, whatever the update interval
 MemoryScope = Literal["shared", "stream"]
 
@@ -53,7 +56,14 @@ class Layout:
     ranks: int = 1  # P, over which the streams are divided in their order
 
     @classmethod
-    def of(cls, total: int, streams: int = 1, *, scope: MemoryScope = "shared", borders: Sequence[int] = ()) -> Layout:
+    def of(
+        cls,
+        total: int,
+        streams: int = 1,
+        *,
+        scope: MemoryScope = "shared",
+        borders: Sequence[int] = (),
+    ) -> Layout:
         """Cut a text of so many tokens into contiguous streams of about the same length.
 
         The cuts are made at ``borders``, where documents begin, if there are enough of them.
@@ -93,7 +103,9 @@ class Layout:
 
     @property
     def spread(self) -> bool:
-        """Whether several processes share a memory, so that all of them write before any goes on."""
+        """Whether several processes share a memory, so that all of them write before any goes
+        on.
+        """
         return self.ranks > 1 and self.scope == "shared"
 
     @property
@@ -118,12 +130,16 @@ class Layout:
         """
         if len(self.begins) == 1:
             return ids[begin:end]
-        begins = torch.tensor([self.begins[stream] for stream in self.own], device=ids.device)[:, None]
+        begins = torch.tensor([self.begins[stream] for stream in self.own], device=ids.device)[
+            :, None
+        ]
         rows = ids[(begins + torch.arange(begin, end, device=ids.device)).clamp_max(len(ids) - 1)]
         return rows if self.streams > 1 else rows[0]
 
     def groups(self, begin: int, end: int, every: int) -> Iterator[Group]:
-        """Yield the tokens of all streams between two places; an interval of ``every`` tokens is observed at once."""
+        """Yield the tokens of all streams between two places; an interval of ``every`` tokens is
+        observed at once.
+        """
         starts = range(begin, end, every)
         intervals = [self._runs(start, min(start + every, end)) for start in starts]
         if self.scope == "stream":
@@ -137,7 +153,9 @@ class Layout:
             yield from (Group(0, (runs,)) for runs in _packed(intervals[0]))
 
     def rounds(self, begin: int, end: int, every: int) -> Iterator[Group | None]:
-        """Yield the groups of :meth:`groups`; if processes share a memory, then None until no other has any left."""
+        """Yield the groups of :meth:`groups`; if processes share a memory, then None until no other
+        has any left.
+        """
         yield from (groups := list(self.groups(begin, end, every)))
         if self.spread:
             parts = (self.part(rank, self.ranks) for rank in range(self.ranks))
@@ -152,12 +170,18 @@ class Layout:
     def block(self, group: Group, labels: Tensor, every: int, *, written: bool) -> Block:
         if self.beside == 1:
             return Block.of(labels, every, written)
-        sizes = [{run.stream: run.end - run.begin for run in interval} for interval in group.intervals]
+        sizes = [
+            {run.stream: run.end - run.begin for run in interval} for interval in group.intervals
+        ]
         return Block.beside(labels, sizes, written)
 
     def states(self, group: Group, states: Tensor, begin: int) -> Tensor:
-        """Return hidden states (N, D) of a group, from those of all streams (B, n, D) from place ``begin`` on."""
-        return _joined([states[run.stream, run.begin - begin : run.end - begin] for run in group.runs])
+        """Return hidden states (N, D) of a group, from those of all streams (B, n, D) from place
+        ``begin`` on.
+        """
+        return _joined(
+            [states[run.stream, run.begin - begin : run.end - begin] for run in group.runs]
+        )
 
     def labels(self, group: Group, targets: Tensor) -> Tensor:
         return _joined([targets[slice(*self._place(run))] for run in group.runs])
@@ -188,11 +212,19 @@ class Pace:
         block = every if spread else max(1, BLOCK // (every * streams)) * every
         return cls(every, block, max(1, READ_AHEAD // block) * block, streams)
 
-    def blocks(self, begin: int, end: int, memories: Sequence[AnyMemory]) -> Iterator[tuple[int, int]]:
-        """Yield begin and end of the tokens that are predicted together, between two places of the streams."""
+    def blocks(
+        self, begin: int, end: int, memories: Sequence[AnyMemory]
+    ) -> Iterator[tuple[int, int]]:
+        """Yield begin and end of the tokens that are predicted together, between two places of the
+        streams.
+        """
         rows = self.every * self.streams
         while begin < end:
-            spans = [span // self.streams for memory in memories if (span := memory.span(rows)) is not None]
+            spans = [
+                span // self.streams
+                for memory in memories
+                if (span := memory.span(rows)) is not None
+            ]
             stop = min(begin + min([self.block, *spans]), end)
             yield begin, stop
             begin = stop
@@ -215,7 +247,9 @@ def _joined(parts: Sequence[Tensor]) -> Tensor:
 
 
 def _nearest(cuts: npt.NDArray[np.int64], places: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Choose for each of the cuts (n,) the closest place (m,), each place once, in ascending order; m >= n."""
+    """Choose for each of the cuts (n,) the closest place (m,), each place once, in ascending order;
+    m >= n.
+    """
     chosen, low = [], 0
     for index, cut in enumerate(cuts):
         high = len(places) - (len(cuts) - index - 1)  # leaves enough places for the other cuts

@@ -9,7 +9,8 @@ from typing import Any
 
 
 def lazily(package: str, *modules: str) -> Callable[[str], Any]:
-    """Return a package's ``__getattr__`` (PEP 562), which finds the names of its ``__all__`` in some of its modules.
+    """Return a package's ``__getattr__`` (PEP 562), which finds the names of its ``__all__`` in
+    some of its modules.
 
     Its ``__dir__`` then lists these names as well.
     """
@@ -23,5 +24,7 @@ def lazily(package: str, *modules: str) -> Callable[[str], Any]:
                     return namespace.setdefault(name, names[name])
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
-    vars(sys.modules[package])["__dir__"] = lambda: sorted({*(names := vars(sys.modules[package])), *names["__all__"]})
+    vars(sys.modules[package])["__dir__"] = lambda: sorted(
+        {*(names := vars(sys.modules[package])), *names["__all__"]}
+    )
     return get

@@ -1,4 +1,6 @@
-"""Locks between processes: if two commands write to one place, the first makes the files and the second uses them."""
+"""Locks between processes: if two commands write to one place, the first makes the files and the
+second uses them.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +22,10 @@ _HELD: set[tuple[Path, int]] = set()  # places of this process, each by a thread
 def held(path: Path, what: str, *, wait: bool = True, again: bool = False) -> Iterator[bool]:
     """Lock a place while the block writes there; other processes wait until this one ends or dies.
 
-    The system releases the lock of a killed process. Its file next to ``path`` stays, and the next process takes it
-    over. Folders created for the file are removed again if they are empty. Yields whether another process had the
-    place first: it may have written what this one needs. Without ``wait`` that is an error. With ``again`` the same
-    thread may hold the lock already.
+    The system releases the lock of a killed process. Its file next to ``path`` stays, and the next
+    process takes it over. Folders created for the file are removed again if they are empty. Yields
+    whether another process had the place first: it may have written what this one needs. Without
+    ``wait`` that is an error. With ``again`` the same thread may hold the lock already.
     """
     from filelock import FileLock, Timeout  # waits are rare, and the import takes a while
 

@@ -33,7 +33,9 @@ QUIET = 60.0  # seconds between two lines of a log
 BRIEF = 1.0  # seconds of passing work, whose bar disappears with its end
 SHORTEST, LONGEST = 6, 40  # of a bar itself
 _SILENT: ContextVar[bool] = ContextVar("silent", default=False)
-NUMBERS = 83  # columns for a description and the numbers, before a bar may be longer than the shortest
+NUMBERS = (
+    83  # columns for a description and the numbers, before a bar may be longer than the shortest
+)
 
 
 class Description(ProgressColumn):
@@ -47,7 +49,11 @@ class Done(MofNCompleteColumn):
     """Units done, of how many where that is known."""
 
     def render(self, task: Task) -> Text:
-        return Text(f"{task.completed:.0f}", "progress.download") if task.total is None else super().render(task)
+        return (
+            Text(f"{task.completed:.0f}", "progress.download")
+            if task.total is None
+            else super().render(task)
+        )
 
 
 class Left(TimeRemainingColumn):
@@ -60,12 +66,18 @@ class Left(TimeRemainingColumn):
 
 
 class Display(Progress):
-    """A bar that writes a line from time to time if it cannot be drawn, so that a log shows how far the work is."""
+    """A bar that writes a line from time to time if it cannot be drawn, so that a log shows how far
+    the work is.
+    """
 
     def __init__(self, *columns: Any, **options: Any) -> None:
         super().__init__(*columns, **options)
-        self._begins: dict[TaskID, tuple[float, float]] = {}  # when a task was added, and how far it was
-        self._firsts: dict[TaskID, tuple[float, float]] = {}  # when it first advanced, and how far it was then
+        self._begins: dict[
+            TaskID, tuple[float, float]
+        ] = {}  # when a task was added, and how far it was
+        self._firsts: dict[
+            TaskID, tuple[float, float]
+        ] = {}  # when it first advanced, and how far it was then
         self._written = time.monotonic()
         self.passing = False
 
@@ -104,7 +116,13 @@ class Display(Progress):
         start, done = self._begins[task_id]
         if task.completed > done:
             self._firsts.setdefault(task_id, (now, task.completed))
-        if self.disable or self.console.is_terminal or not task.visible or task.finished or now - self._written < QUIET:
+        if (
+            self.disable
+            or self.console.is_terminal
+            or not task.visible
+            or task.finished
+            or now - self._written < QUIET
+        ):
             return
         self._written = now
         words = f"{task.description}: {task.completed:,.0f}"
@@ -112,11 +130,13 @@ class Display(Progress):
             words += f" of {task.total:,.0f}"
         words += f" {task.fields.get('unit', '')}, {duration(now - start)} elapsed"
         if task.total is not None and task.completed > done:
-            # If there are several steps, the first does not count for the pace: an earlier run may have done it.
+            # If there are several steps, the first does not count for the pace: an earlier run may
+            # have done it.
             first, after = self._firsts[task_id]
             if task.completed > after:
                 start, done = first, after
-            words += f", {duration((now - start) / (task.completed - done) * (task.total - task.completed))} left"
+            pace = (now - start) / (task.completed - done)
+            words += f", {duration(pace * (task.total - task.completed))} left"
         self.console.print(words, soft_wrap=True, highlight=False, markup=False)
 
 
@@ -134,12 +154,16 @@ def silence() -> Iterator[None]:
 
 
 def told() -> bool:
-    """Return whether this process reports progress: only the first of several, and none if ``HEBBLM_QUIET`` is 1."""
+    """Return whether this process reports progress: only the first of several, and none if
+    ``HEBBLM_QUIET`` is 1.
+    """
     return leads() and os.environ.get("HEBBLM_QUIET") != "1"
 
 
 def say(line: str) -> None:
-    """Print a line next to the bars, on standard error; the first process prints a warning even if it is quiet."""
+    """Print a line next to the bars, on standard error; the first process prints a warning even if
+    it is quiet.
+    """
     if not _SILENT.get() and (told() or (leads() and line.startswith("warning:"))):
         write(line, Console(stderr=True))
 
@@ -158,13 +182,18 @@ def write(line: str, console: Console) -> None:
 
 
 def _wrapped(line: str, width: int) -> str:
-    """Wrap a line and indent the lines after the first; text without a blank, such as a path, stays whole."""
+    """Wrap a line and indent the lines after the first; text without a blank, such as a path, stays
+    whole.
+    """
     indent = " " * (len(line) - len(line.lstrip()) + 2)
-    return textwrap.fill(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    return textwrap.fill(
+        line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def bar(*, passing: bool = False) -> Display:
-    """Return a progress display, which is a context manager; only the first of several processes shows it.
+    """Return a progress display, which is a context manager; only the first of several processes
+    shows it.
 
     With ``passing`` work, no bar stays if it took less than a second.
     """
@@ -190,9 +219,11 @@ def bar(*, passing: bool = False) -> Display:
 
 @contextmanager
 def passing_bar(description: str, unit: str) -> Iterator[Callable[[int, int], None]]:
-    """Show passing work that nobody asked to follow: yield a function of (done, total) that moves its bar.
+    """Show passing work that nobody asked to follow: yield a function of (done, total) that moves
+    its bar.
 
-    There is a bar only on a terminal; none in a block of silence, and none within work that shows one already.
+    There is a bar only on a terminal; none in a block of silence, and none within work that shows
+    one already.
     """
     if _SILENT.get() or _OPEN or not told() or not Console(stderr=True).is_terminal:
         yield lambda done, total: None

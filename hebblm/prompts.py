@@ -1,8 +1,10 @@
-"""The end of a prompt: which letters of a word are typed, and from which place a model goes on with them.
+"""The end of a prompt: which letters of a word are typed, and from which place a model goes on with
+them.
 
-A tokenizer cuts ``Grabbit`` and ``Gra`` in different places, so that no model has seen the pieces of ``Gra`` go on with
-``bbit``. The model is asked at the last place where every tokenizer cuts, before the blank of the word, and what it
-expects there is narrowed to texts that begin with the letters.
+A tokenizer cuts ``Grabbit`` and ``Gra`` in different places, so that no model has seen the pieces
+of ``Gra`` go on with ``bbit``. The model is asked at the last place where every tokenizer cuts,
+before the blank of the word, and what it expects there is narrowed to texts that begin with the
+letters.
 """
 
 from __future__ import annotations
@@ -48,8 +50,8 @@ class Prompt(NamedTuple):
     def split(cls, text: str) -> Prompt:
         """Return the prompt of a text whose last word is being typed.
 
-        In a script without blanks every letter may end a word, so that none of them counts as typed. Nor does
-        punctuation that stands alone.
+        In a script without blanks every letter may end a word, so that none of them counts as
+        typed. Nor does punctuation that stands alone.
         """
         letters = _LETTERS.search(text)
         assert letters is not None
@@ -90,9 +92,14 @@ def rest_of(text: str, prompt: Prompt) -> str:
 
 
 def spelled(
-    expect: Expect, pieces: PieceTexts, place: Place, choose: Callable[[Tensor], int], temperature: float
+    expect: Expect,
+    pieces: PieceTexts,
+    place: Place,
+    choose: Callable[[Tensor], int],
+    temperature: float,
 ) -> tuple[int, ...] | None:
-    """Return pieces that write the target of a place and perhaps more, drawn as the model would among those that do.
+    """Return pieces that write the target of a place and perhaps more, drawn as the model would
+    among those that do.
 
     Args:
         expect: returns log-probabilities (R, V) in nats after R rows of pieces, adapted and not.
@@ -104,10 +111,16 @@ def spelled(
     Returns:
         The pieces; None if the model gives the target no probability.
     """
-    found: list[tuple[tuple[int, ...], Tensor]] = []  # beginnings, and what each further piece (V,) gives to the target
+    found: list[
+        tuple[tuple[int, ...], Tensor]
+    ] = []  # beginnings, and what each further piece (V,) gives to the target
     left: dict[tuple[int, ...], tuple[float, bytes]] = {(): (1.0, b"")}
     covered = 0.0
-    while left and len(found) < MOST_ROWS and sum(mass for mass, _ in left.values()) > TOLERANCE * covered:
+    while (
+        left
+        and len(found) < MOST_ROWS
+        and sum(mass for mass, _ in left.values()) > TOLERANCE * covered
+    ):
         best = max(mass for mass, _ in left.values())
         rows = [row for row, (mass, _) in left.items() if mass >= best / 4][:32]
         log_probs = expect(rows)[0].double().cpu()
@@ -115,7 +128,9 @@ def spelled(
             mass, data = left.pop(row)
             weights = mass * (own / (temperature or 1.0)).softmax(0)
             letters = data.lstrip(b" \t") if place.stripped else data
-            covers, begins = pieces.towards(place.target[len(letters) :], stripped=place.stripped and not letters)
+            covers, begins = pieces.towards(
+                place.target[len(letters) :], stripped=place.stripped and not letters
+            )
             weights = torch.where(pieces.never, 0.0, weights)
             found.append((row, torch.where(covers, weights, 0.0)))
             covered += float(found[-1][1].sum())
@@ -123,5 +138,7 @@ def spelled(
                 left[*row, index] = float(weights[index]), data + pieces.data[index]
     if not covered:
         return None
-    begun, weights = found[choose(torch.stack([own.max() if not temperature else own.sum() for _, own in found]))]
+    begun, weights = found[
+        choose(torch.stack([own.max() if not temperature else own.sum() for _, own in found]))
+    ]
     return (*begun, choose(weights))

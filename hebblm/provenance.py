@@ -28,7 +28,9 @@ PACKAGES = (
 
 
 def provenance(command: str, *, device: str, seed: int) -> dict[str, Any]:
-    """Return a JSON object that says how a result was made, with the number of processes if there are several."""
+    """Return a JSON object that says how a result was made, with the number of processes if there
+    are several.
+    """
     import torch
 
     ranks = current()
@@ -55,12 +57,16 @@ def versions() -> dict[str, str]:
 
 
 def commit() -> str | None:
-    """Return the commit of the source checkout in use, with ``+`` if files have changed; None outside a checkout."""
+    """Return the commit of the source checkout in use, with ``+`` if files have changed; None
+    outside a checkout.
+    """
     root = Path(__file__).resolve().parents[1]
     if not (root / ".git").exists():
         return None
     try:
-        head = subprocess.run(["git", "-C", root, "rev-parse", "HEAD"], capture_output=True, text=True, check=True)
+        head = subprocess.run(
+            ["git", "-C", root, "rev-parse", "HEAD"], capture_output=True, text=True, check=True
+        )
         changed = subprocess.run(
             ["git", "-C", root, "status", "--porcelain", "--untracked-files=no"],
             capture_output=True,

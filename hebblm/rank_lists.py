@@ -60,7 +60,9 @@ def read_lists(path: Path) -> list[Line]:
 
 
 def priors(candidates: Sequence[Candidate]) -> list[float]:
-    """Return the scores of a list's candidates; one without a score counts as the worst that has one."""
+    """Return the scores of a list's candidates; one without a score counts as the worst that has
+    one.
+    """
     worst = min((one.score for one in candidates if one.score is not None), default=0.0)
     return [worst if one.score is None else one.score for one in candidates]
 

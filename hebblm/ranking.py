@@ -43,19 +43,32 @@ class RankedText(NamedTuple):
     tokens: int
 
 
-def check_alternatives(texts: Sequence[str], prior: Sequence[float] | None, weight: float) -> list[float]:
+def check_alternatives(
+    texts: Sequence[str], prior: Sequence[float] | None, weight: float
+) -> list[float]:
     """Refuse alternatives that cannot be ranked, before any model reads them; return the priors."""
     if isinstance(texts, str) or not isinstance(texts, Sequence) or not texts:
-        raise UserError(f"{texts!r:.60} is not a list of alternatives; give a list of strings, at least one")
+        raise UserError(
+            f"{texts!r:.60} is not a list of alternatives; give a list of strings, at least one"
+        )
     for number, text in enumerate(texts, 1):
         if not isinstance(text, str):
-            raise UserError(f"alternative {number} is {text!r:.60}, not a text; write it as a string, or leave it out")
+            raise UserError(
+                f"alternative {number} is {text!r:.60}, not a text; write it as a string, or leave "
+                "it out"
+            )
     if prior is not None and not isinstance(prior, Iterable):
-        raise UserError(f"prior = {prior!r:.60} is not a row of numbers; give one for each alternative")
+        raise UserError(
+            f"prior = {prior!r:.60} is not a row of numbers; give one for each alternative"
+        )
     values = [0.0] * len(texts) if prior is None else [*prior]
     if len(values) != len(texts):
-        raise UserError(f"prior has {len(values)} numbers for {len(texts)} alternatives; give one for each")
-    named: list[tuple[str, Any]] = [(f"prior of alternative {number}", value) for number, value in enumerate(values, 1)]
+        raise UserError(
+            f"prior has {len(values)} numbers for {len(texts)} alternatives; give one for each"
+        )
+    named: list[tuple[str, Any]] = [
+        (f"prior of alternative {number}", value) for number, value in enumerate(values, 1)
+    ]
     for name, value in [*named, ("weight", weight)]:
         if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
             raise UserError(f"{name} = {value!r:.60} must be a finite number")
@@ -79,8 +92,8 @@ def ranked(
     Args:
         reader: at the place where ``before`` begins, after the token ``last`` (1,).
         vocabulary: vocabulary of the reader's model.
-        texts: the alternatives, read as one text with ``before``; tokens that differ from those of ``before`` count.
-            One without text costs the end of the line.
+        texts: the alternatives, read as one text with ``before``; tokens that differ from those of
+            ``before`` count. One without text costs the end of the line.
         before: text directly before each.
         prior: another score of each.
         weight: factor of the prior.
@@ -92,17 +105,26 @@ def ranked(
         bytes_of(text)
     common = vocabulary.encode(before, include=False)
     silence = vocabulary.encode(before.rstrip(" ") + "\n", include=False)
-    wholes = [silence if _is_silent(text) else vocabulary.encode(before + text, include=False) for text in texts]
+    wholes = [
+        silence if _is_silent(text) else vocabulary.encode(before + text, include=False)
+        for text in texts
+    ]
     begin = min(_same(common, whole) for whole in wholes)
     for number, (text, whole) in enumerate(zip(texts, wholes, strict=True), 1):
         if len(whole.ids) == begin:
-            raise UserError(f"alternative {number}, {text!r:.60}, has no token of its own; leave it out")
+            raise UserError(
+                f"alternative {number}, {text!r:.60}, has no token of its own; leave it out"
+            )
     rows = len(reader.base.head.weight)
     ids = [reader.known(last.new_tensor(whole.ids), rows) for whole in wholes]
     sums = _sums(reader, last, ids, begin)
     found = []
-    for text, whole, own, value, (adapted, base) in zip(texts, wholes, ids, priors, sums.tolist(), strict=True):
-        new = {at for at, index in enumerate(whole.ids) if index >= rows or index == vocabulary.unknown}
+    for text, whole, own, value, (adapted, base) in zip(
+        texts, wholes, ids, priors, sums.tolist(), strict=True
+    ):
+        new = {
+            at for at, index in enumerate(whole.ids) if index >= rows or index == vocabulary.unknown
+        }
         new.update(whole.unknown)  # where a tokenizer has no id for these alone
         spelling = SPELLING * sum(spelled_bytes(whole.tokens[at]) for at in new if at >= begin)
         log_prob = adapted - spelling
@@ -118,16 +140,26 @@ def _is_silent(text: str) -> bool:
 
 def _same(common: Encoded, whole: Encoded) -> int:
     """Return how many tokens two texts share at their beginning."""
-    pairs = zip(zip(common.tokens, common.ids, strict=True), zip(whole.tokens, whole.ids, strict=True), strict=False)
-    return next((at for at, (one, other) in enumerate(pairs) if one != other), min(len(common.ids), len(whole.ids)))
+    pairs = zip(
+        zip(common.tokens, common.ids, strict=True),
+        zip(whole.tokens, whole.ids, strict=True),
+        strict=False,
+    )
+    return next(
+        (at for at, (one, other) in enumerate(pairs) if one != other),
+        min(len(common.ids), len(whole.ids)),
+    )
 
 
 def _sums(reader: StreamReader, last: Tensor, ids: Sequence[Tensor], begin: int) -> Tensor:
-    """Return log-probabilities (A, 2) in nats of texts of ids (N_a,) from a place on, adapted and not.
+    """Return log-probabilities (A, 2) in nats of texts of ids (N_a,) from a place on, adapted and
+    not.
 
     Recognisers' lists share many beginnings; the token after a shared beginning is predicted once.
     """
-    states, trained = reader.base.beyond(torch.cat([last, ids[0][:begin]]), [own[begin:-1] for own in ids])
+    states, trained = reader.base.beyond(
+        torch.cat([last, ids[0][:begin]]), [own[begin:-1] for own in ids]
+    )
     texts = [own.tolist() for own in ids]
     places: dict[tuple[int, ...], int] = {}  # of each beginning that is predicted
     first: list[tuple[int, int]] = []  # alternative and token where each occurs first
@@ -142,13 +174,19 @@ def _sums(reader: StreamReader, last: Tensor, ids: Sequence[Tensor], begin: int)
     hidden = torch.stack([states[number][at - begin] for number, at in first]).to(
         last.device, reader.base.head.weight.dtype
     )
-    beside = None if trained is None else torch.stack([trained[number][at - begin] for number, at in first])
+    beside = (
+        None
+        if trained is None
+        else torch.stack([trained[number][at - begin] for number, at in first])
+    )
     contexts = _contexts(reader, texts, first)
     rows, tokens, owners = torch.tensor(asked, device=last.device).t()
     sums = torch.zeros(len(ids), 2, dtype=torch.float64, device=last.device)
     for start in range(0, len(first), ROWS):
         part = slice(start, start + ROWS)
-        batch = EvalBatch(hidden[part], reader.context, contexts=None if contexts is None else contexts[part])
+        batch = EvalBatch(
+            hidden[part], reader.context, contexts=None if contexts is None else contexts[part]
+        )
         here = (rows >= start) & (rows < start + ROWS)
         for column, log_probs in enumerate(
             (
@@ -156,12 +194,18 @@ def _sums(reader: StreamReader, last: Tensor, ids: Sequence[Tensor], begin: int)
                 reader.base.trained_log_probs(batch, None if beside is None else beside[part]),
             )
         ):
-            sums[:, column].index_add_(0, owners[here], log_probs[rows[here] - start, tokens[here]].double())
+            sums[:, column].index_add_(
+                0, owners[here], log_probs[rows[here] - start, tokens[here]].double()
+            )
     return sums
 
 
-def _contexts(reader: StreamReader, texts: Sequence[Sequence[int]], places: Sequence[tuple[int, int]]) -> Ints | None:
-    """Return contexts (N, order) of tokens, each given by text and place, if the reader counts n-grams."""
+def _contexts(
+    reader: StreamReader, texts: Sequence[Sequence[int]], places: Sequence[tuple[int, int]]
+) -> Ints | None:
+    """Return contexts (N, order) of tokens, each given by text and place, if the reader counts
+    n-grams.
+    """
     ngrams = reader.context.ngrams
     if ngrams is None:
         return None

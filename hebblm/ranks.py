@@ -1,7 +1,7 @@
 """The processes of one command: the rank of this one, its part of the work, and what they exchange.
 
-``torchrun`` starts the same command several times; each process finds its rank in the environment. A process that is
-alone exchanges nothing: every function here then returns its argument.
+``torchrun`` starts the same command several times; each process finds its rank in the environment.
+A process that is alone exchanges nothing: every function here then returns its argument.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 LOOK = 1.0  # seconds between two checks that the process that started this rank is alive
-PATIENCE = timedelta(days=30)  # to wait for busy ranks; a rank that dies breaks its connections, which ends the wait
+PATIENCE = timedelta(
+    days=30
+)  # to wait for busy ranks; a rank that dies breaks its connections, which ends the wait
 
 
 class LostRankError(RuntimeError):
@@ -50,7 +52,8 @@ def leads() -> bool:
 
 
 def partition(count: int, part: int, parts: int) -> range:
-    """Return the items of one of several equal parts of ``count`` items in a row; some parts have one item less.
+    """Return the items of one of several equal parts of ``count`` items in a row; some parts have
+    one item less.
 
     The longer parts come first.
     """
@@ -69,7 +72,9 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True)
 class Ranks:
-    """The ranks of a command, as one of them sees them; all ranks call every method, in the same order."""
+    """The ranks of a command, as one of them sees them; all ranks call every method, in the same
+    order.
+    """
 
     rank: int = 0
     size: int = 1  # P
@@ -86,14 +91,17 @@ class Ranks:
         return partition(count, self.rank, self.size)
 
     def tasks(self, count: int) -> range:
-        """Return this rank's tasks among ``count``: every P-th one, because earlier ones often take longer."""
+        """Return this rank's tasks among ``count``: every P-th one, because earlier ones often take
+        longer.
+        """
         return range(self.rank, count, self.size)
 
     def exchange(self, rows: Tensor, counts: Sequence[int]) -> tuple[Tensor, list[int]]:
-        """Send each rank some of the rows (N, ...), and receive the rows that each has for this one.
+        """Send each rank some of the rows (N, ...), and receive the rows that each has for this
+        one.
 
-        ``counts`` of the rows go to each rank, those for the first rank first. The received rows (M, ...), and their
-        counts by rank, have the same order.
+        ``counts`` of the rows go to each rank, those for the first rank first. The received rows
+        (M, ...), and their counts by rank, have the same order.
         """
         if self.size == 1:
             return rows, list(counts)
@@ -107,7 +115,9 @@ class Ranks:
             raw = self._raw(rows)  # (N, bytes)
             received = raw.new_empty(sum(arriving), raw.shape[1])
             torch.distributed.all_to_all_single(received, raw, arriving, list(counts))
-            self.traffic.sent += raw.shape[1] * (len(rows) - counts[self.rank]) + 8 * (self.size - 1)
+            self.traffic.sent += raw.shape[1] * (len(rows) - counts[self.rank]) + 8 * (
+                self.size - 1
+            )
         return _whole(received, rows), arriving
 
     def all_gather_rows(self, rows: Tensor) -> list[Tensor]:
@@ -130,7 +140,9 @@ class Ranks:
         return [_whole(raw[:length], rows) for raw, length in zip(gathered, lengths, strict=True)]
 
     def gather(self, rows: Tensor) -> Tensor:
-        """Return the rows of all ranks (N, ...) on the first rank, its own first, and no rows on the others."""
+        """Return the rows of all ranks (N, ...) on the first rank, its own first, and no rows on
+        the others.
+        """
         return self.exchange(rows, [len(rows), *[0] * (self.size - 1)])[0]
 
     def all_gather(self, rows: Tensor) -> Tensor:
@@ -157,7 +169,9 @@ class Ranks:
 
     @contextlib.contextmanager
     def in_turn(self) -> Iterator[None]:
-        """Run the block on the first rank, and then on the others, which find the files it has written."""
+        """Run the block on the first rank, and then on the others, which find the files it has
+        written.
+        """
         if not self.leads:
             self.wait()
         yield
@@ -166,7 +180,9 @@ class Ranks:
 
     @contextlib.contextmanager
     def connected(self) -> Iterator[None]:
-        """Raise LostRankError if an exchange of torch's own fails in the block because another rank is gone."""
+        """Raise LostRankError if an exchange of torch's own fails in the block because another rank
+        is gone.
+        """
         try:
             yield
         except RuntimeError as error:
@@ -183,7 +199,9 @@ class Ranks:
         """Return rows (N, ...) as bytes (N, bytes), which every backend takes."""
         import torch
 
-        flat = rows.detach().to(self._place()).reshape(len(rows), rows.shape[1:].numel()).contiguous()
+        flat = (
+            rows.detach().to(self._place()).reshape(len(rows), rows.shape[1:].numel()).contiguous()
+        )
         return flat.view(torch.uint8)
 
     @contextlib.contextmanager
@@ -208,7 +226,8 @@ def current() -> Ranks:
 
 @contextlib.contextmanager
 def opened(device: str = "cpu") -> Iterator[Ranks]:
-    """Connect the ranks while the block computes; a process that is alone connects nothing and imports no torch.
+    """Connect the ranks while the block computes; a process that is alone connects nothing and
+    imports no torch.
 
     Tensors go through nccl if every process of a machine has its own GPU, else through gloo.
     """
@@ -217,7 +236,9 @@ def opened(device: str = "cpu") -> Iterator[Ranks]:
         yield ALONE
         return
     if ":" in device:
-        raise UserError(f"device = {device}: each of {size()} processes takes its own GPU; leave the number out")
+        raise UserError(
+            f"device = {device}: each of {size()} processes takes its own GPU; leave the number out"
+        )
     _end_with_parent()
     import torch
     from torch import distributed
@@ -230,12 +251,18 @@ def opened(device: str = "cpu") -> Iterator[Ranks]:
     backend = "gloo"
     if device != "cpu" and torch.cuda.is_available():
         torch.cuda.set_device(_number("LOCAL_RANK") % torch.cuda.device_count())
-        backend = "nccl" if here <= torch.cuda.device_count() and distributed.is_nccl_available() else "gloo"
+        backend = (
+            "nccl"
+            if here <= torch.cuda.device_count() and distributed.is_nccl_available()
+            else "gloo"
+        )
     try:
         store, *_ = next(rendezvous("env://", rank(), size()))
         # Processes that torchrun starts again find the entries of the former ones in its store.
         prefixed = PrefixStore(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"), store)
-        distributed.init_process_group(backend, store=prefixed, rank=rank(), world_size=size(), timeout=PATIENCE)
+        distributed.init_process_group(
+            backend, store=prefixed, rank=rank(), world_size=size(), timeout=PATIENCE
+        )
     except RuntimeError as error:
         raise LostRankError(_lost()) from error
     _current = Ranks(rank(), size(), backend)
@@ -250,8 +277,8 @@ def opened(device: str = "cpu") -> Iterator[Ranks]:
 def end_rank(status: int) -> NoReturn:
     """End this process at once; its files are closed.
 
-    A thread of gloo may still hold tensors of the last exchange, even without a process group. If it releases them
-    while the interpreter ends, the process is aborted.
+    A thread of gloo may still hold tensors of the last exchange, even without a process group. If
+    it releases them while the interpreter ends, the process is aborted.
     """
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(AttributeError, OSError, ValueError):  # none, full, closed

@@ -1,4 +1,6 @@
-"""How a reader is opened, and its state in a folder: memory, new words, and its place in the text."""
+"""How a reader is opened, and its state in a folder: memory, new words, and its place in the
+text.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ class ReaderSetup:
     method: str | None = None
     k: int | None = None
     update_every: int | None = None
-    settings: Mapping[str, Any] = field(default_factory=dict)  # those that the method reads, by dotted name
+    settings: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # those that the method reads, by dotted name
     model: str | None = None  # name of the model
 
 
@@ -74,12 +78,22 @@ class ReaderState:
     memory: AnyMemory | None = None
     words: tuple[str, ...] = ()  # new ones, in the order of their first occurrence
     state: State | None = None  # of the base after the last token
-    last: Tensor = field(default_factory=lambda: torch.zeros(1, dtype=torch.int64))  # (1,) the last token read
-    observed: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))  # (V,) how often each was read
-    recent: tuple[Tensor, Tensor] = field(default_factory=lambda: (torch.zeros(0, 0), torch.zeros(0)))  # (W, D), (W,)
+    last: Tensor = field(
+        default_factory=lambda: torch.zeros(1, dtype=torch.int64)
+    )  # (1,) the last token read
+    observed: Tensor = field(
+        default_factory=lambda: torch.zeros(0, dtype=torch.int64)
+    )  # (V,) how often each was read
+    recent: tuple[Tensor, Tensor] = field(
+        default_factory=lambda: (torch.zeros(0, 0), torch.zeros(0))
+    )  # (W, D), (W,)
     shares: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # learned shares, by name
-    ngrams: Mapping[str, Array] = field(default_factory=dict)  # counts; empty if no method uses them
-    weights: Mapping[str, Tensor] = field(default_factory=dict)  # that learned; empty if the base stays as trained
+    ngrams: Mapping[str, Array] = field(
+        default_factory=dict
+    )  # counts; empty if no method uses them
+    weights: Mapping[str, Tensor] = field(
+        default_factory=dict
+    )  # that learned; empty if the base stays as trained
     splitting: Chosen | None = None  # of the texts; None before the first one
     setup: ReaderSetup = field(default_factory=ReaderSetup)
     record: ReadingRecord = field(default_factory=ReadingRecord)
@@ -88,12 +102,16 @@ class ReaderState:
         """Refuse a memory with labels (n,) outside the classes."""
         for part in self.memory.segments() if self.memory is not None else ():
             if len(part) and not 0 <= int(part.values.min()) <= int(part.values.max()) < classes:
-                raise UserError(f"{place} has labels of words that are not in it; build or save it again")
+                raise UserError(
+                    f"{place} has labels of words that are not in it; build or save it again"
+                )
 
 
 def check_free(folder: Path) -> None:
     """Refuse a folder that does not hold a reader."""
-    if folder.is_file() or (folder.is_dir() and any(folder.iterdir()) and not (folder / READER).is_file()):
+    if folder.is_file() or (
+        folder.is_dir() and any(folder.iterdir()) and not (folder / READER).is_file()
+    ):
         raise UserError(f"{folder} does not hold a reader; choose another folder")
     check_own(folder, {READER, PLACE, MEMORY, TEXTS})
 
@@ -101,7 +119,8 @@ def check_free(folder: Path) -> None:
 def save_reader(folder: Path, owner: Owner, known: ReaderState, classes: int) -> None:
     """Write a reader's state to a folder, whole or not at all.
 
-    The folder is created, or replaced if it holds a reader. ``classes`` counts the model's; new words' ids follow.
+    The folder is created, or replaced if it holds a reader. ``classes`` counts the model's; new
+    words' ids follow.
     """
     check_free(folder)
     assert known.memory is not None, "a reader has a memory"
@@ -110,7 +129,8 @@ def save_reader(folder: Path, owner: Owner, known: ReaderState, classes: int) ->
     for learned in (shares, *known.weights.values(), *known.state.values(), known.recent[0]):
         if learned.is_floating_point() and not learned.isfinite().all():
             raise UserError(
-                f"what {known.setup.method} learned is no longer finite, so no reader could go on from {folder}; "
+                f"what {known.setup.method} learned is no longer finite, so no reader could go on "
+                f"from {folder}; "
                 "read the text again, with lower learning rates"
             )
     place = {
@@ -121,7 +141,10 @@ def save_reader(folder: Path, owner: Owner, known: ReaderState, classes: int) ->
         **{f"state.{name.replace(' ', '.')}": tensor for name, tensor in known.state.items()},
         **prefixed(WEIGHT, known.weights),
     }
-    with held(folder, "this memory", wait=False, again=True), atomic_path(folder, directory=True) as temporary:
+    with (
+        held(folder, "this memory", wait=False, again=True),
+        atomic_path(folder, directory=True) as temporary,
+    ):
         save_memory(known.memory, temporary / MEMORY, **owner, ngrams=known.ngrams)
         write_tensors(temporary / PLACE, place, KIND)
         write_record(temporary / TEXTS, known.record)
@@ -217,13 +240,17 @@ class Choices:
 
 
 def check_asked(method: str | None, settings: Mapping[str, Any], memory: object) -> None:
-    """Refuse values that no reader can be opened with, before the saved reader in ``memory`` is read."""
+    """Refuse values that no reader can be opened with, before the saved reader in ``memory`` is
+    read.
+    """
     if method is not None:
         check_methods([*map(unaliased, several("method", [method]))])
     Hyperparameters().changed(settings)
     kept = sorted(name for name in settings if name.startswith("memory."))
     if memory is not None and kept:
-        raise UserError(f"{kept[0]} is set, but {memory} keeps the value it was saved with; leave it out")
+        raise UserError(
+            f"{kept[0]} is set, but {memory} keeps the value it was saved with; leave it out"
+        )
 
 
 def choose(
@@ -235,7 +262,9 @@ def choose(
     saved: ReaderSetup,
     memory: object,
 ) -> Choices:
-    """Choose a reader's values: those of its caller, then those of a saved reader, then the defaults."""
+    """Choose a reader's values: those of its caller, then those of a saved reader, then the
+    defaults.
+    """
     method = unaliased(method or saved.method or METHOD)
     check_methods([method])
     present = present_settings(saved.settings)
@@ -246,7 +275,11 @@ def choose(
     values.check_set(settings)
     values.tell_unread(settings, [method])
     if values.base.lr:
-        raise UserError(f"a reader's base stays as trained, not base.lr={values.base.lr}; use hebblm.evaluate")
+        raise UserError(
+            f"a reader's base stays as trained, not base.lr={values.base.lr}; use hebblm.evaluate"
+        )
     k = saved.k or ScenarioConfig.k if k is None else k
-    every = saved.update_every or ScenarioConfig.update_every if update_every is None else update_every
+    every = (
+        saved.update_every or ScenarioConfig.update_every if update_every is None else update_every
+    )
     return Choices(method, number_of_neighbors(k), whole("update_every", every), values)

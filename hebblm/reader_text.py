@@ -24,7 +24,9 @@ Texts = Sequence[Text] | Mapping[str, Text]
 Progress = Callable[[int, int], None] | None
 """A function of (tokens done, all tokens), called after each interval, or None."""
 UNFIT = ("Cc", "Cs", "Zl", "Zp")
-"""Categories of the characters that no name has; blanks and joiners of all kinds may stand in the name of a file."""
+"""Categories of the characters that no name has; blanks and joiners of all kinds may stand in the
+name of a file.
+"""
 
 
 class Spelled(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -33,7 +35,9 @@ class Spelled(msgspec.Struct, frozen=True, omit_defaults=True):
     tokens: tuple[int | str, ...]  # (T,) as :meth:`Vocabulary.lasting` gives them
     bytes: int
     split: Chosen | None = None  # how the text was split; None for ids
-    fits: Chosen | None = None  # how it is split if it is the first text; None for ids, or without words
+    fits: Chosen | None = (
+        None  # how it is split if it is the first text; None for ids, or without words
+    )
 
     def encoded(self, vocabulary: Vocabulary, *, include: bool) -> Encoded:
         if vocabulary.splitting is None and self.fits is not None:
@@ -49,7 +53,12 @@ class Spelled(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def encoded_text(
-    vocabulary: Vocabulary, text: Text | Spelled, *, include: bool, begins: bool = True, most: int | None = None
+    vocabulary: Vocabulary,
+    text: Text | Spelled,
+    *,
+    include: bool,
+    begins: bool = True,
+    most: int | None = None,
 ) -> tuple[Encoded, int]:
     """Return tokens and ids of a text, and its bytes.
 
@@ -57,13 +66,16 @@ def encoded_text(
         vocabulary: vocabulary of the model.
         text: a string or ids.
         include: whether new words get an id.
-        begins: whether the text begins here; a byte order mark at its start is then left out, as in a file.
-        most: the most tokens of a string. If a line of words is read in part, its bytes count by the share of its
-            tokens.
+        begins: whether the text begins here; a byte order mark at its start is then left out, as in
+            a file.
+        most: the most tokens of a string. If a line of words is read in part, its bytes count by
+            the share of its tokens.
     """
     if isinstance(text, Spelled):
         encoded = text.encoded(vocabulary, include=include)
-        return encoded, len(vocabulary.join(encoded.ids).encode()) if text.split is None else text.bytes
+        return encoded, len(
+            vocabulary.join(encoded.ids).encode()
+        ) if text.split is None else text.bytes
     if isinstance(text, str):
         text = text.removeprefix("\ufeff") if begins else text
         size = bytes_of(text)
@@ -73,7 +85,9 @@ def encoded_text(
         first, rest = vocabulary.encode(text, include=False).cut(most)
         if rest.ids and not vocabulary.grows:
             part = "".join(first.tokens)
-            return replace(first, lost=vocabulary.encode(part, include=False).lost), len(part.encode())
+            return replace(first, lost=vocabulary.encode(part, include=False).lost), len(
+                part.encode()
+            )
         if include:
             vocabulary.include(first.tokens)
             first, _ = vocabulary.encode(text, include=False).cut(most)
@@ -81,17 +95,22 @@ def encoded_text(
             return first, size
         size, lost = _of_first(vocabulary, text, most)
         return replace(first, lost=lost), size
-    ids = known_ids(vocabulary, text, "text; give a string, ids in one row, or a list of such documents")
+    ids = known_ids(
+        vocabulary, text, "text; give a string, ids in one row, or a list of such documents"
+    )
     return vocabulary.of_ids(ids), len(vocabulary.join(ids).encode())
 
 
 def encoded_documents(
     vocabulary: Vocabulary, texts: Sequence[Text | Spelled], every: int, *, include: bool
 ) -> tuple[list[Encoded], list[int]]:
-    """Return tokens and ids of texts that are read side by side, ``every`` tokens at a time, and their bytes."""
+    """Return tokens and ids of texts that are read side by side, ``every`` tokens at a time, and
+    their bytes.
+    """
     documents = [encoded_text(vocabulary, text, include=False) for text in texts]
     if include:
-        # Words get their numbers, and so their rows, in the order of reading, not in the order of the texts.
+        # Words get their numbers, and so their rows, in the order of reading, not in the order of
+        # the texts.
         for start in range(0, max(len(text.ids) for text, _ in documents), every):
             for text, _ in documents:
                 vocabulary.include(text.tokens[start : start + every])
@@ -100,9 +119,11 @@ def encoded_documents(
 
 
 class Intervals:
-    """Parts of a text that comes in pieces: whole intervals of ``every`` tokens, and at the end what is left.
+    """Parts of a text that comes in pieces: whole intervals of ``every`` tokens, and at the end
+    what is left.
 
-    ``include`` says whether new words get an id, with the part that they stand in; ``most`` limits the tokens.
+    ``include`` says whether new words get an id, with the part that they stand in; ``most`` limits
+    the tokens.
     """
 
     def __init__(self, every: int, *, include: bool, most: int | None) -> None:
@@ -116,8 +137,12 @@ class Intervals:
         return self._most == 0
 
     def after(self, piece: str, vocabulary: Vocabulary) -> tuple[Encoded, int] | None:
-        """Return the whole intervals that a further piece completes, and their bytes; None if it completes none."""
-        encoded, more = encoded_text(vocabulary, piece, include=False, begins=not self.texts, most=self._most)
+        """Return the whole intervals that a further piece completes, and their bytes; None if it
+        completes none.
+        """
+        encoded, more = encoded_text(
+            vocabulary, piece, include=False, begins=not self.texts, most=self._most
+        )
         self.texts.append(piece)
         waiting, self._size = self._waiting.then(encoded), self._size + more
         now, self._waiting = waiting.cut(len(waiting.ids) // self._every * self._every)
@@ -126,7 +151,9 @@ class Intervals:
         return self._taken(now, vocabulary) if now.ids else None
 
     def rest(self, vocabulary: Vocabulary) -> tuple[Encoded, int] | None:
-        """Return the last part, shorter than an interval, and its bytes; None if nothing is left."""
+        """Return the last part, shorter than an interval, and its bytes; None if nothing is
+        left.
+        """
         return self._taken(self._waiting, vocabulary) if self._waiting.ids or self._size else None
 
     def _taken(self, part: Encoded, vocabulary: Vocabulary) -> tuple[Encoded, int]:
@@ -167,7 +194,8 @@ def bytes_of(text: str) -> int:
     except UnicodeEncodeError as error:
         half = text[error.start]
         raise UserError(
-            f"character {error.start} of the text, {half!r}, is half a surrogate pair; decode the text again"
+            f"character {error.start} of the text, {half!r}, is half a surrogate pair; decode the "
+            "text again"
         ) from error
 
 
@@ -179,14 +207,17 @@ def check_text(text: object) -> None:
 
 
 def name_of(name: object) -> str:
-    """Return the name of a document, "" for text without a name; refuse anything but a line of text."""
+    """Return the name of a document, "" for text without a name; refuse anything but a line of
+    text.
+    """
     if name is None:
         return ""
     if not isinstance(name, str):
         raise UserError(f"name = {name!r:.60} is not the name of a document; give a line of text")
     if any(category(character) in UNFIT for character in name):
         raise UserError(
-            f"name = {name!r:.60} is not the name of a document, for it has a line break, a control character or half "
+            f"name = {name!r:.60} is not the name of a document, for it has a line break, a "
+            "control character or half "
             "a surrogate pair; leave these out"
         )
     return name
@@ -195,17 +226,27 @@ def name_of(name: object) -> str:
 def named(texts: Texts, name: str | None) -> tuple[list[str], list[Text]]:
     """Return the names of documents, "" for those without a name, and the documents."""
     if name is not None:
-        raise UserError(f"name = {name!r:.60} names one document, not several; read {{name: text, ...}}")
+        raise UserError(
+            f"name = {name!r:.60} names one document, not several; read {{name: text, ...}}"
+        )
     if not isinstance(texts, Mapping):
         return [""] * len(texts), list(texts)
     if not all(texts):
-        raise UserError("one of several documents has no name; name all, or read [text, ...] without names")
+        raise UserError(
+            "one of several documents has no name; name all, or read [text, ...] without names"
+        )
     return [*map(name_of, texts)], [*texts.values()]
 
 
 def are_documents(text: Text | Sequence[Text]) -> bool:
-    """Return whether a text is a list of documents, which may be empty, not a string or the ids of one text."""
-    if isinstance(text, str | Tensor | Mapping) or hasattr(text, "columns") or getattr(text, "ndim", 1) == 0:
+    """Return whether a text is a list of documents, which may be empty, not a string or the ids of
+    one text.
+    """
+    if (
+        isinstance(text, str | Tensor | Mapping)
+        or hasattr(text, "columns")
+        or getattr(text, "ndim", 1) == 0
+    ):
         return False
     if not hasattr(text, "__getitem__"):
         return False
@@ -218,14 +259,20 @@ def known_ids(vocabulary: Vocabulary, text: Sequence[int] | Tensor, wanted: str)
     """Return the ids (T,) of a text; an error calls anything else "not a ``wanted``"."""
     try:
         rows = np.asarray(text.cpu() if isinstance(text, Tensor) else text)
-    except (TypeError, ValueError, RuntimeError):  # rows of several lengths, or a tensor with gradients
+    except (
+        TypeError,
+        ValueError,
+        RuntimeError,
+    ):  # rows of several lengths, or a tensor with gradients
         rows = np.empty(())
     if rows.ndim != 1 or (len(rows) and rows.dtype.kind not in "iu"):
         raise UserError(f"{text!r:.60} is not a {wanted}")
     ids: list[int] = rows.tolist()
     for index in ids:
         if not 0 <= index < len(vocabulary):
-            raise UserError(f"id {index} is outside the vocabulary, which has 0 to {len(vocabulary) - 1}")
+            raise UserError(
+                f"id {index} is outside the vocabulary, which has 0 to {len(vocabulary) - 1}"
+            )
     return ids
 
 
@@ -235,14 +282,17 @@ def reported(progress: Progress) -> Callable[[int, int], None]:
         return lambda done, total: None
     if not callable(progress):
         raise UserError(
-            f"progress = {progress!r:.60} cannot be called; give a function of (done, total), or leave it out"
+            f"progress = {progress!r:.60} cannot be called; give a function of (done, total), or "
+            "leave it out"
         )
     return progress
 
 
 @contextmanager
 def followed(progress: Progress) -> Iterator[Callable[[int, int], None]]:
-    """Yield the function to call after each interval; if the caller gave none, it moves a bar on a terminal."""
+    """Yield the function to call after each interval; if the caller gave none, it moves a bar on a
+    terminal.
+    """
     if progress is None:
         with passing_bar("read", "tokens") as moved:
             yield moved

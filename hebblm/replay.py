@@ -14,7 +14,18 @@ from hebblm.adapt.methods import METHODS, unaliased
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import defaults
 from hebblm.files import sha256
-from hebblm.journal import Item, Journal, Opened, Passed, Read, ReadingRecord, SideBySide, SplitBy, documents, texts_in
+from hebblm.journal import (
+    Item,
+    Journal,
+    Opened,
+    Passed,
+    Read,
+    ReadingRecord,
+    SideBySide,
+    SplitBy,
+    documents,
+    texts_in,
+)
 from hebblm.progress import silence
 from hebblm.text.striking import struck
 from hebblm.text.vocabulary import Vocabulary
@@ -27,7 +38,9 @@ class Reads(Protocol):
 
     def read(self, text: Any, *, progress: Any = ..., name: str | None = ...) -> Any: ...
 
-    def read_pieces(self, pieces: Iterable[str], *, progress: Any = ..., name: str | None = ...) -> Iterable[Any]: ...
+    def read_pieces(
+        self, pieces: Iterable[str], *, progress: Any = ..., name: str | None = ...
+    ) -> Iterable[Any]: ...
 
     def begin(self) -> None: ...
 
@@ -38,22 +51,33 @@ class Reads(Protocol):
 
 R = TypeVar("R", bound=Reads)
 Opens = Callable[[Opened, Path | None, Mapping[str, Any]], R]
-"""Opens a reader as it once was, with or without a memory; the mapping holds values that changed since then."""
+"""Opens a reader as it once was, with or without a memory; the mapping holds values that changed
+since then.
+"""
 
 
 def without_documents(record: ReadingRecord, names: Sequence[str]) -> ReadingRecord:
     """Return a record as if some documents had never been read."""
-    own = [text.name for item in record.items for text in ([item] if isinstance(item, Passed) else texts_in(item))]
+    own = [
+        text.name
+        for item in record.items
+        for text in ([item] if isinstance(item, Passed) else texts_in(item))
+    ]
     for name in names:
         known = [document.name for document in documents(record)]
         if name not in own and name in known and record.base is not None:
             raise UserError(
-                f"{name} is a text of {record.base.folder}, with which this reader began; build that memory again "
+                f"{name} is a text of {record.base.folder}, with which this reader began; build "
+                "that memory again "
                 "without it, and read the other texts after it"
             )
         if name not in own:
-            held = ", ".join(map(repr, [*dict.fromkeys(known)][:5])) + (", ..." if len({*known}) > 5 else "")
-            raise UserError(f"no document is named {name!r}; the reader learned from {held or 'none'}")
+            held = ", ".join(map(repr, [*dict.fromkeys(known)][:5])) + (
+                ", ..." if len({*known}) > 5 else ""
+            )
+            raise UserError(
+                f"no document is named {name!r}; the reader learned from {held or 'none'}"
+            )
     items: list[Item] = []
     for item in record.items:
         if isinstance(item, SideBySide):
@@ -70,7 +94,8 @@ def without_word(record: ReadingRecord, word: str, vocabulary: Vocabulary) -> Re
         raise UserError(f"word = {word!r:.60} is not a single word; give one without blanks")
     if record.base is not None:
         raise UserError(
-            f"a word cannot be taken out of {record.base.folder}, with which this reader began; build that memory "
+            f"a word cannot be taken out of {record.base.folder}, with which this reader began; "
+            "build that memory "
             "again from texts without it"
         )
     items: list[Item] = []
@@ -93,28 +118,38 @@ def _struck(text: Read, word: str, vocabulary: Vocabulary) -> Read:
 
 
 def check_still(record: ReadingRecord, *, whole: bool) -> None:
-    """Refuse a record that began with a memory that is gone, or, unless ``whole``, one of a base that learns."""
+    """Refuse a record that began with a memory that is gone, or, unless ``whole``, one of a base
+    that learns.
+    """
     moving = [unaliased(item.method) for item in record.items if isinstance(item, Opened)]
     moving = [method for method in moving if METHODS[method].moving]
     if moving and not whole:
         raise UserError(
-            f"{moving[0]} learned from all texts in the same weights, so to forget one, the reader must read all "
+            f"{moving[0]} learned from all texts in the same weights, so to forget one, the reader "
+            "must read all "
             "others again; ask for that with replay=True, or --replay"
         )
     if record.base is not None:
         path = Path(record.base.folder, record.base.file)
         if not path.is_file() or sha256(path) != record.base.sha256:
             raise UserError(
-                f"{record.base.folder}, with which this reader began, is gone or changed, and nothing can be "
+                f"{record.base.folder}, with which this reader began, is gone or changed, and "
+                "nothing can be "
                 "forgotten without it; put it back, or read the other texts into a new folder"
             )
 
 
 def read_again(
-    record: ReadingRecord, opening: Opened | None, opens: Opens[R], progress: Callable[[int, int], None]
+    record: ReadingRecord,
+    opening: Opened | None,
+    opens: Opens[R],
+    progress: Callable[[int, int], None],
 ) -> R:
     """Return a reader that has read all texts of a record, opened as it was opened last."""
-    items = [*record.items, *([opening] if opening is not None and record.items[-1:] != (opening,) else [])]
+    items = [
+        *record.items,
+        *([opening] if opening is not None and record.items[-1:] != (opening,) else []),
+    ]
     total, done = sum(text.tokens for item in record.items for text in texts_in(item)), 0
     reader, former = None, dict[str, Any]()
 
@@ -125,15 +160,26 @@ def read_again(
         for item in items:
             if isinstance(item, Opened):
                 settings = {
-                    name: value for name, value in present_settings(item.settings).items() if name in defaults()
+                    name: value
+                    for name, value in present_settings(item.settings).items()
+                    if name in defaults()
                 }
-                item = msgspec.structs.replace(item, method=unaliased(item.method), settings=settings)
-                asked = {name: value for name, value in settings.items() if former.get(name, value) != value}
+                item = msgspec.structs.replace(
+                    item, method=unaliased(item.method), settings=settings
+                )
+                asked = {
+                    name: value
+                    for name, value in settings.items()
+                    if former.get(name, value) != value
+                }
                 former |= settings
                 if reader is None:
-                    reader = opens(item, None if record.base is None else Path(record.base.folder), {})
+                    reader = opens(
+                        item, None if record.base is None else Path(record.base.folder), {}
+                    )
                     continue
-                # A reader that goes on from a folder may differ in the last bit from one that never stopped.
+                # A reader that goes on from a folder may differ in the last bit from one that never
+                # stopped.
                 with TemporaryDirectory(prefix="hebblm-") as folder:
                     reader.save(Path(folder, "reader"))
                     reader = opens(item, Path(folder, "reader"), asked)

@@ -1,4 +1,6 @@
-"""Arguments of ``evaluate`` and ``tune``, checked before anything is opened, and the scenario that they name."""
+"""Arguments of ``evaluate`` and ``tune``, checked before anything is opened, and the scenario that
+they name.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ class Request:
     settings: Hyperparameters
     note: str  # whose they are if they are not the model's own, and how to find these
     folder: Path | None  # of the output
-    given: tuple[TrainedModel, Subwords] | None  # a model of ``transformers`` that is open already, with its pieces
+    given: (
+        tuple[TrainedModel, Subwords] | None
+    )  # a model of ``transformers`` that is open already, with its pieces
 
     @classmethod
     def of(
@@ -58,8 +62,12 @@ class Request:
         if target is not None and not isinstance(target, str | Path):
             target = kept_texts(target)
         if isinstance(target, str) and ("\n" in target or len(target) > LONGEST_NAME):
-            raise UserError(f"target = {target!r:.60} is a text, not the name of one; give it in a list: [text]")
-        is_file = isinstance(target, Path) or (target not in load_manifest() and isfile(target or ""))
+            raise UserError(
+                f"target = {target!r:.60} is a text, not the name of one; give it in a list: [text]"
+            )
+        is_file = isinstance(target, Path) or (
+            target not in load_manifest() and isfile(target or "")
+        )
         named: dict[str, Any] = {"text": Path(target or "")} if is_file else {"target": target}
         given: tuple[TrainedModel, Subwords] | None = None
         if isinstance(model, str | Path):
@@ -67,7 +75,8 @@ class Request:
         elif model is not None:
             if not isinstance(model, LanguageModel):
                 raise UserError(
-                    f"a {type(model).__name__} is not a model; name one or its folder, or give what "
+                    f"a {type(model).__name__} is not a model; name one or its folder, or give "
+                    "what "
                     "hebblm.load((model, tokenizer)) returns"
                 )
             if model.pieces is not None:
@@ -86,19 +95,25 @@ class Request:
         folder = None if output_path is None else Path(output_path)
         if folder is not None and leads():
             check_writable(folder)
-        union = replace(plain, vocabulary="union", unk_share=ScenarioConfig.unk_share)  # open is not tuned
+        union = replace(
+            plain, vocabulary="union", unk_share=ScenarioConfig.unk_share
+        )  # open is not tuned
         tuning = shlex.join(["hebblm-tune", *union.arguments()])
         note = f"hyper-parameters: {lender}"
         if config.corpora()[1] != "text:-":  # standard input is read once
             note += f"; to find this model's own: {tuning}"
         request = cls(config, chosen, note if lender else "", folder, given)
         if chosen.base.lr:
-            request.check_one_stream(f"base.lr={chosen.base.lr} lets the base follow a single stream")
+            request.check_one_stream(
+                f"base.lr={chosen.base.lr} lets the base follow a single stream"
+            )
         return request
 
     def check_one_stream(self, why: str) -> None:
         if self.config.streams > 1:
-            raise UserError(f"streams = {self.config.streams} are not possible here: {why}; leave --streams out")
+            raise UserError(
+                f"streams = {self.config.streams} are not possible here: {why}; leave --streams out"
+            )
 
     def check_keys(self, methods: Sequence[str]) -> None:
         """Refuse methods that adapt the head if memories keep the states of another layer."""
@@ -126,10 +141,12 @@ class Request:
             return
         if processes > config.streams:
             raise UserError(
-                f"{processes} processes are more than streams = {config.streams}; use --streams {processes} or more"
+                f"{processes} processes are more than streams = {config.streams}; use --streams "
+                f"{processes} or more"
             )
         if config.memory_scope == "shared" and memory.capacity is not None:
             raise UserError(
-                f"memory.capacity={memory.capacity} is not divided over {processes} processes; leave it unset, or use "
+                f"memory.capacity={memory.capacity} is not divided over {processes} processes; "
+                "leave it unset, or use "
                 "--memory-scope stream or one process"
             )

@@ -16,9 +16,9 @@ from hebblm.text.words import Words
 class Scores:
     """The losses of a text's tokens.
 
-    A new word has no row in the softmax layer until the reader learns it. Before that its loss is that of ``<unk>``,
-    which says that some new word came, not which. The same holds for a piece without an id in a subword tokenizer.
-    ``bits_per_byte`` adds 8 bits a byte for their spelling.
+    A new word has no row in the softmax layer until the reader learns it. Before that its loss is
+    that of ``<unk>``, which says that some new word came, not which. The same holds for a piece
+    without an id in a subword tokenizer. ``bits_per_byte`` adds 8 bits a byte for their spelling.
 
     Args:
         tokens: T words, or the pieces of words that a subword model reads.
@@ -28,8 +28,8 @@ class Scores:
         words: words of the text, and where its pieces lie in them; None if each token is a word.
         spelled: bytes that spell the new tokens, with an end for each.
         lost: least number of bytes that the tokenizer loses: ``bits_per_byte`` does not count them.
-        unadapted: the same tokens under the trained base, with a row of zeros for each word learned since, which takes
-            a share of every probability; None in these scores themselves.
+        unadapted: the same tokens under the trained base, with a row of zeros for each word learned
+            since, which takes a share of every probability; None in these scores themselves.
     """
 
     tokens: tuple[str, ...]
@@ -60,21 +60,26 @@ class Scores:
         return self.by_word().perplexity
 
     def by_word(self) -> Scores:
-        """Return the losses of whole words, each the sum of its pieces' losses; a word with a new piece is new.
+        """Return the losses of whole words, each the sum of its pieces' losses; a word with a new
+        piece is new.
 
-        Words are separated by blanks, and line breaks are words, whatever the tokenizer does. A piece of several words
-        gives each an equal part of its loss.
+        Words are separated by blanks, and line breaks are words, whatever the tokenizer does. A
+        piece of several words gives each an equal part of its loss.
         """
         if self.words is None:
             return self
         nll = torch.from_numpy(self.words.sums(self.nll.double().numpy())).float()
         new = torch.from_numpy(self.words.sums(self.new.double().numpy())) > 0
         unadapted = None if self.unadapted is None else self.unadapted.by_word()
-        return Scores(self.words.texts, nll, new, self.bytes, None, self.spelled, self.lost, unadapted)
+        return Scores(
+            self.words.texts, nll, new, self.bytes, None, self.spelled, self.lost, unadapted
+        )
 
     @property
     def bits_per_byte(self) -> float:
-        """Bits a byte of the text, including the spelling of words without a row; nan without bytes."""
+        """Bits a byte of the text, including the spelling of words without a row; nan without
+        bytes.
+        """
         return self.bits / self.bytes if self.bytes else math.nan
 
     @property
@@ -89,7 +94,8 @@ class Scores:
 
 @dataclass(slots=True)
 class Totals:
-    """Sums of the scores of a text's parts, as :meth:`hebblm.Reader.read_pieces` yields them; drops the parts.
+    """Sums of the scores of a text's parts, as :meth:`hebblm.Reader.read_pieces` yields them; drops
+    the parts.
 
     Args:
         pieces: True if tokens are pieces of words, False if they are words.
@@ -134,13 +140,16 @@ class Totals:
         base = perplexity(_mean(self.unadapted, self.tokens))
         many, one, a_word, lost = f"{self.tokens:,} tokens", "token", "", ""
         if self.lost:
-            lost = f"; the tokenizer loses at least {100 * self.lost / self.bytes:.3g} % of the bytes"
+            lost = (
+                f"; the tokenizer loses at least {100 * self.lost / self.bytes:.3g} % of the bytes"
+            )
         if self.pieces:
             many, one = f"{self.tokens:,} pieces in {self.words:,} words", "piece"
             a_word = f", {perplexity(_mean(self.nats, self.words)):.1f} a word"
         return (
             f"{many}; perplexity {self.perplexity:.1f} a {one} (unadapted {base:.1f}){a_word}; "
-            f"{_mean(self.bits, self.bytes):.2f} bits a byte (unadapted {_mean(self.unadapted_bits, self.bytes):.2f})"
+            f"{_mean(self.bits, self.bytes):.2f} bits a byte (unadapted "
+            f"{_mean(self.unadapted_bits, self.bytes):.2f})"
             f"{lost}"
         )
 

@@ -41,8 +41,12 @@ class ReaderBase:
         self._trained = trained
         # The rule stream reads the trained base by itself.
         self._moving = base if isinstance(base, DynamicBase) else None
-        self._along = trained is not None and self._moving is not None and self._moving.trained is trained
-        self._logits = base.head.weight.new_zeros(0, 0)  # (N, V) of the trained base, of the tokens read last
+        self._along = (
+            trained is not None and self._moving is not None and self._moving.trained is trained
+        )
+        self._logits = base.head.weight.new_zeros(
+            0, 0
+        )  # (N, V) of the trained base, of the tokens read last
 
     @property
     def head(self) -> OutputHead:
@@ -68,10 +72,14 @@ class ReaderBase:
                 self._logits = head.logits(trained[:, : head.weight.shape[1]])
         return states
 
-    def beyond(self, shared: Tensor, rows: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor] | None]:
-        """Return hidden states (1 + N_b, D) before and after each token of continuations (N_b,) of some tokens (N,).
+    def beyond(
+        self, shared: Tensor, rows: Sequence[Tensor]
+    ) -> tuple[list[Tensor], list[Tensor] | None]:
+        """Return hidden states (1 + N_b, D) before and after each token of continuations (N_b,) of
+        some tokens (N,).
 
-        The second list is the trained base's, None if that is the same base. The stream stays where it stands.
+        The second list is the trained base's, None if that is the same base. The stream stays where
+        it stands.
         """
         longer = [row for row in rows if len(row)]
         found = []
@@ -80,12 +88,18 @@ class ReaderBase:
                 with base.aside():
                     first = base.read(shared)[-1:]
                     after = iter(base.branches(longer) if longer else ())
-                found.append([torch.cat([first, next(after)]) if len(row) else first for row in rows])
+                found.append(
+                    [torch.cat([first, next(after)]) if len(row) else first for row in rows]
+                )
         return found[0], found[1] if len(found) > 1 else None
 
     def branches(self, rows: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor] | None]:
-        """Return states (N_b, D) after each token of continuations (N_b,), and the trained base's as :meth:`beyond`."""
-        return self._base.branches(rows), None if self._trained is None else self._trained.branches(rows)
+        """Return states (N_b, D) after each token of continuations (N_b,), and the trained base's
+        as :meth:`beyond`.
+        """
+        return self._base.branches(rows), None if self._trained is None else self._trained.branches(
+            rows
+        )
 
     @property
     def room(self) -> int:
@@ -98,18 +112,24 @@ class ReaderBase:
             base.back(count)
 
     def trained_losses(self, batch: EvalBatch, targets: Tensor) -> Tensor:
-        """Return the loss (N,) in nats of targets (N,) under the trained base, for the tokens read last."""
+        """Return the loss (N,) in nats of targets (N,) under the trained base, for the tokens read
+        last.
+        """
         if self._trained is None:
             return batch.base_losses(targets)
         return -self._logits.log_softmax(1).gather(1, targets[:, None]).squeeze(1)
 
     def trained_log_probs(self, batch: EvalBatch, states: Tensor | None = None) -> Tensor:
-        """Return log-probabilities (N, V) in nats of the trained base, for states (N, D) or the last N tokens read."""
+        """Return log-probabilities (N, V) in nats of the trained base, for states (N, D) or the
+        last N tokens read.
+        """
         if self._trained is None:
             return batch.log_probs
         head = self._trained.head
         logits = (
-            self._logits[-len(batch.hidden) :] if states is None else head.logits(states[:, : head.weight.shape[1]])
+            self._logits[-len(batch.hidden) :]
+            if states is None
+            else head.logits(states[:, : head.weight.shape[1]])
         )
         return logits.log_softmax(1)
 
@@ -136,7 +156,9 @@ class ReaderBase:
         moving = {name: value for name, value in state.items() if not name.startswith(TRAINED)}
         trained = under(TRAINED, state)
         for base in self._both:
-            base.load_stream_state(moving if base is self._base and self._trained is not None else trained or moving)
+            base.load_stream_state(
+                moving if base is self._base and self._trained is not None else trained or moving
+            )
 
     @contextmanager
     def aside(self) -> Iterator[None]:
@@ -147,32 +169,49 @@ class ReaderBase:
             yield
 
     def weights(self) -> dict[str, Tensor]:
-        """Return the weights that learn, by name, and the state of their rate; empty if the base stays as trained."""
+        """Return the weights that learn, by name, and the state of their rate; empty if the base
+        stays as trained.
+        """
         if self._trained is None:
             return {}
-        return {**self._base.parameters(), **({} if self._moving is None else self._moving.rate_state())}
+        return {
+            **self._base.parameters(),
+            **({} if self._moving is None else self._moving.rate_state()),
+        }
 
     @torch.no_grad()
     def load_weights(self, weights: Mapping[str, Tensor]) -> None:
-        """Go on with weights that :meth:`weights` gave; a base that stays as trained ignores them."""
+        """Go on with weights that :meth:`weights` gave; a base that stays as trained ignores
+        them.
+        """
         learning = {} if self._trained is None else self._base.parameters()
         learned = {name: weight for name, weight in weights.items() if not name.startswith(RATE)}
         if learned and learning and learned.keys() != learning.keys():
-            raise UserError(f"other weights learned there ({', '.join(learned)}); load the model as it was then")
+            raise UserError(
+                f"other weights learned there ({', '.join(learned)}); load the model as it was then"
+            )
         for name, weight in learning.items() if learned else ():
             weight.copy_(learned[name])
         if self._moving is not None:
             self._moving.load_rate_state(dict(weights))
 
 
-def dynamic_base(model: TrainedModel, config: DynamicConfig, training: Callable[[], Ids] | None) -> ReaderBase:
-    """Return the base of dynamic evaluation; ``training`` returns the ids (T,) of the model's training, if known."""
-    base = DynamicBase(model.base(), config, gradient_statistics(model, config, training or _unknown))
+def dynamic_base(
+    model: TrainedModel, config: DynamicConfig, training: Callable[[], Ids] | None
+) -> ReaderBase:
+    """Return the base of dynamic evaluation; ``training`` returns the ids (T,) of the model's
+    training, if known.
+    """
+    base = DynamicBase(
+        model.base(), config, gradient_statistics(model, config, training or _unknown)
+    )
     return ReaderBase(base, base.trained or model.base())
 
 
 def _unknown() -> Ids:
-    raise UserError("the training text is needed, but it is not known; dynamic.rule=stream does without it")
+    raise UserError(
+        "the training text is needed, but it is not known; dynamic.rule=stream does without it"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,17 +224,27 @@ class StreamReader:
     every: int  # tokens of a text between two updates
     unknown: int | None  # id that a word without a row reads as; None if all have rows
     learn: bool  # whether it learns from the tokens after scoring
-    check: Callable[[Rule, EvalBatch, Tensor], None]  # of what the rule promises, before it scores labels (N,)
+    check: Callable[
+        [Rule, EvalBatch, Tensor], None
+    ]  # of what the rule promises, before it scores labels (N,)
 
     def scores(
-        self, texts: Sequence[Encoded], sizes: Sequence[int], last: Tensor, progress: Callable[[int, int], None]
+        self,
+        texts: Sequence[Encoded],
+        sizes: Sequence[int],
+        last: Tensor,
+        progress: Callable[[int, int], None],
     ) -> list[Scores]:
-        """Return the losses of each text's tokens, adapted and not: predict, score, then learn each interval."""
+        """Return the losses of each text's tokens, adapted and not: predict, score, then learn each
+        interval.
+        """
         lengths = [len(text.ids) for text in texts]
         total = sum(lengths)
         layout = Layout(tuple(accumulate([0, *lengths[:-1]])), tuple(lengths))
         ids = last.new_tensor([index for text in texts for index in text.ids])  # (T,)
-        inputs = torch.cat([torch.cat([last, own])[:-1] for own in torch.split(ids, lengths)])  # (T,)
+        inputs = torch.cat(
+            [torch.cat([last, own])[:-1] for own in torch.split(ids, lengths)]
+        )  # (T,)
         adapted, base = (torch.zeros(total, dtype=torch.float32, device="cpu") for _ in range(2))
         new = torch.zeros(total, dtype=torch.bool, device="cpu")  # (T,)
         for begin, text in zip(layout.begins, texts, strict=True):
@@ -217,10 +266,19 @@ class StreamReader:
         for start in range(0, layout.longest, self.every):
             stop = min(start + self.every, layout.longest)
             with self._whole():
-                step(self._predict(layout, ids, inputs, start, stop), score, self._learn if self.learn else None)
+                step(
+                    self._predict(layout, ids, inputs, start, stop),
+                    score,
+                    self._learn if self.learn else None,
+                )
             if not self.learn:  # learning moves the context on by itself
                 self.context.follow(followed)
-                self.context.begin(*(past + list(text.ids[:stop]) for past, text in zip(before, texts, strict=True)))
+                self.context.begin(
+                    *(
+                        past + list(text.ids[:stop])
+                        for past, text in zip(before, texts, strict=True)
+                    )
+                )
             progress(sum(min(stop, length) for length in lengths), total)
         parts = (torch.split(rows, lengths) for rows in (adapted, base, new))
         return [
@@ -228,9 +286,13 @@ class StreamReader:
             for text, size, nll, plain, flags in zip(texts, sizes, *parts, strict=True)
         ]
 
-    def _predict(self, layout: Layout, ids: Tensor, inputs: Tensor, start: int, stop: int) -> Iterator[Labelled]:
+    def _predict(
+        self, layout: Layout, ids: Tensor, inputs: Tensor, start: int, stop: int
+    ) -> Iterator[Labelled]:
         """Yield the mini-batches of an interval of all texts, one by one."""
-        states = self.base.read(self.known(layout.cut(inputs, start, stop), len(self.base.head.weight)))
+        states = self.base.read(
+            self.known(layout.cut(inputs, start, stop), len(self.base.head.weight))
+        )
         states = states if layout.streams > 1 else states[None]  # (B, n, D)
         for group in layout.groups(start, stop, self.every):
             labels = layout.labels(group, ids)  # (N,)
@@ -241,7 +303,8 @@ class StreamReader:
     def known(self, ids: Tensor, rows: int) -> Tensor:
         """Return ids with ``<unk>`` in place of words that have no row yet.
 
-        Without such words it is the same tensor, so that scoring and learning compute its losses once.
+        Without such words it is the same tensor, so that scoring and learning compute its losses
+        once.
         """
         new = ids >= rows
         return ids if self.unknown is None or not new.any() else ids.masked_fill(new, self.unknown)
@@ -265,13 +328,18 @@ class StreamReader:
         self.context.set_head(self.base.head)
 
 
-def _scores(text: Encoded, size: int, nll: Tensor, new: Tensor, *, unadapted: Scores | None = None) -> Scores:
-    spelled = sum(spelled_bytes(token) for token, flag in zip(text.tokens, new.tolist(), strict=True) if flag)
+def _scores(
+    text: Encoded, size: int, nll: Tensor, new: Tensor, *, unadapted: Scores | None = None
+) -> Scores:
+    spelled = sum(
+        spelled_bytes(token) for token, flag in zip(text.tokens, new.tolist(), strict=True) if flag
+    )
     return Scores(text.tokens, nll, new, size, text.words, spelled, text.lost, unadapted)
 
 
 class Following:
-    """Expectation after rows of pieces that follow the text read so far; the base reads all rows at once.
+    """Expectation after rows of pieces that follow the text read so far; the base reads all rows at
+    once.
 
     Args:
         reader: its base stands at that place.
@@ -279,7 +347,9 @@ class Following:
         first: log-probabilities (V,) in nats at that place, adapted and not.
     """
 
-    def __init__(self, reader: StreamReader, past: Sequence[int], first: tuple[Tensor, Tensor]) -> None:
+    def __init__(
+        self, reader: StreamReader, past: Sequence[int], first: tuple[Tensor, Tensor]
+    ) -> None:
         self._reader, self._past, self._first = reader, past, first
 
     def __call__(self, rows: Sequence[tuple[int, ...]]) -> tuple[Tensor, Tensor]:
@@ -288,7 +358,9 @@ class Following:
             return self._first[0][None], self._first[1][None]
         base, context = self._reader.base, self._reader.context
         after = base.branches([torch.tensor(row, device=base.head.weight.device) for row in rows])
-        states, trained = (None if each is None else torch.stack([row[-1] for row in each]) for each in after)
+        states, trained = (
+            None if each is None else torch.stack([row[-1] for row in each]) for each in after
+        )
         assert states is not None
         batch = EvalBatch.after(rows, states.to(base.head.weight.dtype), context, self._past)
         return self._reader.rule.log_probs(batch), base.trained_log_probs(batch, trained)

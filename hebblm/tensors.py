@@ -1,4 +1,6 @@
-"""Tensors by name: in files that are whole or absent, with a record and a hash inside, and in groups."""
+"""Tensors by name: in files that are whole or absent, with a record and a hash inside, and in
+groups.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,8 @@ def write_tensors(
 ) -> None:
     """Write a safetensors file, atomically; the same bytes for the same content.
 
-    ``record`` is a JSON object. It goes into the header under the ``kind`` of file, so that it always belongs to the
-    tensors.
+    ``record`` is a JSON object. It goes into the header under the ``kind`` of file, so that it
+    always belongs to the tensors.
     """
     plain, beside = {name: _alone(tensor) for name, tensor in tensors.items()}, dict(record or {})
     # A single entry: the library writes several in an order that changes from run to run.
@@ -36,9 +38,11 @@ def write_tensors(
 
 
 def read_tensors(path: Path, kind: str, remedy: str) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Return tensors and record of a file, and check the record's hash, which every file written here has.
+    """Return tensors and record of a file, and check the record's hash, which every file written
+    here has.
 
-    The record of a file of another kind is empty. ``remedy`` ends the error about a file that cannot be used.
+    The record of a file of another kind is empty. ``remedy`` ends the error about a file that
+    cannot be used.
     """
     try:
         if not path.is_file():
@@ -59,8 +63,8 @@ def read_tensors(path: Path, kind: str, remedy: str) -> tuple[dict[str, Tensor],
 def placed(tensor: Tensor, device: torch.device) -> Tensor:
     """Copy a tensor to memory that torch allocates.
 
-    In a file a tensor begins at any address. On some processors the last bit of a product depends on the address of its
-    factors, so results from a file would differ from results without one.
+    In a file a tensor begins at any address. On some processors the last bit of a product depends
+    on the address of its factors, so results from a file would differ from results without one.
     """
     return tensor.to(device, copy=True)
 
@@ -71,11 +75,15 @@ def prefixed(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return the tensors of a group under their own names; the inverse of :func:`prefixed`."""
-    return {name.removeprefix(prefix): each for name, each in tensors.items() if name.startswith(prefix)}
+    return {
+        name.removeprefix(prefix): each for name, each in tensors.items() if name.startswith(prefix)
+    }
 
 
 def _alone(tensor: Tensor) -> Tensor:
-    """Return a tensor as it is written: on the CPU, contiguous, and sharing memory with no other."""
+    """Return a tensor as it is written: on the CPU, contiguous, and sharing memory with no
+    other.
+    """
     plain = tensor.detach().cpu().contiguous()
     return plain if plain.untyped_storage().nbytes() == plain.nbytes else plain.clone()
 
@@ -86,5 +94,11 @@ def _hash(tensors: Mapping[str, Tensor], record: Mapping[str, Any]) -> str:
     for name, tensor in sorted(tensors.items()):
         found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
         # A copy: a tensor that shares its memory with NumPy cannot be resized any more.
-        found.update(tensor.clone(memory_format=torch.contiguous_format).view(-1).view(torch.uint8).numpy().data)
+        found.update(
+            tensor.clone(memory_format=torch.contiguous_format)
+            .view(-1)
+            .view(torch.uint8)
+            .numpy()
+            .data
+        )
     return found.hexdigest()

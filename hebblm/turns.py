@@ -16,11 +16,14 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 _LOCKS: WeakKeyDictionary[Any, AbstractContextManager[Any]] = WeakKeyDictionary()
-"""Locks by reader, not within it: a copy needs a lock of its own, and a reader that forgets keeps the one it holds."""
+"""Locks by reader, not within it: a copy needs a lock of its own, and a reader that forgets keeps
+the one it holds.
+"""
 
 
 def turn(reader: object) -> AbstractContextManager[Any]:
-    """Return the lock of a reader; the thread that has it may take it again, as a progress function does that asks.
+    """Return the lock of a reader; the thread that has it may take it again, as a progress function
+    does that asks.
 
     If Ctrl-C ends the wait for it, nothing was done.
     """

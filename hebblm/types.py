@@ -12,7 +12,8 @@ from torch import Tensor
 class OutputHead:
     """The softmax layer: logits ``f = W h + b``, or ``c tanh(f / c)`` of them under a soft cap c.
 
-    A method that adapts a capped layer adds to the capped logits: its weights act after the cap, not within it.
+    A method that adapts a capped layer adds to the capped logits: its weights act after the cap,
+    not within it.
 
     Args:
         weight: (V, D) one row per class.
@@ -41,9 +42,11 @@ class Neighbors:
     Args:
         keys: (N, K, D) stored hidden states; rows that the mask leaves out are zero.
         values: (N, K) int64 labels; 0 where the mask leaves out.
-        distances: (N, K) squared L2 distances, ascending, never negative; +inf where the mask leaves out.
+        distances: (N, K) squared L2 distances, ascending, never negative; +inf where the mask
+            leaves out.
         mask: (N, K) bool, True for a real entry (there may be fewer than K).
-        log_normalizers: (N, K) logsumexp of the base logits of each key, in nats, or None if they were not stored.
+        log_normalizers: (N, K) logsumexp of the base logits of each key, in nats, or None if they
+            were not stored.
     """
 
     keys: Tensor
@@ -56,7 +59,9 @@ class Neighbors:
         """Return the neighbours of some of the queries."""
         logs = self.log_normalizers
         known = None if logs is None else logs[index]
-        return Neighbors(self.keys[index], self.values[index], self.distances[index], self.mask[index], known)
+        return Neighbors(
+            self.keys[index], self.values[index], self.distances[index], self.mask[index], known
+        )
 
 
 @runtime_checkable
@@ -64,10 +69,14 @@ class Memory(Protocol):
     """Pairs (hidden state, label) that can be searched by squared L2 distance."""
 
     def add(self, keys: Tensor, values: Tensor, log_normalizers: Tensor | None = None) -> None:
-        """Append entries: keys (M, D), values (M,) int64 and, if they are kept, log_normalizers (M,) in nats."""
+        """Append entries: keys (M, D), values (M,) int64 and, if they are kept, log_normalizers
+        (M,) in nats.
+        """
 
     def search(self, queries: Tensor, k: int) -> Neighbors:
-        """Return the ``k`` nearest entries of each query (N, D); the mask leaves out missing ones."""
+        """Return the ``k`` nearest entries of each query (N, D); the mask leaves out missing
+        ones.
+        """
 
     def reset(self) -> None:
         """Forget the entries added since construction."""
@@ -78,13 +87,17 @@ class Memory(Protocol):
 
 @runtime_checkable
 class Adapter(Protocol):
-    """A method that turns hidden states into next-token distributions and may learn from observed labels."""
+    """A method that turns hidden states into next-token distributions and may learn from observed
+    labels.
+    """
 
     def predict(self, hidden: Tensor) -> Tensor:
         """Return log-probabilities (N, V) in nats for hidden states (N, D); changes nothing."""
 
     def score(self, hidden: Tensor, targets: Tensor) -> Tensor:
-        """Return the loss (N,) in nats of ``targets`` (N,), equal to gathering from :meth:`predict`."""
+        """Return the loss (N,) in nats of ``targets`` (N,), equal to gathering from
+        :meth:`predict`.
+        """
 
     def update(self, hidden: Tensor, targets: Tensor) -> None:
         """Learn from observed pairs, after they were scored."""

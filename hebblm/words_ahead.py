@@ -1,8 +1,9 @@
-"""Whole words that a model of pieces expects next: a search by probability that knows what it has not seen.
+"""Whole words that a model of pieces expects next: a search by probability that knows what it has
+not seen.
 
-Every beginning of a word has a probability, and so has what is left of it after the words that were found. The search
-follows the most probable beginnings first. It ends when no word that was not found, and no other way to write one that
-was, can change the list.
+Every beginning of a word has a probability, and so has what is left of it after the words that were
+found. The search follows the most probable beginnings first. It ends when no word that was not
+found, and no other way to write one that was, can change the list.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from hebblm.text.piece_texts import PieceTexts, decoded
 from hebblm.text.word_ends import CLOSING, first_word, is_unspaced, separated, without_closing
 
 Expect = Callable[[Sequence[tuple[int, ...]]], tuple[Tensor, Tensor]]
-TOLERANCE = 1e-3  # of a word's probability: what ways to write it may still add when the search ends
+TOLERANCE = (
+    1e-3  # of a word's probability: what ways to write it may still add when the search ends
+)
 LEAST = 1e-9  # probability of words that are not looked for, however many are asked for
 KEPT = 4096  # most probable pieces after a beginning that are kept; the others count as one
 AT_ONCE = 32  # beginnings that the model reads together
@@ -64,7 +67,9 @@ class _Beginning:
 
     @property
     def key(self) -> bytes:
-        """Bytes of the word so far, without what may not belong to it: closing punctuation, half a character."""
+        """Bytes of the word so far, without what may not belong to it: closing punctuation, half a
+        character.
+        """
         letters = self.letters[: len(self.letters) - self.begun]
         return letters.rstrip(_CLOSING) or letters
 
@@ -116,7 +121,8 @@ class FoundWords:
     Args:
         words: most probable first.
         bound: probability of any other word, at most.
-        exact: whether the search ended by itself; then no other word belongs to the list, in any place.
+        exact: whether the search ended by itself; then no other word belongs to the list, in any
+            place.
     """
 
     words: list[Expected]
@@ -127,9 +133,10 @@ class FoundWords:
 class WordSearch:
     """Search of the most probable words at a place.
 
-    A word ends before a blank, a line break or the end of the text. Its probability is the product of its pieces',
-    times that of such an end. Ways to write the same word add up, and so do forms that differ only in punctuation that
-    follows. Where letters are given, all probabilities are those among the texts that begin with them.
+    A word ends before a blank, a line break or the end of the text. Its probability is the product
+    of its pieces', times that of such an end. Ways to write the same word add up, and so do forms
+    that differ only in punctuation that follows. Where letters are given, all probabilities are
+    those among the texts that begin with them.
 
     Args:
         expect: returns log-probabilities (R, V) in nats after R rows of pieces, adapted and not.
@@ -140,7 +147,10 @@ class WordSearch:
     def __init__(self, expect: Expect, pieces: PieceTexts, place: Place) -> None:
         self._expect, self._pieces, self._place = expect, pieces, place
         self.rows = 0  # beginnings that the model read
-        self.covered = [0.0, 0.0]  # probability of the target, adapted and not, as far as it is known
+        self.covered = [
+            0.0,
+            0.0,
+        ]  # probability of the target, adapted and not, as far as it is known
         self._words: dict[str, _Word] = {}
         self._open: dict[tuple[int, ...], _Beginning] = {}
         self._followers: dict[tuple[int, ...], _Followers] = {}
@@ -154,7 +164,9 @@ class WordSearch:
         self._follow([root])
 
     def find(self, n: int, budget: int | None = None) -> FoundWords:
-        """Return the n most probable words; follow at most ``budget`` more beginnings, or as many as it takes."""
+        """Return the n most probable words; follow at most ``budget`` more beginnings, or as many
+        as it takes.
+        """
         spent = None if budget is None else self.rows + budget
         bound, wanted = self._unsettled(n)
         while wanted is not None and self.rows != spent and self._go_on(wanted, spent):
@@ -162,9 +174,11 @@ class WordSearch:
         return FoundWords(self._best(n), self._share(self._unlisted(n, bound)), wanted is None)
 
     def follow(self, ids: Sequence[int]) -> None:
-        """Follow a row of pieces, whatever its probability, so that the word that it writes is found.
+        """Follow a row of pieces, whatever its probability, so that the word that it writes is
+        found.
 
-        ``expect`` has to remember what it gave: it is asked for all of the row, and then for each part.
+        ``expect`` has to remember what it gave: it is asked for all of the row, and then for each
+        part.
         """
         rows = [tuple(ids[:at]) for at in range(len(ids) + 1)]
         self._expect(rows)  # read together
@@ -173,9 +187,13 @@ class WordSearch:
             if before is None or not before.allowed[row[-1]]:  # the word has ended
                 return
             if row not in self._followers and row not in self._open:
-                adapted, base = (float(part[0, row[-1]].double().exp()) for part in self._expect([row[:-1]]))
+                adapted, base = (
+                    float(part[0, row[-1]].double().exp()) for part in self._expect([row[:-1]])
+                )
                 before.taken.add(row[-1])
-                self._add_beginning(before.of, row[-1], before.of.adapted * adapted, before.of.base * base)
+                self._add_beginning(
+                    before.of, row[-1], before.of.adapted * adapted, before.of.base * base
+                )
             if row in self._open:
                 self._follow([self._open[row]])
 
@@ -195,7 +213,8 @@ class WordSearch:
                 name
                 for name, other in self._words.items()
                 if other is not found and other.adapted <= most
-                if other.adapted + bound > found.adapted and other.adapted + self._more(left, name) > found.adapted
+                if other.adapted + bound > found.adapted
+                and other.adapted + self._more(left, name) > found.adapted
             ]
             settled = bound <= found.adapted and not close
             if (
@@ -216,7 +235,9 @@ class WordSearch:
         return adapted / self.covered[0] if self.covered[0] else adapted
 
     def _unlisted(self, n: int, bound: float) -> float:
-        """Return the most that a word after the first n can have; ``bound`` holds for those that were not found."""
+        """Return the most that a word after the first n can have; ``bound`` holds for those that
+        were not found.
+        """
         left, largest = self._weights(), bound
         for name, word in self._ordered()[n:]:
             if word.adapted + bound <= largest:  # so are all words after it
@@ -225,7 +246,9 @@ class WordSearch:
         return largest
 
     def _best(self, n: int) -> list[Expected]:
-        return [self._expected(name, word) for name, word in self._ordered()[:n] if word.adapted > 0]
+        return [
+            self._expected(name, word) for name, word in self._ordered()[:n] if word.adapted > 0
+        ]
 
     def _ordered(self) -> list[tuple[str, _Word]]:
         return sorted(self._words.items(), key=lambda item: (-item[1].adapted, item[0]))
@@ -233,12 +256,18 @@ class WordSearch:
     def _expected(self, name: str, word: _Word) -> Expected:
         adapted, base = self.covered
         way = max(word.ways, key=lambda text: (word.ways[text], text))
-        rest = {first: share / self._first[first] / (adapted or 1.0) for first, share in word.first.items()}
-        suggestion = Suggestion(name, word.adapted / (adapted or 1.0), word.base / (base or 1.0), way)
+        rest = {
+            first: share / self._first[first] / (adapted or 1.0)
+            for first, share in word.first.items()
+        }
+        suggestion = Suggestion(
+            name, word.adapted / (adapted or 1.0), word.base / (base or 1.0), way
+        )
         return Expected(suggestion, rest)
 
     def _unsettled(self, n: int) -> tuple[float, list[str] | None]:
-        """Return the most that a word not found can have, and the words to look after, none for any, None at the end.
+        """Return the most that a word not found can have, and the words to look after, none for
+        any, None at the end.
 
         Without any the most probable beginnings are to be followed.
         """
@@ -247,14 +276,21 @@ class WordSearch:
         self._least = least = ordered[n - 1][1].adapted if len(ordered) >= n else 0.0
         if bound > max(least, LEAST * self.covered[0]):
             return bound, []
-        if sum(each.adapted for each in self._open.values() if not each.covers) > TOLERANCE * self.covered[0]:
+        if (
+            sum(each.adapted for each in self._open.values() if not each.covers)
+            > TOLERANCE * self.covered[0]
+        ):
             return bound, []
         more = {
             name: self._more(left, name) for name, word in ordered if word.adapted + bound >= least
         }  # what each may still gain
         unsettled: list[str] = []
         for at, (name, word) in enumerate(ordered[:n]):
-            rivals = [other for other, each in ordered[at + 1 :] if each.adapted + more.get(other, 0.0) > word.adapted]
+            rivals = [
+                other
+                for other, each in ordered[at + 1 :]
+                if each.adapted + more.get(other, 0.0) > word.adapted
+            ]
             if rivals or more[name] > TOLERANCE * word.adapted:
                 unsettled += [name, *rivals]
         return bound, unsettled or None
@@ -288,7 +324,9 @@ class WordSearch:
             if row.of.begun:  # any character may end the word before it
                 more += row.unseen
             else:
-                more += row.beyond + sum(row.adapted[at] for at in row.left(self._pieces_towards(row.of, word)))
+                more += row.beyond + sum(
+                    row.adapted[at] for at in row.left(self._pieces_towards(row.of, word))
+                )
         return more
 
     def _rows_towards(self, word: bytes) -> list[_Followers]:
@@ -301,7 +339,8 @@ class WordSearch:
         return self._pieces.parts(left, stripped=not of.letters)
 
     def _go_on(self, words: Sequence[str], spent: int | None) -> bool:
-        """Follow the most probable beginnings of some words, or of any; return whether there was one.
+        """Follow the most probable beginnings of some words, or of any; return whether there was
+        one.
 
         Args:
             words: the words; none for any.
@@ -317,13 +356,17 @@ class WordSearch:
         ready = [each for each in self._open.values() if not words or _leads(each.key, words)]
         ready = sorted(ready, key=lambda one: -one.adapted)[:AT_ONCE]
         best = ready[0].adapted if ready else 0.0
-        hidden = [row for row in self._followers.values() if not words and row.unseen - row.beyond > best]
+        hidden = [
+            row for row in self._followers.values() if not words and row.unseen - row.beyond > best
+        ]
         largest = max([best, *(row.unseen - row.beyond for row in hidden)])
         if largest <= max(LEAST * self.covered[0], 0.0 if words else TOLERANCE * self._least):
-            return False  # what is left lies in words that are too long, or among pieces that were not kept
+            # what is left lies in words that are too long, or among pieces that were not kept
+            return False
         for row in hidden:
             self._begin(row, row.adapted[row.at] / 4)
-        # Beginnings that are almost as probable as the best will be followed anyway: the model reads them together.
+        # Beginnings that are almost as probable as the best will be followed anyway: the model
+        # reads them together.
         if not hidden and ready:
             most = AT_ONCE if spent is None else min(AT_ONCE, spent - self.rows)
             self._follow([each for each in ready[:most] if each.adapted >= best / 4])
@@ -332,7 +375,9 @@ class WordSearch:
     def _follow(self, beginnings: Sequence[_Beginning]) -> None:
         if not beginnings:
             return
-        adapted, base = (part.double().exp().cpu() for part in self._expect([each.ids for each in beginnings]))
+        adapted, base = (
+            part.double().exp().cpu() for part in self._expect([each.ids for each in beginnings])
+        )
         for each, *probabilities in zip(beginnings, adapted, base, strict=True):
             self._open.pop(each.ids, None)
             self.rows += 1 if each.ids else 0
@@ -350,7 +395,9 @@ class WordSearch:
             allowed = allowed & (pieces.continuing if found.partial else ~pieces.continuing)
         if found is None:
             letters = each.data.lstrip(b" \t") if place.stripped else each.data
-            covering, beginning = pieces.towards(place.target[len(letters) :], stripped=place.stripped and not letters)
+            covering, beginning = pieces.towards(
+                place.target[len(letters) :], stripped=place.stripped and not letters
+            )
             allowed = allowed & (covering | beginning)
             self.covered[0] += float(adapted[allowed & covering].sum())
             self.covered[1] += float(base[allowed & covering].sum())
@@ -373,14 +420,22 @@ class WordSearch:
         beyond = min(max(rest, 0.0), pieces.depth * float(kept.values[-1]))
         at = kept.indices[:count]
         row = _Followers(
-            each, at.tolist(), kept.values[:count].tolist(), base[at].tolist(), beyond, pieces.depth, allowed
+            each,
+            at.tolist(),
+            kept.values[:count].tolist(),
+            base[at].tolist(),
+            beyond,
+            pieces.depth,
+            allowed,
         )
         self._followers[each.ids] = row
         self._by_key.setdefault(each.key, []).append(row)
         if count:
             self._begin(row, max(row.adapted[0] / 16, self._least / (4 * pieces.depth)))
 
-    def _add(self, word: str, text: str, of: _Beginning, adapted: Tensor, base: Tensor, ends: Tensor) -> None:
+    def _add(
+        self, word: str, text: str, of: _Beginning, adapted: Tensor, base: Tensor, ends: Tensor
+    ) -> None:
         """Add a way to write a word, with all pieces (V,) that end it."""
         ways, plain = float(adapted[ends].sum()), float(base[ends].sum())
         if of.ids:
@@ -429,7 +484,9 @@ class WordSearch:
             self._open[ids] = each
 
     def _may_begin(self, text: str) -> bool:
-        """Return whether a text may stand at the place: it does not go on with a word before that has ended."""
+        """Return whether a text may stand at the place: it does not go on with a word before that
+        has ended.
+        """
         place = self._place
         return not place.new or place.unspaced or not text or text[0].isspace() or is_unspaced(text)
 
@@ -439,21 +496,28 @@ def _leads(key: bytes, words: Sequence[str]) -> bool:
     return any(word.encode().startswith(key) for word in words)
 
 
-def words_ahead(expect: Expect, pieces: PieceTexts, n: int, place: Place, budget: int | None = None) -> FoundWords:
+def words_ahead(
+    expect: Expect, pieces: PieceTexts, n: int, place: Place, budget: int | None = None
+) -> FoundWords:
     """Return the n most probable words at a place; see :class:`WordSearch`.
 
-    In a script without blanks a word is a run of graphemes that goes on while what follows is likelier than not; a
-    dictionary, where one is installed, then says where the first word of the run ends.
+    In a script without blanks a word is a run of graphemes that goes on while what follows is
+    likelier than not; a dictionary, where one is installed, then says where the first word of the
+    run ends.
     """
     found = WordSearch(expect, pieces, place).find(n, budget)
-    return FoundWords([_run(expect, pieces, each) for each in found.words], found.bound, found.exact)
+    return FoundWords(
+        [_run(expect, pieces, each) for each in found.words], found.bound, found.exact
+    )
 
 
 MAX_RUN = 16  # graphemes
 
 
 def _run(expect: Expect, pieces: PieceTexts, first: Expected) -> Expected:
-    """Return a grapheme of a script without blanks with those that follow it more likely than not."""
+    """Return a grapheme of a script without blanks with those that follow it more likely than
+    not.
+    """
     if not is_unspaced(first.suggestion.word):
         return first
     parts = [first.suggestion]
@@ -461,14 +525,22 @@ def _run(expect: Expect, pieces: PieceTexts, first: Expected) -> Expected:
     while len(parts) < MAX_RUN:
         size = len(text.encode())
         following = WordSearch(expect, pieces, Place(text.encode(), size)).find(1).words
-        if not following or following[0].suggestion.probability <= 0.5 or not is_unspaced(following[0].suggestion.word):
+        if (
+            not following
+            or following[0].suggestion.probability <= 0.5
+            or not is_unspaced(following[0].suggestion.word)
+        ):
             break
         parts.append(following[0].suggestion)
         text += parts[-1].insert_text
     words = separated("".join(part.word for part in parts))
     ends = len(words) > 1
     if ends:
-        count = next(at for at in range(1, len(parts)) if sum(len(part.word) for part in parts[:at]) >= len(words[0]))
+        count = next(
+            at
+            for at in range(1, len(parts))
+            if sum(len(part.word) for part in parts[:at]) >= len(words[0])
+        )
         parts = parts[:count]
     more = math.prod(part.probability for part in parts[1:])
     suggestion = Suggestion(

@@ -57,7 +57,9 @@ class WrittenText:
 
     @cached_property
     def order(self) -> Ints:
-        """(M,) entries by document and place; first come those of unknown documents, in the order of writing."""
+        """(M,) entries by document and place; first come those of unknown documents, in the order
+        of writing.
+        """
         tokens = np.where(self.documents == UNKNOWN, np.arange(len(self.ids)), self.tokens)
         return np.lexsort((tokens, self.documents))
 
@@ -69,12 +71,18 @@ class WrittenText:
         return rank
 
     def matches(self, entries: Ints, context: Ints) -> Ints:
-        """Return how many tokens (N,) just before each entry (N,) match those of a context, nearest first."""
+        """Return how many tokens (N,) just before each entry (N,) match those of a context, nearest
+        first.
+        """
         length, going = np.zeros_like(entries), np.ones(len(entries), dtype=np.bool_)
         for number, token in enumerate(context.tolist(), 1):
             at = self.rank[entries] - number
             before = self.order[np.maximum(at, 0)]
-            going &= (at >= 0) & (self.ids[before] == token) & (self.documents[before] == self.documents[entries])
+            going &= (
+                (at >= 0)
+                & (self.ids[before] == token)
+                & (self.documents[before] == self.documents[entries])
+            )
             length += going
         return length
 
@@ -90,7 +98,9 @@ class WrittenText:
 
 
 def side_by_side(lengths: Sequence[int], every: int) -> tuple[Ints, Ints]:
-    """Return document and place (T,) of tokens that are written an interval of every document at a time."""
+    """Return document and place (T,) of tokens that are written an interval of every document at a
+    time.
+    """
     runs = [
         (document, np.arange(start, min(start + every, length)))
         for start in range(0, max(lengths, default=0), every)
@@ -98,11 +108,15 @@ def side_by_side(lengths: Sequence[int], every: int) -> tuple[Ints, Ints]:
         if start < length
     ]
     documents = np.repeat([document for document, _ in runs], [len(places) for _, places in runs])
-    return documents.astype(np.int64), np.concatenate([np.arange(0), *(places for _, places in runs)])
+    return documents.astype(np.int64), np.concatenate(
+        [np.arange(0), *(places for _, places in runs)]
+    )
 
 
 def pieces_in_order(model: TrainedModel, lengths: Iterable[int]) -> Ints:
-    """Return the places (T,) of the tokens of a text that a model read in pieces, each in the model's own order."""
+    """Return the places (T,) of the tokens of a text that a model read in pieces, each in the
+    model's own order.
+    """
     begin, places = 0, [np.arange(0)]
     for length in lengths:
         places.append(begin + model.label_places(length) - 1)

@@ -31,7 +31,9 @@ BOTH = {
 
 
 def both() -> str:
-    """Return the Markdown of ``best-of-both`` next to its parts, with the new words of each text that has some."""
+    """Return the Markdown of ``best-of-both`` next to its parts, with the new words of each text
+    that has some.
+    """
     mixed, parts = BEST_OF_BOTH.name, BEST_OF_BOTH.parts
     names = (BASE, DYNAMIC, *parts, mixed)
     columns = (
@@ -46,14 +48,20 @@ def both() -> str:
             gains = [result.gain(mixed, other, part) for other in parts]
             if None not in gains:
                 methods = [result.methods[each] for each in names]
-                losses = [f"{x.perplexity:.2f}" if part == "All" else f"{x.oov_nll:.3f}" for x in methods]
-                rows.append((heading, *losses, *(interval_text(gain, mark="*") for gain in gains if gain)))
+                losses = [
+                    f"{x.perplexity:.2f}" if part == "All" else f"{x.oov_nll:.3f}" for x in methods
+                ]
+                rows.append(
+                    (heading, *losses, *(interval_text(gain, mark="*") for gain in gains if gain))
+                )
         made.append(f"- {origin_of(title, path, result, '../')}")
     return "\n".join([body(Table("both", "", columns, tuple(rows))), *made, ""])
 
 
 def parts() -> str:
-    """Return the lead of ``best`` over the best of its parts on twelve texts, by model and tokens read."""
+    """Return the lead of ``best`` over the best of its parts on twelve texts, by model and tokens
+    read.
+    """
     found: dict[str, dict[str, list[float]]] = {title: {} for title in MODELS}
     made = []
     for title, stem in MODELS.items():
@@ -63,7 +71,13 @@ def parts() -> str:
             made.append(f"- {origin(path, '../')}")
     texts = sorted({text for each in found.values() for text in each})
     rows = [
-        (text, *(" / ".join(f"{lead:+.3f}" for lead in found[title].get(text, ())) for title in MODELS))
+        (
+            text,
+            *(
+                " / ".join(f"{lead:+.3f}" for lead in found[title].get(text, ()))
+                for title in MODELS
+            ),
+        )
         for text in texts
     ]
     columns = (Column("Text"), *(Column(title) for title in MODELS))
@@ -71,7 +85,9 @@ def parts() -> str:
 
 
 def forms() -> str:
-    """Return the Markdown of what each form of the Hebbian term gains over MbPA, at its best values."""
+    """Return the Markdown of what each form of the Hebbian term gains over MbPA, at its best
+    values.
+    """
     parts = []
     for name in ("wt2-to-ptb", "ptb"):
         path = FOLDER / f"forms-{name}.json"
@@ -100,7 +116,12 @@ def _interval(gains: dict[str, Any] | None, part: str) -> str:
 
 
 def origin(path: Path, up: str) -> str:
-    """Return the origin of a measurement, with a link to it from a page ``up`` folders below the root."""
+    """Return the origin of a measurement, with a link to it from a page ``up`` folders below the
+    root.
+    """
     document, where = read_json(path), f"{up}{path.relative_to(ROOT).as_posix()}"
     by = document.get("provenance", document)
-    return f"[{path.stem}]({where}): `{by['command']}`, commit `{str(by['commit'])[:12]}`, seed {by['seed']}"
+    return (
+        f"[{path.stem}]({where}): `{by['command']}`, commit `{str(by['commit'])[:12]}`, seed "
+        f"{by['seed']}"
+    )

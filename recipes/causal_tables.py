@@ -1,6 +1,8 @@
-"""The tables of recipes/huggingface/README.md: a small Llama under every method, large output layers.
+"""The tables of recipes/huggingface/README.md: a small Llama under every method, large output
+layers.
 
-Usage: python -m recipes.causal_tables RESULTS FOLDER, which copies what hf_results.sh made, to recipes/huggingface.
+Usage: python -m recipes.causal_tables RESULTS FOLDER, which copies what hf_results.sh made, to
+recipes/huggingface.
 """
 
 from __future__ import annotations
@@ -29,16 +31,23 @@ TRANSFORMER = [CAUSAL / f"llama-{name}.json" for name in TEXTS]
 
 
 def _rows(
-    results: Collection[Result], methods: Iterable[str], cells: Callable[[Result, str], tuple[Cell, Cell]]
+    results: Collection[Result],
+    methods: Iterable[str],
+    cells: Callable[[Result, str], tuple[Cell, Cell]],
 ) -> tuple[tuple[Cell, ...], ...]:
     """Return a row for each method, with its cells of each result."""
-    return tuple((name_of(name), *(cell for result in results for cell in cells(result, name))) for name in methods)
+    return tuple(
+        (name_of(name), *(cell for result in results for cell in cells(result, name)))
+        for name in methods
+    )
 
 
 def _origins(found: Mapping[Path, Result], short: bool) -> str:
     """Return the origin of some results; in short, their places and commits."""
     if not short:
-        return "\n".join(f"- {origin_of(path.stem, path, result, '../')}" for path, result in found.items())
+        return "\n".join(
+            f"- {origin_of(path.stem, path, result, '../')}" for path, result in found.items()
+        )
     made = ", ".join(f"[{path.stem}](../{path.relative_to(ROOT).as_posix()})" for path in found)
     commits = sorted({str(result.provenance["commit"])[:12] for result in found.values()})
     return f"- {made}, commit `{'`, `'.join(commits)}`"
@@ -52,13 +61,18 @@ def real(short: bool = False) -> str:
         *(
             Column(f"window of {result.model['context']:,}: {what}", kind, best, decimals=3)
             for result in found.values()
-            for what, kind, best in (("bits a byte", "nll", "min"), ("time, base = 1", "amount", None))
+            for what, kind, best in (
+                ("bits a byte", "nll", "min"),
+                ("time, base = 1", "amount", None),
+            )
         ),
     )
 
     def cells(result: Result, name: str) -> tuple[Cell, Cell]:
         method = result.methods[name]
-        return method.bits_per_byte, result.methods[BASE].tokens_per_second / method.tokens_per_second
+        return method.bits_per_byte, result.methods[
+            BASE
+        ].tokens_per_second / method.tokens_per_second
 
     methods = next(iter(found.values())).methods
     rows = _rows(found.values(), [name for name in methods if name in FEW or not short], cells)
@@ -74,7 +88,10 @@ def transformer(short: bool = False) -> str:
         *(
             Column(f"{result.scenario.target}, {what}", kind, best, decimals=decimals)
             for result in found.values()
-            for what, kind, best, decimals in (("bits a byte", "nll", "min", 3), ("nats a word gained", "nll", None, 3))
+            for what, kind, best, decimals in (
+                ("bits a byte", "nll", "min", 3),
+                ("nats a word gained", "nll", None, 3),
+            )
         ),
     )
 
@@ -90,7 +107,9 @@ def transformer(short: bool = False) -> str:
 
 
 def transformer_tuned() -> str:
-    """Return the effect of values found on validation text on the Llama that ships, where they were found."""
+    """Return the effect of values found on validation text on the Llama that ships, where they were
+    found.
+    """
     found = {name: CAUSAL / f"llama-{name}-tuned.json" for name in TEXTS}
     results = {
         name: (path, Result.load(path), Result.load(CAUSAL / f"llama-{name}.json"))
@@ -122,15 +141,23 @@ def transformer_tuned() -> str:
         )
         for name in PUBLISHED
     )
-    lines = "\n".join(f"- {origin_of(path.stem, path, result, '../')}" for path, result, _ in results.values())
+    lines = "\n".join(
+        f"- {origin_of(path.stem, path, result, '../')}" for path, result, _ in results.values()
+    )
     return f"{body(Table('transformer-tuned', '', columns, rows))}\n{lines}\n"
 
 
 def rates() -> str:
-    """Return the loss on validation text by rate and decay of dynamic evaluation, of every text that was tuned on."""
-    tried = {name: read_json(path) for name in TEXTS if (path := CAUSAL / f"tuned-{name}.json").is_file()}
+    """Return the loss on validation text by rate and decay of dynamic evaluation, of every text
+    that was tuned on.
+    """
+    tried = {
+        name: read_json(path) for name in TEXTS if (path := CAUSAL / f"tuned-{name}.json").is_file()
+    }
     found = {
-        name: {(p["dynamic.lr"], p["dynamic.decay"]): p["nll"] for p in document["tried"]["dynamic"]}
+        name: {
+            (p["dynamic.lr"], p["dynamic.decay"]): p["nll"] for p in document["tried"]["dynamic"]
+        }
         for name, document in tried.items()
     }
     every = sorted({point for losses in found.values() for point in losses})
@@ -147,7 +174,8 @@ def rates() -> str:
         ),
     )
     lines = "\n".join(
-        f"- [tuned-{name}](../recipes/huggingface/tuned-{name}.json), `{document['provenance']['command']}`, "
+        f"- [tuned-{name}](../recipes/huggingface/tuned-{name}.json), "
+        f"`{document['provenance']['command']}`, "
         f"commit `{document['provenance']['commit'][:12]}`"
         for name, document in tried.items()
     )
@@ -156,7 +184,9 @@ def rates() -> str:
 
 def without_training_text() -> str:
     """Return the gains of dynamic evaluation without a training text, and its cost."""
-    documents = {path.name: read_json(path) for path in sorted((CAUSAL.parent / "dynamic").glob("*.json"))}
+    documents = {
+        path.name: read_json(path) for path in sorted((CAUSAL.parent / "dynamic").glob("*.json"))
+    }
     columns = (
         *map(Column, ("Model", "text", "learning weights", "pieces")),
         Column("base, nats a piece", "nll", decimals=3),
@@ -166,7 +196,12 @@ def without_training_text() -> str:
     )
     rows = tuple(
         (
-            *(run["model"], run["text"], f"{run['weights']:,} ({run['learns']})", f"{run['pieces']:,}"),
+            *(
+                run["model"],
+                run["text"],
+                f"{run['weights']:,} ({run['learns']})",
+                f"{run['pieces']:,}",
+            ),
             *(run["base_nats"], run["gain_nats"], -run["worst_behind"]),
             run["cpu_seconds"] / run["base"]["cpu_seconds"],
         )
@@ -182,7 +217,9 @@ def without_training_text() -> str:
 
 
 def beside_words() -> str:
-    """Return bits per byte of the Llama next to those of the AWD-LSTM of the same training text, on the same words."""
+    """Return bits per byte of the Llama next to those of the AWD-LSTM of the same training text, on
+    the same words.
+    """
     found = {name: CAUSAL / f"awd-{name}.json" for name in TEXTS}
     results = {
         name: (Result.load(CAUSAL / f"llama-{name}.json"), Result.load(path))
@@ -213,7 +250,8 @@ def beside_words() -> str:
         text, path = words.scenario.extra["text"], found[name]
         share = 100 * text["unspelled"] / text["bytes"]
         lines.append(
-            f"- {scenario_line(words)}; {text['bytes']:,} bytes, {share:.1f} % of them in words that the "
+            f"- {scenario_line(words)}; {text['bytes']:,} bytes, {share:.1f} % of them in words "
+            "that the "
             f"model does not spell: {origin_of(path.stem, path, words, '../')}"
         )
     return body(Table("beside-words", "", columns, rows)) + "\n" + "\n".join(lines) + "\n"
@@ -222,7 +260,10 @@ def beside_words() -> str:
 def keys() -> str:
     """Return the gain of memories of the last feed-forward layer's inputs over the usual ones."""
     found = {name: CAUSAL / f"llama-{name}-ffn-input.json" for name in TEXTS}
-    results = {name: (Result.load(CAUSAL / f"llama-{name}.json"), Result.load(path)) for name, path in found.items()}
+    results = {
+        name: (Result.load(CAUSAL / f"llama-{name}.json"), Result.load(path))
+        for name, path in found.items()
+    }
     columns = (
         Column("Method"),
         *(
@@ -237,19 +278,25 @@ def keys() -> str:
             *(
                 value
                 for last, other in results.values()
-                for value in (last.methods[name].nll, last.methods[name].nll - other.methods[name].nll)
+                for value in (
+                    last.methods[name].nll,
+                    last.methods[name].nll - other.methods[name].nll,
+                )
             ),
         )
         for name in ("knn", "mixture")
     )
     lines = "\n".join(
-        f"- {origin_of(found[name].stem, found[name], other, '../')}" for name, (_, other) in results.items()
+        f"- {origin_of(found[name].stem, found[name], other, '../')}"
+        for name, (_, other) in results.items()
     )
     return f"{body(Table('keys', '', columns, rows))}\n{lines}\n".replace("\\`", "`")
 
 
 def heads() -> str:
-    """Return the cost of adaptation on output layers of the sizes of large models, next to the layer's own product."""
+    """Return the cost of adaptation on output layers of the sizes of large models, next to the
+    layer's own product.
+    """
     measured = BenchResult.load(CAUSAL / "heads.json")
     columns = (
         Column("Output layer of"),
@@ -280,7 +327,9 @@ def heads() -> str:
 def collect(results: Path, folder: Path) -> None:
     places = {"heads": "heads.json"}
     for text in TEXTS:
-        places |= {f"{kind}-{text}{more}": f"{kind}-{text}{more}/result.json" for kind, more in KINDS}
+        places |= {
+            f"{kind}-{text}{more}": f"{kind}-{text}{more}/result.json" for kind, more in KINDS
+        }
         places[f"tuned-{text}"] = f"tuned-llama-{text}/tuned.json"
     for name, place in places.items():
         if (results / place).is_file():

@@ -1,4 +1,5 @@
-"""Write committed JSON small: few line breaks, numbers of ten digits, curves as fine as a plot, nothing unread.
+"""Write committed JSON small: few line breaks, numbers of ten digits, curves as fine as a plot,
+nothing unread.
 
 Usage: python -m recipes.compact [FILE_OR_FOLDER...]   (everything committed by default)
 """
@@ -40,9 +41,15 @@ def trimmed(document: dict[str, Any]) -> dict[str, Any]:
     """Return a result with curves as fine as a plot shows them, any other document as it is."""
     schema = document.get("schema")
     if schema == RESULT_SCHEMA:
-        shorter = {name: item | {"running": thin(item["running"])} for name, item in document["methods"].items()}
+        shorter = {
+            name: item | {"running": thin(item["running"])}
+            for name, item in document["methods"].items()
+        }
     elif schema == VISION_SCHEMA and document["experiment"] != "incremental":
-        shorter = {name: _image_method(document["experiment"], item) for name, item in document["methods"].items()}
+        shorter = {
+            name: _image_method(document["experiment"], item)
+            for name, item in document["methods"].items()
+        }
     else:
         return document
     return {**document, "methods": shorter}
@@ -51,7 +58,8 @@ def trimmed(document: dict[str, Any]) -> dict[str, Any]:
 def _image_method(experiment: str, item: dict[str, Any]) -> dict[str, Any]:
     """Return a method of an image experiment without the curves that nothing shows.
 
-    The curves of single seeds are read of incremental learning alone. Sensitivity is shown as a map of cells.
+    The curves of single seeds are read of incremental learning alone. Sensitivity is shown as a map
+    of cells.
     """
     if "conditions" not in item:
         return item
@@ -87,10 +95,14 @@ def rounded(value: Any, digits: int) -> Any:
 
 
 def lines(value: Any) -> str:
-    """Return a JSON value in one line; a long object, or list of objects or lists, has a line for each item."""
+    """Return a JSON value in one line; a long object, or list of objects or lists, has a line for
+    each item.
+    """
     whole = json.dumps(value, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
     if len(whole) > LINE and isinstance(value, dict):
-        items = (f"{json.dumps(key, ensure_ascii=False)}:{lines(item)}" for key, item in value.items())
+        items = (
+            f"{json.dumps(key, ensure_ascii=False)}:{lines(item)}" for key, item in value.items()
+        )
         return "{\n" + ",\n".join(items) + "\n}"
     if len(whole) > LINE and isinstance(value, list) and isinstance(value[0], dict | list):
         return "[\n" + ",\n".join(map(lines, value)) + "\n]"

@@ -1,7 +1,9 @@
-"""The tables of recipes/conclusions.md: what the conclusions hang on, from the token losses of conclusions.sh.
+"""The tables of recipes/conclusions.md: what the conclusions hang on, from the token losses of
+conclusions.sh.
 
-Usage: python -m recipes.conclusions RESULTS FILE, which writes losses, paired intervals and what made each run to
-a file, recipes/conclusions.json for the pages; earlier numbers of a run stay there until it is made again.
+Usage: python -m recipes.conclusions RESULTS FILE, which writes losses, paired intervals and what
+made each run to a file, recipes/conclusions.json for the pages; earlier numbers of a run stay there
+until it is made again.
 """
 
 from __future__ import annotations
@@ -50,8 +52,12 @@ ONE_INTERVAL = {
 SPELLING = "n't"  # Penn Treebank's; WikiText-2 writes 't
 
 
-def paired(ours: Losses, theirs: Losses, where: np.typing.NDArray[np.bool_] | None = None, block: int = 200) -> Gain:
-    """Return the gain of ``theirs`` (T,) over ``ours`` (T,), nats, with a paired block-bootstrap interval."""
+def paired(
+    ours: Losses, theirs: Losses, where: np.typing.NDArray[np.bool_] | None = None, block: int = 200
+) -> Gain:
+    """Return the gain of ``theirs`` (T,) over ``ours`` (T,), nats, with a paired block-bootstrap
+    interval.
+    """
     part = {"All": np.ones(len(ours), bool) if where is None else where}
     return bootstrap_gains({BASE: ours, "other": theirs}, part, Bootstrap(block=block))["other"][0]
 
@@ -66,9 +72,18 @@ def collect(results: Path, file: Path) -> None:
     """Write what the runs found; what earlier ones found stays where a run is not there."""
     runs = {path.parent.name: path for path in sorted(results.glob("*/result.json"))}
     found = {name: Result.load(path) for name, path in runs.items()}
-    tokens = {name: TokenLosses.load(path.with_name("tokens.parquet"), found[name]) for name, path in runs.items()}
+    tokens = {
+        name: TokenLosses.load(path.with_name("tokens.parquet"), found[name])
+        for name, path in runs.items()
+    }
     nll = {name: item.nll for name, item in tokens.items()}
-    document: dict[str, Any] = {"schema": SCHEMA, "runs": {}, "constant": {}, "dynamic": {}, "freshness": {}}
+    document: dict[str, Any] = {
+        "schema": SCHEMA,
+        "runs": {},
+        "constant": {},
+        "dynamic": {},
+        "freshness": {},
+    }
     document |= read_json(file) if file.exists() else {}
     document["runs"] |= {
         name: {
@@ -81,10 +96,14 @@ def collect(results: Path, file: Path) -> None:
     }
     for c in CONSTANTS:
         if f"eps-{c}" in found:
-            document["constant"][c] = asdict(paired(nll[f"eps-{c}"]["mbpa"], nll[f"eps-{c}"]["hebb"]))
+            document["constant"][c] = asdict(
+                paired(nll[f"eps-{c}"]["mbpa"], nll[f"eps-{c}"]["hebb"])
+            )
     if "dynamic-every-50" in nll:
         default = nll["dynamic-every-50"]["dynamic"]
-        document["dynamic"] |= {run: asdict(paired(default, nll[run]["dynamic"])) for run in DYNAMIC if run in nll}
+        document["dynamic"] |= {
+            run: asdict(paired(default, nll[run]["dynamic"])) for run in DYNAMIC if run in nll
+        }
     document["freshness"] |= _freshness(nll)
     if "new-words" in found:
         document["new_words"] = _new_words(tokens["new-words"])
@@ -94,8 +113,12 @@ def collect(results: Path, file: Path) -> None:
     document.setdefault("interval", {}).update(
         {run: _over(nll[run], beside="dynamic") for run in ONE_INTERVAL if run in nll}
     )
-    document.setdefault("rows", {}).update({run: _over(nll[run], tokens[run].oov) for run in ROWS if run in tokens})
-    document.setdefault("classes", {}).update({run: _by_newness(tokens[run]) for run in CLASSES if run in tokens})
+    document.setdefault("rows", {}).update(
+        {run: _over(nll[run], tokens[run].oov) for run in ROWS if run in tokens}
+    )
+    document.setdefault("classes", {}).update(
+        {run: _by_newness(tokens[run]) for run in CLASSES if run in tokens}
+    )
     write_json(file, document)
 
 
@@ -103,22 +126,34 @@ def _over(
     nll: Mapping[str, Losses], where: np.typing.NDArray[np.bool_] | None = None, beside: str = BASE
 ) -> dict[str, Any]:
     """Return the gains of every method of a run over one of them, by default over the base."""
-    return {name: asdict(paired(nll[beside], losses, where)) for name, losses in nll.items() if name != beside}
+    return {
+        name: asdict(paired(nll[beside], losses, where))
+        for name, losses in nll.items()
+        if name != beside
+    }
 
 
 def _by_newness(tokens: TokenLosses) -> dict[str, Any]:
     """Return the gain of Hebb over MbPA on all tokens, on known words and on new ones."""
     parts = {"all": np.ones(len(tokens.oov), bool), "known": ~tokens.oov, "new": tokens.oov}
-    return {part: asdict(paired(tokens.nll["mbpa"], tokens.nll["hebb"], where)) for part, where in parts.items()}
+    return {
+        part: asdict(paired(tokens.nll["mbpa"], tokens.nll["hebb"], where))
+        for part, where in parts.items()
+    }
 
 
 def _freshness(nll: Mapping[str, Mapping[str, Losses]]) -> dict[str, dict[str, Any]]:
-    """Return by method what learning sooner than every 100 tokens gains, where all of its runs are there."""
+    """Return by method what learning sooner than every 100 tokens gains, where all of its runs are
+    there.
+    """
     found = {}
     for name in PUBLISHED:
         seldom, *sooner = _runs_of(name)
         if name != BASE and {seldom, *sooner} <= set(nll):
-            found[name] = {run.rpartition("-")[2]: asdict(paired(nll[seldom][name], nll[run][name])) for run in sooner}
+            found[name] = {
+                run.rpartition("-")[2]: asdict(paired(nll[seldom][name], nll[run][name]))
+                for run in sooner
+            }
     return found
 
 
@@ -129,7 +164,9 @@ def _runs_of(method: str) -> list[str]:
 
 
 def _new_words(tokens: TokenLosses) -> dict[str, Any]:
-    """Return losses on new words, all, without one of another spelling, and by type; and gains over the cache."""
+    """Return losses on new words, all, without one of another spelling, and by type; and gains over
+    the cache.
+    """
     new, other = tokens.oov, tokens.oov & (tokens.words != SPELLING)
     words = tokens.words[new]
 
@@ -161,7 +198,9 @@ def _origins(document: Mapping[str, Any], names: Sequence[str]) -> str:
     lines = []
     for name in names:
         made = document["runs"][name]["provenance"]
-        lines.append(f"- `{made['command']}`, commit `{str(made['commit'])[:12]}`, seed {made['seed']}")
+        lines.append(
+            f"- `{made['command']}`, commit `{str(made['commit'])[:12]}`, seed {made['seed']}"
+        )
     return "\n".join(lines)
 
 
@@ -185,13 +224,19 @@ def constant() -> str:
         nll = document["runs"][f"eps-{value}"]["nll"]
         perplexities = (float(np.exp(nll[name])) for name in ("mbpa", "hebb"))
         rows.append((value, *perplexities, _said(document["constant"][value])))
-    return _page(Table("constant", "", columns, tuple(rows)), [f"eps-{value}" for value in CONSTANTS])
+    return _page(
+        Table("constant", "", columns, tuple(rows)), [f"eps-{value}" for value in CONSTANTS]
+    )
 
 
 def published() -> str:
     """Return dynamic evaluation at its default, its published and its tuned values."""
     document = read_json(FOUND)
-    columns = (Column("Values"), Column("Perplexity", "perplexity", "min"), Column("Over the default", "signed"))
+    columns = (
+        Column("Values"),
+        Column("Perplexity", "perplexity", "min"),
+        Column("Over the default", "signed"),
+    )
     runs = ["dynamic-every-50", *DYNAMIC]
     perplexities = [float(np.exp(document["runs"][run]["nll"]["dynamic"])) for run in runs]
     rows: list[tuple[Cell, ...]] = [("default", perplexities[0], None)]
@@ -201,7 +246,9 @@ def published() -> str:
 
 
 def interval() -> str:
-    """Return the gains of methods over dynamic evaluation where all learn equally often: defaults, then it tuned."""
+    """Return the gains of methods over dynamic evaluation where all learn equally often: defaults,
+    then it tuned.
+    """
     document, runs = read_json(FOUND), list(ONE_INTERVAL)
     pages = []
     for some in (runs[:3], runs[3:]):
@@ -211,7 +258,9 @@ def interval() -> str:
                 Column(f"{ONE_INTERVAL[run]}: nats", "nll", "min", decimals=3),
                 Column("over dynamic evaluation", "signed"),
             ]
-        pages.append(_page(Table("interval", "", tuple(columns), _beside(document, "interval", some)), some))
+        pages.append(
+            _page(Table("interval", "", tuple(columns), _beside(document, "interval", some)), some)
+        )
     return "\n".join(pages)
 
 
@@ -239,12 +288,20 @@ def regimes() -> str:
     document = read_json(FOUND)
     columns = [Column("Method")]
     for title in REGIMES.values():
-        columns += [Column(f"base {title}: nats", "nll", "min", decimals=3), Column("over it", "signed")]
-    return _page(Table("regimes", "", tuple(columns), _beside(document, "regimes", list(REGIMES))), list(REGIMES))
+        columns += [
+            Column(f"base {title}: nats", "nll", "min", decimals=3),
+            Column("over it", "signed"),
+        ]
+    return _page(
+        Table("regimes", "", tuple(columns), _beside(document, "regimes", list(REGIMES))),
+        list(REGIMES),
+    )
 
 
 def rows() -> str:
-    """Return losses on new words whose rows begin with zeros, and on those whose rows were there in training."""
+    """Return losses on new words whose rows begin with zeros, and on those whose rows were there in
+    training.
+    """
     document = read_json(FOUND)
     columns = [Column("Method")]
     for title in ROWS.values():
@@ -263,7 +320,10 @@ def seeds() -> str:
     runs = [f"seed-{seed}" for seed in SEEDS]
     columns = [Column("Method")]
     for seed in SEEDS:
-        columns += [Column(f"seed {seed}: nats", "nll", "min", decimals=3), Column("over the base", "signed")]
+        columns += [
+            Column(f"seed {seed}: nats", "nll", "min", decimals=3),
+            Column("over the base", "signed"),
+        ]
     return _page(Table("seeds", "", tuple(columns), _beside(document, "seeds", runs)), runs)
 
 
@@ -288,24 +348,34 @@ def classes() -> str:
     found = read_json(FOUND)["classes"]
     parts = ("all", "known", "new")
     columns = (Column("eta and beta"), *(Column(f"{part} words", "signed") for part in parts))
-    rows = tuple((title, *(_said(found[run][part]) for part in parts)) for run, title in CLASSES.items())
+    rows = tuple(
+        (title, *(_said(found[run][part]) for part in parts)) for run, title in CLASSES.items()
+    )
     return _page(Table("classes", "", columns, rows), list(CLASSES))
 
 
 def new_words() -> str:
-    """Return the loss on new words in three ways, and what each method gains there over the cache."""
+    """Return the loss on new words in three ways, and what each method gains there over the
+    cache.
+    """
     found = read_json(FOUND)["new_words"]
     ways = ("all", f"without `{SPELLING}`", "by type")
     columns = (
         Column("Method", subheader="counted"),
-        *(Column(way, "nll", "min", count, decimals=3) for way, count in zip(ways, found["counts"], strict=True)),
+        *(
+            Column(way, "nll", "min", count, decimals=3)
+            for way, count in zip(ways, found["counts"], strict=True)
+        ),
         *(Column(f"over the cache, {way}", "signed") for way in ways),
     )
     rows = tuple(
         (
             name_of(name),
             *found["methods"][name]["nll"],
-            *(None if name == "cache" else _said(gain) for gain in found["methods"][name]["over_cache"]),
+            *(
+                None if name == "cache" else _said(gain)
+                for gain in found["methods"][name]["over_cache"]
+            ),
         )
         for name in PUBLISHED
     )

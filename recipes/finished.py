@@ -12,7 +12,9 @@ from pathlib import Path
 
 
 def finished(file: Path, command: list[str]) -> bool:
-    """Return whether ``file`` names the command as its origin, and the token losses are next to it."""
+    """Return whether ``file`` names the command as its origin, and the token losses are next to
+    it.
+    """
     try:
         made_by = json.loads(file.read_text(encoding="utf-8"))["provenance"]["command"]
     except (OSError, ValueError, KeyError, TypeError):

@@ -1,4 +1,5 @@
-"""Record of ``recipes/gpu_check.sh`` on a GPU, in one file: tests, and losses on the GPU next to those on the CPU.
+"""Record of ``recipes/gpu_check.sh`` on a GPU, in one file: tests, and losses on the GPU next to
+those on the CPU.
 
 python -m recipes.gpu_check results/gpu
 """
@@ -25,7 +26,9 @@ def tests(path: Path) -> dict[str, Any]:
         for case in suite
         if case.find("failure") is not None or case.find("error") is not None
     ]
-    counts = {name: int(suite.get(name, "0")) for name in ("tests", "failures", "errors", "skipped")}
+    counts = {
+        name: int(suite.get(name, "0")) for name in ("tests", "failures", "errors", "skipped")
+    }
     return {**counts, "seconds": float(suite.get("time", "0")), "failed": failed}
 
 
@@ -33,7 +36,11 @@ def difference(folder: Path) -> dict[str, dict[str, float]]:
     """Return by method the loss on either device, nats a token, and the seconds of either run."""
     there, here = (Result.load(folder / f"slice-{device}") for device in ("cuda", "cpu"))
     return {
-        name: {"cuda": method.nll, "cpu": here.methods[name].nll, "difference": method.nll - here.methods[name].nll}
+        name: {
+            "cuda": method.nll,
+            "cpu": here.methods[name].nll,
+            "difference": method.nll - here.methods[name].nll,
+        }
         for name, method in there.methods.items()
     }
 

@@ -1,6 +1,8 @@
-"""Train the small Llama-shaped model under data/models: byte-level BPE, WikiText-2, transformers and accelerate.
+"""Train the small Llama-shaped model under data/models: byte-level BPE, WikiText-2, transformers
+and accelerate.
 
-Usage: python recipes/hf_small.py RUN [--destination data/models/llama-wt2-small] [options]; an interrupted run goes on.
+Usage: python recipes/hf_small.py RUN [--destination data/models/llama-wt2-small] [options]; an
+interrupted run goes on.
 """
 
 from __future__ import annotations
@@ -15,7 +17,13 @@ from typing import Any
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from torch.utils.data import Dataset
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, Trainer, TrainingArguments
+from transformers import (
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedTokenizerFast,
+    Trainer,
+    TrainingArguments,
+)
 from transformers.trainer_utils import get_last_checkpoint
 
 from hebblm.files import write_json, write_text
@@ -30,14 +38,17 @@ license: cc-by-sa-3.0
 ---
 # A small Llama-shaped model of {corpus}
 
-{parameters:,} parameters, a byte-level BPE of {pieces:,} pieces, context {context}; trained by `{command}`
-([training.json](training.json) says with which versions and settings). `<unk>` of the text is one piece.
+{parameters:,} parameters, a byte-level BPE of {pieces:,} pieces, context {context}; trained by \
+`{command}`
+([training.json](training.json) says with which versions and settings). \
+`<unk>` of the text is one piece.
 
 | text | perplexity a word | bits a byte |
 | --- | --- | --- |
 {rows}
 
-Windows overlap by half; an end of line counts as a word. Trained on WikiText-2, whose licence is CC BY-SA 3.0.
+Windows overlap by half; an end of line counts as a word. \
+Trained on WikiText-2, whose licence is CC BY-SA 3.0.
 """
 END, UNKNOWN = "<|endoftext|>", "<unk>"
 
@@ -81,8 +92,11 @@ def train_tokenizer(text: str, vocabulary: int) -> PreTrainedTokenizerFast:
 
 
 @torch.no_grad()
-def measure(model: LlamaForCausalLM, ids: torch.Tensor, words: int, size: int, context: int) -> dict[str, float]:
-    """Return the loss of a text by word, by piece and by byte, read in windows that overlap by half.
+def measure(
+    model: LlamaForCausalLM, ids: torch.Tensor, words: int, size: int, context: int
+) -> dict[str, float]:
+    """Return the loss of a text by word, by piece and by byte, read in windows that overlap by
+    half.
 
     Args:
         model: in evaluation mode.
@@ -128,7 +142,9 @@ def card(record: dict[str, Any], pieces: int) -> str:
 def parsed(argv: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("run", type=Path, help="folder of the run, with its checkpoints")
-    parser.add_argument("--destination", type=Path, help="folder of the float16 model; RUN/model unless said")
+    parser.add_argument(
+        "--destination", type=Path, help="folder of the float16 model; RUN/model unless said"
+    )
     parser.add_argument("--corpus", default="wt2")
     parser.add_argument("--vocabulary", type=int, default=8192)
     parser.add_argument("--width", type=int, default=256)
@@ -138,7 +154,9 @@ def parsed(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--epochs", type=float, default=3)
     parser.add_argument("--lr", type=float, default=2e-3)
     parser.add_argument("--seed", type=int, default=1111)
-    parser.add_argument("--bf16", action="store_true", help="products in bfloat16, on processors that have it")
+    parser.add_argument(
+        "--bf16", action="store_true", help="products in bfloat16, on processors that have it"
+    )
     return parser.parse_args(argv)
 
 
@@ -184,14 +202,20 @@ def main(argv: list[str] | None = None) -> None:
         ),
         train_dataset=Windows(ids["train"], given.context),
     )
-    trainer.train(resume_from_checkpoint=get_last_checkpoint(str(given.run)) if given.run.is_dir() else None)
+    trainer.train(
+        resume_from_checkpoint=get_last_checkpoint(str(given.run)) if given.run.is_dir() else None
+    )
     model.eval()
     record: dict[str, Any] = {
         "command": f"python {command_line('recipes/hf_small.py', argv)}",
-        "provenance": provenance("python recipes/hf_small.py", device=str(model.device), seed=given.seed),
+        "provenance": provenance(
+            "python recipes/hf_small.py", device=str(model.device), seed=given.seed
+        ),
         "parameters": model.num_parameters(),
         "corpus": corpus.name,
-        "settings": {name: value for name, value in vars(given).items() if name not in ("run", "destination")},
+        "settings": {
+            name: value for name, value in vars(given).items() if name not in ("run", "destination")
+        },
         "scores": {
             split: measure(
                 model.float(),

@@ -12,10 +12,15 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def origin_of(name: str, path: Path, result: Result, up: str) -> str:
-    """Return the origin of a result, with a link to it from a page ``up`` folders below the root."""
+    """Return the origin of a result, with a link to it from a page ``up`` folders below the
+    root.
+    """
     by = result.provenance
     where = f"{up}{path.relative_to(ROOT).as_posix()}"
-    return f"[{name}]({where}), `{by['command']}`, commit `{str(by['commit'])[:12]}`, seed {by['seed']}"
+    return (
+        f"[{name}]({where}), `{by['command']}`, commit `{str(by['commit'])[:12]}`, seed "
+        f"{by['seed']}"
+    )
 
 
 def body(table: Table) -> str:

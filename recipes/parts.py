@@ -1,9 +1,12 @@
-"""Is ``best`` ever worse than one of its parts? Its lead over the best of them on each text of a folder.
+"""Is ``best`` ever worse than one of its parts? Its lead over the best of them on each text of a
+folder.
 
-    python -m recipes.parts smollm2-135m FOLDER --max-tokens 20000 --output recipes/parts/smollm2.json
+    python -m recipes.parts smollm2-135m FOLDER --max-tokens 20000 --output
+    recipes/parts/smollm2.json
 
-Every .txt file of FOLDER is read once, with a memory that begins empty. The lead is the loss of the part that is the
-best one on the first n tokens of that text, less that of ``best``: a part chosen with the answer in hand.
+Every .txt file of FOLDER is read once, with a memory that begins empty. The lead is the loss of the
+part that is the best one on the first n tokens of that text, less that of ``best``: a part chosen
+with the answer in hand.
 """
 
 from __future__ import annotations
@@ -33,7 +36,9 @@ LENGTHS = (2_000, 5_000, 20_000)
 
 
 def leads(losses: Mapping[str, NDArray[np.float32]]) -> dict[str, dict[str, Any]]:
-    """Return for each length the mean loss of every part and of ``best``; ``losses`` (T,) are those of the tokens."""
+    """Return for each length the mean loss of every part and of ``best``; ``losses`` (T,) are those
+    of the tokens.
+    """
     found: dict[str, dict[str, Any]] = {}
     tokens = len(losses[BEST])
     for length in sorted({min(length, tokens) for length in LENGTHS}):
@@ -44,7 +49,9 @@ def leads(losses: Mapping[str, NDArray[np.float32]]) -> dict[str, dict[str, Any]
 
 
 def read(lm: LanguageModel, text: Path, most: int) -> dict[str, NDArray[np.float32]]:
-    """Return the losses (T,) of every part and of ``best`` on the first tokens or pieces of a text, nats."""
+    """Return the losses (T,) of every part and of ``best`` on the first tokens or pieces of a text,
+    nats.
+    """
     request = Request.of(lm, text, max_tokens=most, device="cpu")
     scenario, _ = request.open("evaluate", PROG)
     rules = {name: METHODS[name].rule(request.settings.methods) for name in (*PARTS, BEST)}
@@ -60,17 +67,26 @@ def main() -> int:
     parser.add_argument("--context", type=int)
     parser.add_argument("--output", type=Path, required=True)
     options = parser.parse_args()
-    lm = hebblm.load(options.model, **({} if options.context is None else {"context": options.context}))
+    lm = hebblm.load(
+        options.model, **({} if options.context is None else {"context": options.context})
+    )
     texts = read_json(options.output)["texts"] if options.output.is_file() else {}
     for path in sorted(options.folder.glob("*.txt")):
         if path.stem in texts:
             continue
         lengths = leads(read(lm, path, options.max_tokens))
-        texts[path.stem] = {"sha256": sha256(path), "bytes": path.stat().st_size, "lengths": lengths}
+        texts[path.stem] = {
+            "sha256": sha256(path),
+            "bytes": path.stat().st_size,
+            "lengths": lengths,
+        }
         about = provenance(f"{PROG} {shlex.join(sys.argv[1:])}", device="cpu", seed=0)
         write_json(options.output, {**about, "texts": texts})
         for length, row in lengths.items():
-            print(f"{path.stem:14} {length:>6} tokens: {row['lead']:+.4f} over {row['part']}", flush=True)
+            print(
+                f"{path.stem:14} {length:>6} tokens: {row['lead']:+.4f} over {row['part']}",
+                flush=True,
+            )
     return 0
 
 

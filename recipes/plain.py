@@ -17,7 +17,9 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("hebblm", "awd_lstm", "recipes")
 SAYING = ("UserError", "CheckpointError", "say")  # calls whose text a user reads
-OPENING = re.compile(r"(?:Return what|Say|Tell|Let) ")  # a docstring names the thing, or what a call does
+OPENING = re.compile(
+    r"(?:Return what|Say|Tell|Let) "
+)  # a docstring names the thing, or what a call does
 MOST_WORDS = 24_000  # in README and docs, tables and code included
 MEDIAN_WORDS, LONGEST_WORDS = 18, 40  # of a sentence
 ODD = {
@@ -50,7 +52,9 @@ def programs() -> list[Path]:
 
 
 def paragraphs(text: str) -> Iterator[str]:
-    """Yield the paragraphs and list items that a person wrote: no code, tables, headings or written blocks."""
+    """Yield the paragraphs and list items that a person wrote: no code, tables, headings or written
+    blocks.
+    """
     text = LINK.sub(r"\1", CODE.sub("X", FENCE.sub("\n", WRITTEN.sub("\n", text))))
     lines: list[str] = []
     for line in [*text.splitlines(), ""]:
@@ -64,18 +68,27 @@ def paragraphs(text: str) -> Iterator[str]:
 def sentences(text: str) -> list[str]:
     """Return the sentences of a page; a piece of code counts as one word."""
     return [
-        sentence for paragraph in paragraphs(text) for sentence in END.split(paragraph) if len(sentence.split()) > 1
+        sentence
+        for paragraph in paragraphs(text)
+        for sentence in END.split(paragraph)
+        if len(sentence.split()) > 1
     ]
 
 
 def odd_words(text: str) -> list[str]:
     """Return the odd words of a text, each with what to write in its place."""
     text = " ".join(CODE.sub("X", FENCE.sub("\n", WRITTEN.sub("\n", text))).split())
-    return [f"{match[0]!r}: write {plain}" for odd, plain in ODD.items() for match in re.finditer(odd, text, re.I)]
+    return [
+        f"{match[0]!r}: write {plain}"
+        for odd, plain in ODD.items()
+        for match in re.finditer(odd, text, re.I)
+    ]
 
 
 def spoken(program: str) -> Iterator[tuple[int, bool, str]]:
-    """Yield line and text of the docstrings and messages of a program, and whether it is a docstring."""
+    """Yield line and text of the docstrings and messages of a program, and whether it is a
+    docstring.
+    """
 
     def texts(node: ast.expr) -> list[str]:
         parts = [part.value for part in ast.walk(node) if isinstance(part, ast.Constant)]
@@ -92,7 +105,9 @@ def spoken(program: str) -> Iterator[tuple[int, bool, str]]:
 
 
 def program_faults(programs: dict[str, str]) -> list[str]:
-    """Return in one line each the odd words in docstrings and messages of some programs, by name."""
+    """Return in one line each the odd words in docstrings and messages of some programs, by
+    name.
+    """
     found = []
     for name, program in programs.items():
         for line, documents, text in spoken(program):
@@ -111,16 +126,22 @@ def faults(texts: dict[str, str]) -> list[str]:
         said = sentences(text)
         median = statistics.median(len(sentence.split()) for sentence in said) if said else 0
         if median > MEDIAN_WORDS:
-            found.append(f"{name}: the median sentence has {median:g} words, at most {MEDIAN_WORDS}")
+            found.append(
+                f"{name}: the median sentence has {median:g} words, at most {MEDIAN_WORDS}"
+            )
         long = [sentence for sentence in said if len(sentence.split()) > LONGEST_WORDS]
-        found += [f"{name}: a sentence of {len(sentence.split())} words: {sentence}" for sentence in long]
+        found += [
+            f"{name}: a sentence of {len(sentence.split())} words: {sentence}" for sentence in long
+        ]
         found += [f"{name}: {odd}" for odd in odd_words(text)]
     return found
 
 
 def main() -> int:
     def read(paths: Iterable[Path]) -> dict[str, str]:
-        return {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in paths}
+        return {
+            path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in paths
+        }
 
     found = faults(read(pages())) + program_faults(read(programs()))
     print(*found, sep="\n", end="\n" if found else "")

@@ -1,4 +1,5 @@
-"""Write every number of README.md, docs and the tables under recipes/ from the committed results and measurements.
+"""Write every number of README.md, docs and the tables under recipes/ from the committed results
+and measurements.
 
 What stands between two marks of a page is replaced, and the pictures of README and docs are drawn.
 
@@ -24,7 +25,13 @@ from hebblm.report.plots import occurrence_figure, save
 from hebblm.report.render import to_markdown
 from hebblm.report.sections import scenario_line
 from hebblm.report.table import Cell, Column, Table, present
-from hebblm.report.tables import frequency_table, gain_table, interval_text, occurrence_table, side_by_side
+from hebblm.report.tables import (
+    frequency_table,
+    gain_table,
+    interval_text,
+    occurrence_table,
+    side_by_side,
+)
 from hebblm.vision.tables import tables
 from recipes import (
     best_tables,
@@ -49,7 +56,9 @@ PICTURED = ("lstm", "dynamic", "cache", "mixture+mbpa", "best")
 RESULTS = ROOT / "recipes" / "results"
 DEFAULTS = ROOT / "recipes" / "defaults"
 DEMO = ROOT / "recipes" / "demo"
-WITHIN, LARGER, ACROSS = (RESULTS / name / "result.json" for name in ("intra-ptb", "intra-wt2", "wt2-to-ptb"))
+WITHIN, LARGER, ACROSS = (
+    RESULTS / name / "result.json" for name in ("intra-ptb", "intra-wt2", "wt2-to-ptb")
+)
 ORDER = ("wt2-to-ptb", "wt2-to-ptb-raw", "intra-ptb", "intra-wt2")
 FIRST = "wt2-to-ptb"  # shown with its picture and its ranges; those of the others are in the book
 STRENGTHS = {
@@ -83,9 +92,11 @@ def _said(folder: Path) -> str:
 
 
 def defaults() -> str:
-    """Return the table of word models: the default methods at the default values and ``best``, and what each costs.
+    """Return the table of word models: the default methods at the default values and ``best``, and
+    what each costs.
 
-    ``mixture+hebb`` is left out, because it compares with ``mixture+mbpa`` as ``hebb`` does with ``mbpa``.
+    ``mixture+hebb`` is left out, because it compares with ``mixture+mbpa`` as ``hebb`` does with
+    ``mbpa``.
     """
     results = within, larger, across = [Result.load(path) for path in (WITHIN, LARGER, ACROSS)]
     columns = (
@@ -109,8 +120,11 @@ def defaults() -> str:
         if name != "mixture+hebb"
     )
     lines = [
-        f"- {scenario.label}, {scenario.normalization} case, {scenario.tokens:,} tokens: {_made(path)}"
-        for path, scenario in zip((WITHIN, LARGER, ACROSS), (result.scenario for result in results), strict=True)
+        f"- {scenario.label}, {scenario.normalization} case, {scenario.tokens:,} tokens: "
+        f"{_made(path)}"
+        for path, scenario in zip(
+            (WITHIN, LARGER, ACROSS), (result.scenario for result in results), strict=True
+        )
     ]
     return f"{body(Table('defaults', '', columns, rows))}\n" + "\n".join(lines) + "\n"
 
@@ -118,7 +132,10 @@ def defaults() -> str:
 def _made(path: Path) -> str:
     """Return a link to the measurement, with commit and seed."""
     by, name = read_json(path)["provenance"], path.parent.name
-    return f"[{name}](../{path.relative_to(ROOT).as_posix()}), commit `{by['commit'][:12]}`, seed {by['seed']}"
+    return (
+        f"[{name}](../{path.relative_to(ROOT).as_posix()}), commit `{by['commit'][:12]}`, seed "
+        f"{by['seed']}"
+    )
 
 
 def needs() -> str:
@@ -126,18 +143,26 @@ def needs() -> str:
     across = Result.load(ACROSS)
     columns = (Column("You want"), Column("Use"), Column("Time a token, base = 1"))
     rows = tuple(
-        (need, " or ".join(f"`{name}`" for name in names), " and ".join(f"{_cost(across, name):.1f}" for name in names))
+        (
+            need,
+            " or ".join(f"`{name}`" for name in names),
+            " and ".join(f"{_cost(across, name):.1f}" for name in names),
+        )
         for need, names in NEEDS
     )
     return body(Table("needs", "", columns, rows)).replace("\\`", "`")
 
 
 def at_defaults() -> str:
-    """Return the results of the default methods at the default values: gains with intervals, new words."""
+    """Return the results of the default methods at the default values: gains with intervals, new
+    words.
+    """
     parts = []
     for path in (WITHIN, LARGER, ACROSS):
         whole = Result.load(path)
-        result = replace(whole, methods={name: whole.methods[name] for name in (*PUBLISHED, "ngram", "best")})
+        result = replace(
+            whole, methods={name: whole.methods[name] for name in (*PUBLISHED, "ngram", "best")}
+        )
         made = present(gain_table(result), occurrence_table(result), frequency_table(result))
         parts += map(to_markdown, made)
     return _headed(parts)
@@ -149,12 +174,17 @@ def carried() -> str:
     texts = {**document["chosen_on"], **document["transfer"]}
     methods = [name for name in ordered(texts["ptb"]) if name not in GONE]
     columns = (Column("Text"), *(Column(name_of(name), "nll", decimals=3) for name in methods))
-    rows = tuple((text, *(losses.get(name, {}).get("lost") for name in methods)) for text, losses in texts.items())
+    rows = tuple(
+        (text, *(losses.get(name, {}).get("lost") for name in methods))
+        for text, losses in texts.items()
+    )
     return body(Table("carried", "", columns, rows))
 
 
 def every_method() -> str:
-    """Return the Markdown of all methods at the default values, next to the paper's, in a fixed order."""
+    """Return the Markdown of all methods at the default values, next to the paper's, in a fixed
+    order.
+    """
     found = {}
     for name in ORDER:
         whole = Result.load(RESULTS / name)
@@ -163,7 +193,10 @@ def every_method() -> str:
     parts = [to_markdown(side_by_side(_headings(found.values())))]
     parts += [f"- {scenario_line(result)}" for result in found.values()]
     parts.append("")
-    parts += [f"- {origin_of(name, RESULTS / name / 'result.json', result, '../')}" for name, result in found.items()]
+    parts += [
+        f"- {origin_of(name, RESULTS / name / 'result.json', result, '../')}"
+        for name, result in found.items()
+    ]
     parts += ["", *(to_markdown(paper_tables(found[name])[0]) for name in BESIDE_THE_PAPER)]
     by_count = frequency_table(found[FIRST])
     assert by_count is not None, "its training text is known"
@@ -180,25 +213,35 @@ def cost() -> str:
 
 
 def strength() -> str:
-    """Return the gains of every method over a small base and over one of the published shape, on the same text."""
+    """Return the gains of every method over a small base and over one of the published shape, on
+    the same text.
+    """
     found = {title: Result.load(path) for title, path in STRENGTHS.items()}
     columns = [Column("Method")]
     for title in found:
-        columns += [Column(f"{title}: perplexity", "perplexity", "min"), Column("gain, nats", "signed")]
+        columns += [
+            Column(f"{title}: perplexity", "perplexity", "min"),
+            Column("gain, nats", "signed"),
+        ]
     rows = []
     both = set.intersection(*(set(result.methods) for result in found.values()))
     for name in ordered(both):
         row: list[Cell] = [name_of(name)]
         for result in found.values():
             gain = None if name == BASE else result.gain(name)
-            row += [result.methods[name].perplexity, None if gain is None else interval_text(gain, mark="*")]
+            row += [
+                result.methods[name].perplexity,
+                None if gain is None else interval_text(gain, mark="*"),
+            ]
         rows.append(tuple(row))
     made = [f"- {origin_of(title, path, found[title], '../')}" for title, path in STRENGTHS.items()]
     return "\n".join([body(Table("strength", "", tuple(columns), tuple(rows))), *made])
 
 
 def pictures() -> str:
-    """Return the two image experiments that say most: new classes picture by picture, and permuted MNIST."""
+    """Return the two image experiments that say most: new classes picture by picture, and permuted
+    MNIST.
+    """
     documents = [read_json(RESULTS / name / "result.json") for name in ("online", "permuted-mnist")]
     return _headed([to_markdown(replace(tables(document)[0], notes=())) for document in documents])
 
@@ -229,7 +272,11 @@ PAGES: dict[Path, dict[str, Callable[[], str]]] = {
     RESULTS / "README.md": {"by-count": at_defaults, "every-method": every_method},
     RESULTS / "bench" / "README.md": {"whole": scale_tables.whole, "cost": cost},
     DEFAULTS / "README.md": {"carried": carried, "windows": scale_tables.windows},
-    RECIPES / "best" / "README.md": {"both": best_tables.both, "parts": best_tables.parts, "forms": best_tables.forms},
+    RECIPES / "best" / "README.md": {
+        "both": best_tables.both,
+        "parts": best_tables.parts,
+        "forms": best_tables.forms,
+    },
     RECIPES / "scale" / "README.md": {
         "built": scale_tables.built,
         "disk": scale_tables.measured,
@@ -285,7 +332,9 @@ def marks(name: str) -> tuple[str, str]:
 
 
 def render(page: Path, text: str) -> str:
-    """Return a page's text with the blocks between its marks replaced; tables link from docs, so links are moved."""
+    """Return a page's text with the blocks between its marks replaced; tables link from docs, so
+    links are moved.
+    """
     up = "../" * (len(page.relative_to(ROOT).parts) - 1)
     for name, make in PAGES[page].items():
         begin, end = marks(name)
@@ -299,7 +348,9 @@ def render(page: Path, text: str) -> str:
 def draw() -> None:
     """Draw the loss on new words by occurrence, one line for each of the pictured methods."""
     result = Result.load(ACROSS)
-    figure = occurrence_figure(replace(result, methods={name: result.methods[name] for name in PICTURED}))
+    figure = occurrence_figure(
+        replace(result, methods={name: result.methods[name] for name in PICTURED})
+    )
     assert figure is not None, "the text across domains has new words"
     save(figure, PICTURE)
 
@@ -315,7 +366,9 @@ def _headed(parts: Iterable[str]) -> str:
 
 
 def _headings(results: Iterable[Result]) -> dict[str, Result]:
-    """Return the results by what tells them apart: the scenario, and its normalisation where it comes twice."""
+    """Return the results by what tells them apart: the scenario, and its normalisation where it
+    comes twice.
+    """
     results = list(results)
     labels = Counter(result.scenario.label for result in results)
     return {

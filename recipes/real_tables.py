@@ -1,4 +1,6 @@
-"""The tables of a real pretrained model: every method on four texts, and what a memory is worth in length of window."""
+"""The tables of a real pretrained model: every method on four texts, and what a memory is worth in
+length of window.
+"""
 
 from __future__ import annotations
 
@@ -39,18 +41,28 @@ WRITTEN = {"docs": "documentation", "code": "code"}
 
 def texts() -> str:
     """Return bits a byte of every method on each text, in a short and in a long window."""
-    found = {path: Result.load(path) for text in TITLES for path in sorted(FOLDER.glob(f"{text}-*.json"))}
+    found = {
+        path: Result.load(path) for text in TITLES for path in sorted(FOLDER.glob(f"{text}-*.json"))
+    }
     names = [name for name in ALL if all(name in result.methods for result in found.values())]
-    columns = (Column("Text"), Column("Window", "count"), *(Column(name_of(name), "nll", decimals=3) for name in names))
+    columns = (
+        Column("Text"),
+        Column("Window", "count"),
+        *(Column(name_of(name), "nll", decimals=3) for name in names),
+    )
     rows = []
-    for path, result in sorted(found.items(), key=lambda item: list(TITLES).index(item[0].stem.split("-")[0])):
+    for path, result in sorted(
+        found.items(), key=lambda item: list(TITLES).index(item[0].stem.split("-")[0])
+    ):
         values = (result.methods[name].bits_per_byte for name in names)
         rows.append((TITLES[path.stem.split("-")[0]], result.model["context"], *values))
     return "\n".join([body(Table("texts", "", columns, tuple(rows))), *_origins(found), ""])
 
 
 def windows() -> str:
-    """Return bits a byte of the base and of ``best`` by window, and the window of the base that is as good."""
+    """Return bits a byte of the base and of ``best`` by window, and the window of the base that is
+    as good.
+    """
     columns = (
         Column("Text"),
         Column("Window", "count"),
@@ -62,7 +74,9 @@ def windows() -> str:
     for text, results in _by_text().items():
         base = [(_window(result), _bits(result, BASE)) for result in results]
         for (window, bits), result in zip(base, results, strict=True):
-            rows.append((TITLES[text], window, bits, _bits(result, BEST), worth(base, _bits(result, BEST))))
+            rows.append(
+                (TITLES[text], window, bits, _bits(result, BEST), worth(base, _bits(result, BEST)))
+            )
     found = {path: Result.load(path) for path in sorted((FOLDER / "windows").glob("*.json"))}
     return "\n".join([body(Table("windows", "", columns, tuple(rows))), *_origins(found), ""])
 
@@ -73,18 +87,26 @@ def windows_in_short() -> str:
     windows = sorted({_window(result) for results in found.values() for result in results})
     rows = []
     for text, results in found.items():
-        bits = {_window(result): f"{_bits(result, BASE):.3f} / {_bits(result, BEST):.3f}" for result in results}
+        bits = {
+            _window(result): f"{_bits(result, BASE):.3f} / {_bits(result, BEST):.3f}"
+            for result in results
+        }
         rows.append((TITLES[text], *(bits.get(window, "") for window in windows)))
     columns = (Column("Text: base / best"), *(Column(f"{window:,}") for window in windows))
     return body(Table("windows", "", columns, tuple(rows)))
 
 
 def wide() -> str:
-    """Return bits a byte of the cache with its default window and with one that holds all, next to kNN-LM."""
+    """Return bits a byte of the cache with its default window and with one that holds all, next to
+    kNN-LM.
+    """
     names = ("Text", "Cache of 2,000 pieces", "Cache of 20,000 pieces", "kNN-LM")
     rows = []
     for text, title in TITLES.items():
-        short, long = (Result.load(path) for path in (FOLDER / f"{text}-1024.json", FOLDER / "wide" / f"{text}.json"))
+        short, long = (
+            Result.load(path)
+            for path in (FOLDER / f"{text}-1024.json", FOLDER / "wide" / f"{text}.json")
+        )
         rows.append((title, _bits(short, "cache"), _bits(long, "cache"), _bits(long, "knn")))
     columns = (Column(names[0]), *(Column(name, "nll", decimals=3) for name in names[1:]))
     made = ", ".join(f"[{text}](../recipes/real/wide/{text}.json)" for text in TITLES)
@@ -92,7 +114,9 @@ def wide() -> str:
 
 
 def harm() -> str:
-    """Return how a memory of docs and code changes facts and prose that have nothing to do with them."""
+    """Return how a memory of docs and code changes facts and prose that have nothing to do with
+    them.
+    """
     path = KEPT / "harm" / "smollm2.json"
     document = read_json(path)
     found = document["methods"][BEST]
@@ -100,13 +124,23 @@ def harm() -> str:
     right, answer = found["accuracy"], found["loss of an answer"]
     rows = [
         ("questions answered rightly", f"{right['alone']:.1%}", f"{right['with memory']:.1%}", ""),
-        ("nats an answer", f"{answer['alone']:.3f}", f"{answer['with memory']:.3f}", _interval(answer["gain"])),
+        (
+            "nats an answer",
+            f"{answer['alone']:.3f}",
+            f"{answer['with memory']:.3f}",
+            _interval(answer["gain"]),
+        ),
     ]
-    for name, title in (("prose", "prose, nothing learned"), ("prose, learned from", "prose, learned from")):
+    for name, title in (
+        ("prose", "prose, nothing learned"),
+        ("prose, learned from", "prose, learned from"),
+    ):
         part = found[name]
         alone, remembering = (f"{part[side]:.3f}" for side in ("alone", "with memory"))
         rows.append((f"{title}: nats a piece", alone, remembering, _interval(part["gain"])))
-        rows.append(("- from its 2,000th piece on", "", "", _interval(part["gain from the 2,000th on"])))
+        rows.append(
+            ("- from its 2,000th piece on", "", "", _interval(part["gain from the 2,000th on"]))
+        )
     return f"{body(Table('harm', '', columns, tuple(rows)))}\n- {origin(path, '../')}\n"
 
 
@@ -127,13 +161,17 @@ def generation() -> str:
             for name in ("matches", "nats a piece", "distinct 4-grams"):
                 each = document[way]["measures"][name]
                 values = (f"{each[side]:.3f}" for side in ("alone", "adapted"))
-                rows.append((f"{title}, {way}", MEASURES[name], *values, _interval(each["difference"])))
+                rows.append(
+                    (f"{title}, {way}", MEASURES[name], *values, _interval(each["difference"]))
+                )
         made.append(f"- {origin(path, '../')}")
     return "\n".join([body(Table("generation", "", columns, tuple(rows))), *made, ""])
 
 
 def suggestions(text: str) -> str:
-    """Return how often whole words that the model suggests for a text are right, and the keys that they save."""
+    """Return how often whole words that the model suggests for a text are right, and the keys that
+    they save.
+    """
     path = KEPT / "accuracy" / f"smollm2-{text}.json"
     table = accuracy_table(result := Result.load(path))
     assert table is not None
@@ -169,8 +207,13 @@ def draw() -> None:
         for name, style in ((BASE, "--"), (BEST, "-")):
             bits = [_bits(result, name) for result in results]
             axes.plot(windows, bits, style, color="black", marker="o", label=name_of(name))
-        needs = worth([(_window(result), _bits(result, BASE)) for result in results], _bits(results[0], BEST))
-        axes.set_title(f"{TITLES[text]}:\nat {windows[0]:,}, best equals a window of\n{needs}", fontsize="medium")
+        needs = worth(
+            [(_window(result), _bits(result, BASE)) for result in results], _bits(results[0], BEST)
+        )
+        axes.set_title(
+            f"{TITLES[text]}:\nat {windows[0]:,}, best equals a window of\n{needs}",
+            fontsize="medium",
+        )
         axes.set_xscale("log", base=2)
         axes.set_xticks(windows, [f"{window:,}" for window in windows], fontsize="small")
         axes.set_xlabel("window, pieces")
@@ -198,11 +241,15 @@ def _interval(gain: dict[str, float]) -> str:
 
 
 def worth(base: Sequence[tuple[int, float]], bits: float) -> str:
-    """Return the window at which the base has so many bits, interpolated in the logarithm of the window."""
+    """Return the window at which the base has so many bits, interpolated in the logarithm of the
+    window.
+    """
     for (window, high), (longer, low) in itertools.pairwise(base):
         if low <= bits <= high:
             part = (high - bits) / (high - low)
-            return f"{round(math.exp(math.log(window) + part * math.log(longer / window)), -2):,.0f}"
+            return (
+                f"{round(math.exp(math.log(window) + part * math.log(longer / window)), -2):,.0f}"
+            )
     return f"more than {base[-1][0]:,}" if bits < base[-1][1] else f"less than {base[0][0]:,}"
 
 

@@ -1,14 +1,18 @@
-"""Proof that others can repeat an evaluation: a text is coded by each method's own probabilities, and decoded again.
+"""Proof that others can repeat an evaluation: a text is coded by each method's own probabilities,
+and decoded again.
 
-An arithmetic coder writes each token by the distribution that a method had before it. Another process decodes the text
-from model, settings, number of tokens and code alone. The code is no longer than the losses of the ordinary evaluation
-say, or these are no losses of that method: its probabilities sum to more than 1, or have seen the answer. It may be
-shorter: the coder gives every token 24 bits at most.
+An arithmetic coder writes each token by the distribution that a method had before it. Another
+process decodes the text from model, settings, number of tokens and code alone. The code is no
+longer than the losses of the ordinary evaluation say, or these are no losses of that method: its
+probabilities sum to more than 1, or have seen the answer. It may be shorter: the coder gives every
+token 24 bits at most.
 
-The memory begins empty, as a reader's does. Tokens are those that the evaluation scores: <unk> where the text has it.
-Which words the target has at all, and how new ones are spelled, is known to both sides.
+The memory begins empty, as a reader's does. Tokens are those that the evaluation scores: <unk>
+where the text has it. Which words the target has at all, and how new ones are spelled, is known to
+both sides.
 
-Usage: python -m recipes.referee --checkpoint small-ptb-raw --tokens 5000 --methods all --output FILE
+Usage: python -m recipes.referee --checkpoint small-ptb-raw --tokens 5000 --methods all --output
+FILE
 """
 
 from __future__ import annotations
@@ -55,7 +59,8 @@ from recipes import referee_tables
 from recipes.bench.machine import cpu_name, use_threads
 
 PROG = "python -m recipes.referee"
-LONGER = 0.002  # share of the losses by which a code may be longer: the coder rounds probabilities to 24 bits
+# share of the losses by which a code may be longer: the coder rounds probabilities to 24 bits
+LONGER = 0.002
 END = 64  # bits by which it may be longer besides: it ends with whole words of 32
 OFF = 1e-4  # by which a sum of probabilities may miss 1
 
@@ -76,22 +81,36 @@ class Known:
 
     @classmethod
     def of(cls, scenario: Scenario, settings: Hyperparameters, *, moving: bool) -> Known:
-        """All but the text of a scenario; ``moving`` where a base of dynamic evaluation is to be made."""
+        """All but the text of a scenario; ``moving`` where a base of dynamic evaluation is to be
+        made.
+        """
         stream = scenario.stream
         blank = replace(stream, ids=np.zeros_like(stream.ids), lines=0, words=0, bytes=0, lost=0)
         blank = replace(blank, pieces=None, by_word=None, unknown=None)
         if scenario.closed:
             blank = replace(blank, by_word=blank)  # still says that tokens are pieces of words
-        textless = replace(scenario, stream=blank, train=None, documents=(), beginning=None, total=None, data_sha256={})
-        return cls(textless, settings, gradient_statistics(scenario, settings.dynamic) if moving else None)
+        textless = replace(
+            scenario,
+            stream=blank,
+            train=None,
+            documents=(),
+            beginning=None,
+            total=None,
+            data_sha256={},
+        )
+        return cls(
+            textless, settings, gradient_statistics(scenario, settings.dynamic) if moving else None
+        )
 
 
 @torch.no_grad()
 def walk(known: Known, methods: Sequence[str], choose: Choose, title: str) -> list[int]:
-    """Predict a text token by token, let ``choose`` say each, and learn every interval as an evaluation does.
+    """Predict a text token by token, let ``choose`` say each, and learn every interval as an
+    evaluation does.
 
-    All that is known of the text comes from ``choose``, which has seen the probabilities first. Encoder and decoder
-    walk here alike, so that these are the same to the bit. The methods read one base: all move, or none.
+    All that is known of the text comes from ``choose``, which has seen the probabilities first.
+    Encoder and decoder walk here alike, so that these are the same to the bit. The methods read one
+    base: all move, or none.
     """
     scenario, settings = known.scenario, known.settings
     stream, every, device = scenario.stream, scenario.config.update_every, scenario.device
@@ -122,30 +141,52 @@ def walk(known: Known, methods: Sequence[str], choose: Choose, title: str) -> li
             context.ngrams = latest
             with base.aside():
                 for place in range(min(every, len(stream) - first)):
-                    hidden = base.read(torch.tensor([ids[-1] if ids else stream.eos], device=device))
+                    hidden = base.read(
+                        torch.tensor([ids[-1] if ids else stream.eos], device=device)
+                    )
                     if place and place % STEP == 0:
                         context.ngrams, context.shares = settled, shares
                         labels = torch.tensor(ids[first:], device=device)
-                        so_far = EvalBatch(torch.cat(states), context, Block.of(labels, every, write))
-                        context.ngrams, context.shares = latest, so_far.observation(labels).shares[0]
+                        so_far = EvalBatch(
+                            torch.cat(states), context, Block.of(labels, every, write)
+                        )
+                        context.ngrams, context.shares = (
+                            latest,
+                            so_far.observation(labels).shares[0],
+                        )
                     states.append(hidden)
-                    before = None if latest is None else latest.context_after(ids)[None]  # (1, order)
+                    before = (
+                        None if latest is None else latest.context_after(ids)[None]
+                    )  # (1, order)
                     batch = EvalBatch(hidden, context, contexts=before)
                     found = {name: rule.log_probs(batch)[0] for name, rule in rules.items()}
-                    ids.append(choose({name: each.double().exp().cpu().numpy() for name, each in found.items()}))
+                    ids.append(
+                        choose(
+                            {
+                                name: each.double().exp().cpu().numpy()
+                                for name, each in found.items()
+                            }
+                        )
+                    )
                     if before is not None and latest is not None and latest is not settled:
                         latest.add(before, np.array(ids[-1:]))
             context.ngrams, context.shares = settled, shares
             labels = torch.tensor(ids[first:], device=device)
-            inputs = torch.tensor([ids[first - 1] if first else stream.eos, *ids[first:-1]], device=device)
+            inputs = torch.tensor(
+                [ids[first - 1] if first else stream.eos, *ids[first:-1]], device=device
+            )
             batch = EvalBatch(base.read(inputs), context, Block.of(labels, every, write))
-            step([Labelled(batch, labels)], lambda item: None, learn, take=partial(take, write=write))
+            step(
+                [Labelled(batch, labels)], lambda item: None, learn, take=partial(take, write=write)
+            )
             progress.advance(task, len(labels))
     return ids
 
 
 def coder(probabilities: Floats) -> coding.model.Categorical:
-    """Turn probabilities (V,) into a coder's: they are scaled to sum to 1, and each gets 2^-24 at least."""
+    """Turn probabilities (V,) into a coder's: they are scaled to sum to 1, and each gets 2^-24 at
+    least.
+    """
     return coding.model.Categorical(probabilities, perfect=False)
 
 
@@ -186,11 +227,15 @@ class _SplitError(Exception):
         self.found = found
 
 
-def decode(known: Known, methods: Sequence[str], codes: Mapping[str, Code]) -> dict[str, list[int] | None]:
-    """Decode a text by methods that read one base, each from its own code; None where a code says no token.
+def decode(
+    known: Known, methods: Sequence[str], codes: Mapping[str, Code]
+) -> dict[str, list[int] | None]:
+    """Decode a text by methods that read one base, each from its own code; None where a code says
+    no token.
 
-    They walk together as long as they agree: each then sees what it would see alone. Where they do not, those that
-    agree begin again by themselves, so that one that fails is found by its name and harms no other.
+    They walk together as long as they agree: each then sees what it would see alone. Where they do
+    not, those that agree begin again by themselves, so that one that fails is found by its name and
+    harms no other.
     """
     decoders = {name: coding.queue.RangeDecoder(codes[name]) for name in methods}
 
@@ -215,7 +260,9 @@ def decode(known: Known, methods: Sequence[str], codes: Mapping[str, Code]) -> d
 def _next(decoder: coding.queue.RangeDecoder, probabilities: Floats) -> int | None:
     try:
         return int(decoder.decode(coder(probabilities)))
-    except AssertionError:  # constriction's word for a code that was not made by these probabilities
+    except (
+        AssertionError
+    ):  # constriction's word for a code that was not made by these probabilities
         return None
 
 
@@ -251,10 +298,11 @@ def examine(
     record: dict[str, Any],
     elsewhere: Callable[..., Any],
 ) -> Iterator[tuple[dict[str, Verdict], dict[str, float]]]:
-    """Evaluate, encode and decode a text; the verdicts by method, and what each part took in seconds.
+    """Evaluate, encode and decode a text; the verdicts by method, and what each part took in
+    seconds.
 
-    Both are yielded once a base, with what was found before. ``elsewhere(function, *arguments)`` calls a function where
-    the text is not known.
+    Both are yielded once a base, with what was found before. ``elsewhere(function, *arguments)``
+    calls a function where the text is not known.
     """
     seconds: dict[str, float] = {}
 
@@ -265,7 +313,9 @@ def examine(
         return value
 
     stream = scenario.stream
-    evaluation = timed("evaluate", lambda: run_scenario(scenario, [*methods], settings, record, DEFAULT_EDGES))
+    evaluation = timed(
+        "evaluate", lambda: run_scenario(scenario, [*methods], settings, record, DEFAULT_EDGES)
+    )
     assert evaluation is not None
     verdicts: dict[str, Verdict] = {}
     for moving in (False, True):
@@ -296,34 +346,47 @@ def examine(
 
 
 def alone(threads: int) -> Callable[..., Any]:
-    """Call functions in fresh processes of so many threads, which have what they are given alone."""
+    """Call functions in fresh processes of so many threads, which have what they are given
+    alone.
+    """
 
     def call(*work: Any) -> Any:
         spawn = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(1, mp_context=spawn, initializer=use_threads, initargs=(threads,)) as pool:
+        with ProcessPoolExecutor(
+            1, mp_context=spawn, initializer=use_threads, initargs=(threads,)
+        ) as pool:
             return pool.submit(_call, pickle.dumps(work)).result()
 
     return call
 
 
 def _call(work: bytes) -> Any:
-    """Call what was pickled; torch would share tensors with another process instead of copying them."""
+    """Call what was pickled; torch would share tensors with another process instead of copying
+    them.
+    """
     function, *arguments = pickle.loads(work)
     return function(*arguments)
 
 
-def opened(model: str, target: str | None, tokens: int, command: str) -> tuple[Scenario, Hyperparameters, Any]:
-    """The scenario of a model and the first tokens of a text, its settings, and the record of provenance."""
+def opened(
+    model: str, target: str | None, tokens: int, command: str
+) -> tuple[Scenario, Hyperparameters, Any]:
+    """The scenario of a model and the first tokens of a text, its settings, and the record of
+    provenance.
+    """
     if target is None:
         folder = model_folder(Path(model))
         target = None if folder is None else trained_on(folder).get("name")
         if target is None:
-            raise UserError(f"{model} does not say what it was trained on; name a text with --target")
+            raise UserError(
+                f"{model} does not say what it was trained on; name a text with --target"
+            )
     request = Request.of(model, target, max_tokens=tokens, memory_content="test", device="cpu")
     scenario, record = request.open("evaluate", command)
     if not scenario.measured:
         raise UserError(
-            f"{target} does not say how many bytes its first {tokens:,} tokens are; raise --tokens until all is read"
+            f"{target} does not say how many bytes its first {tokens:,} tokens are; raise --tokens "
+            "until all is read"
         )
     return scenario, request.settings, record
 
@@ -331,9 +394,13 @@ def opened(model: str, target: str | None, tokens: int, command: str) -> tuple[S
 @guarded(PROG)
 @interrupted("what was found of a base is written")
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--checkpoint", required=True, help="name or folder of a model")
-    parser.add_argument("--target", help="corpus or text that is read; by default the model's own corpus")
+    parser.add_argument(
+        "--target", help="corpus or text that is read; by default the model's own corpus"
+    )
     parser.add_argument("--tokens", type=int, default=5000)
     parser.add_argument("--methods", default="all", help="comma-separated, or all")
     parser.add_argument("--threads", type=int, default=1)
@@ -376,8 +443,10 @@ def main(argv: list[str] | None = None) -> int:
         )
     tell(referee_tables.verdicts(found))
     tell(
-        f"Tokens are those that the evaluation scores, {text['unk_tokens']:,} of them {UNK}. The decoder knows which "
-        f"{text['vocabulary']:,} words there are; {text['spelled_bytes']:,} bytes of spelling are counted, not coded."
+        f"Tokens are those that the evaluation scores, {text['unk_tokens']:,} of them {UNK}. The "
+        "decoder knows which "
+        f"{text['vocabulary']:,} words there are; {text['spelled_bytes']:,} bytes of spelling are "
+        "counted, not coded."
     )
     failed = [name for name, verdict in found.items() if not verdict["holds"]]
     tell(f"does not hold: {', '.join(failed)}" if failed else "all hold")

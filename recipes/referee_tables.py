@@ -1,4 +1,6 @@
-"""Tables of the referee's findings: it prints them and writes them into recipes/refereed/README.md."""
+"""Tables of the referee's findings: it prints them and writes them into
+recipes/refereed/README.md.
+"""
 
 from __future__ import annotations
 
@@ -47,9 +49,11 @@ def referee() -> str:
         text, by = document["text"], document["provenance"]
         tokens = next(iter(document["methods"].values()))["tokens"]
         parts.append(
-            f"The model of {text['source']} reads {tokens:,} tokens of {text['target']} {text['split']}, "
+            f"The model of {text['source']} reads {tokens:,} tokens of {text['target']} "
+            f"{text['split']}, "
             f"{text['bytes']:,} bytes, {text['unk_tokens']:,} of the tokens `<unk>`: "
-            f"[what was found](../{path.relative_to(ROOT).as_posix()}) by `{by['command']}`, commit "
+            f"[what was found](../{path.relative_to(ROOT).as_posix()}) by `{by['command']}`, "
+            "commit "
             f"`{by['commit'][:12]}`.\n\n{verdicts(document['methods'])}"
         )
     return "\n".join(parts)

@@ -24,13 +24,22 @@ GROUPS = {
 
 
 def summary() -> str:
-    """Return a row for each group of trials: how many there were, and how many ended as promised."""
+    """Return a row for each group of trials: how many there were, and how many ended as
+    promised.
+    """
     found = read_json(FOUND)
-    damaged = [count for each in found["damaged"].values() for name, count in each.items() if name not in OTHERS]
+    damaged = [
+        count
+        for each in found["damaged"].values()
+        for name, count in each.items()
+        if name not in OTHERS
+    ]
     right = sum(each.get(name, 0) for each in found["damaged"].values() for name in RIGHT)
     rows = [("files damaged at random", sum(damaged), right)]
     rows += [("commands killed and run again", *_counts(found["killed"].values()))]
-    rows += [(title, *_counts(found["others"][name]["cases"].values())) for name, title in GROUPS.items()]
+    rows += [
+        (title, *_counts(found["others"][name]["cases"].values())) for name, title in GROUPS.items()
+    ]
     lines = [f"| {title} | {tried:,} | {held:,} |" for title, tried, held in rows]
     return "\n".join(["| Tried | times | ended as promised |", "| :-- | --: | --: |", *lines])
 

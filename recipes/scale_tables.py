@@ -1,4 +1,6 @@
-"""Tables of memories on disk, of streams, of the cache's windows and of whole runs, from the committed JSON."""
+"""Tables of memories on disk, of streams, of the cache's windows and of whole runs, from the
+committed JSON.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,12 @@ BUILD = DISK.with_name("build.json")
 EVAL = ROOT / "recipes" / "results" / "bench" / "eval.json"
 DEFAULTS = ROOT / "recipes" / "defaults"
 WINDOWS = DEFAULTS / "windows.json"
-WHOLE = ("intra-ptb", "intra-wt2", "wt2-to-ptb", "intra-ptb-sixteen")  # the last with sixteen methods
+WHOLE = (
+    "intra-ptb",
+    "intra-wt2",
+    "wt2-to-ptb",
+    "intra-ptb-sixteen",
+)  # the last with sixteen methods
 MOVING = " of dynamic evaluation"
 WORK = {
     "the base reads": ("base",),
@@ -24,7 +31,10 @@ WORK = {
     "MbPA, for all methods that rest on it": ("mbpa", f"mbpa{MOVING}"),
     "the exact form, on one query in 1,000": ("fast errors mbpa", f"fast errors mbpa{MOVING}"),
     "dynamic evaluation": (f"gradient statistics{MOVING}", f"base{MOVING}", "dynamic"),
-    "memory of the training text": ("memory of the training text", f"memory of the training text{MOVING}"),
+    "memory of the training text": (
+        "memory of the training text",
+        f"memory of the training text{MOVING}",
+    ),
 }
 SIZES, MACHINES = (10**9, 10**11), (1, 8, 64)
 ID, DISTANCE, LABEL, NORMALIZER = 8, 4, 8, 4  # bytes
@@ -34,15 +44,20 @@ def measured() -> str:
     """Return the costs of a memory on disk by its entries."""
     document = read_json(DISK)
     rows = [
-        "| Entries | of them real states | recall of the nearest 200 | resident, GB | on disk, GB | "
-        "ms a query, warm | cold | finished pieces again, s | index and files, s | resident meanwhile, GB |",
+        "| Entries | of them real states | recall of the nearest 200 | resident, GB | on disk, GB "
+        "| "
+        "ms a query, warm | cold | finished pieces again, s | index and files, s | resident "
+        "meanwhile, GB |",
         "| --: | --: | --: | --: | --: | --: | --: | --: | --: | --: |",
     ]
     for row in document["rows"]:
         rows.append(
-            f"| {row['entries']:,} | {row['real']:,} | {row['recall']:.3f} | {row['resident_bytes'] / 1e9:.2f} | "
-            f"{sum(row['bytes'].values()) / 1e9:.2f} | {row['warm_ms']:.2f} | {row['cold_ms']:.1f} | "
-            f"{row['add_seconds']:,.0f} | {row['index_seconds']:,.0f} | {row['build_resident_bytes'] / 1e9:.2f} |"
+            f"| {row['entries']:,} | {row['real']:,} | {row['recall']:.3f} | "
+            f"{row['resident_bytes'] / 1e9:.2f} | "
+            f"{sum(row['bytes'].values()) / 1e9:.2f} | {row['warm_ms']:.2f} | {row['cold_ms']:.1f} "
+            "| "
+            f"{row['add_seconds']:,.0f} | {row['index_seconds']:,.0f} | "
+            f"{row['build_resident_bytes'] / 1e9:.2f} |"
         )
     return "\n".join([*rows, "", _origin("disk", DISK, document)])
 
@@ -53,28 +68,34 @@ def built() -> str:
     (row,), made, settings = document["rows"], document["provenance"], document["settings"]
     disk, resident = sum(row["bytes"].values()) / 1e9, row["resident_bytes"] / 1e9
     said = (
-        f"A whole `build` of the training text of `{settings['corpus']}` by `{settings['model']}`, its start included, "
-        f"with {made['threads']} threads: {row['entries']:,} entries in {row['seconds']:.0f} s, {disk:.1f} GB on disk, "
+        f"A whole `build` of the training text of `{settings['corpus']}` by `{settings['model']}`, "
+        "its start included, "
+        f"with {made['threads']} threads: {row['entries']:,} entries in {row['seconds']:.0f} s, "
+        f"{disk:.1f} GB on disk, "
         f"{resident:.1f} GB resident at most."
     )
     return f"{said}\n\n{_origin('build', BUILD, document)}\n"
 
 
 def paper() -> str:
-    """Return the costs of larger memories on several machines, at the rates of the largest one measured."""
+    """Return the costs of larger memories on several machines, at the rates of the largest one
+    measured.
+    """
     row = read_json(DISK)["rows"][-1]
     document = read_json(DISK)["settings"]
     entries, k = row["entries"], document["k"]
     size = sum(row["bytes"].values()) / entries  # bytes an entry
     width = int(row["bytes"]["keys.bin"] // (2 * entries))  # D, of fp16 keys
     found = [
-        "| Entries | machines | entries of each | on the disk of each, GB | ms a query | sent for a query, kB |",
+        "| Entries | machines | entries of each | on the disk of each, GB | ms a query | sent for "
+        "a query, kB |",
         "| --: | --: | --: | --: | --: | --: |",
     ]
     for count in SIZES:
         for machines in MACHINES:
             each = count / machines
-            # A query goes to all others; each answers with K codes and distances; then the K winners' entries.
+            # A query goes to all others; each answers with K codes and distances; then the K
+            # winners' entries.
             others = (machines - 1) * (4 * width + k * (ID + DISTANCE))
             sent = others + (k * (2 * width + LABEL + NORMALIZER) if machines > 1 else 0)
             found.append(
@@ -90,10 +111,15 @@ def streams() -> str:
     [row] = [row for row in result.rows if row.name == "streams"]
     counts = [1, *result.settings["streams"]]
     lines = [
-        "| ms a token of | 1 stream | " + " | ".join(f"{count} | times as fast" for count in counts[1:]) + " |",
+        "| ms a token of | 1 stream | "
+        + " | ".join(f"{count} | times as fast" for count in counts[1:])
+        + " |",
         "| :-- | --: |" + " --: | --: |" * (len(counts) - 1),
     ]
-    for name, title in (("lstm", "the model alone"), ("all", f"{len(row.case['methods'])} methods together")):
+    for name, title in (
+        ("lstm", "the model alone"),
+        ("all", f"{len(row.case['methods'])} methods together"),
+    ):
         cells = [spread(row.timings[f"{name} 1"].milliseconds())]
         for count in counts[1:]:
             timing = f"{name} {count}"
@@ -103,16 +129,22 @@ def streams() -> str:
     parts |= {method: f"{name_of(method)} by itself" for method in row.case["methods"][1:]}
     for part, title in parts.items():
         first, *others = (row.values[f"ms_{part} {count}"] for count in counts)
-        cells = [f"{first:.2f}", *(cell for other in others for cell in (f"{other:.2f}", f"{first / other:.2f}"))]
+        cells = [
+            f"{first:.2f}",
+            *(cell for other in others for cell in (f"{other:.2f}", f"{first / other:.2f}")),
+        ]
         lines.append(f"| {title} | {' | '.join(cells)} |")
     case = row.case
     return "\n".join(
         [
             *lines,
             "",
-            f"{case['tokens']:,} tokens, a memory of {case['memory']['entries']:,} entries, {case['vocabulary']:,} "
-            f"classes, an update each {case['batch']} tokens of a stream, {result.provenance['threads']} threads. "
-            "Medians with extremes of rounds in turn; parts are of one reading, and a method by itself is all that "
+            f"{case['tokens']:,} tokens, a memory of {case['memory']['entries']:,} entries, "
+            f"{case['vocabulary']:,} "
+            f"classes, an update each {case['batch']} tokens of a stream, "
+            f"{result.provenance['threads']} threads. "
+            "Medians with extremes of rounds in turn; parts are of one reading, and a method by "
+            "itself is all that "
             "it needs.",
             "",
             _origin("eval", EVAL, {"provenance": result.provenance}),
@@ -123,13 +155,18 @@ def streams() -> str:
 def whole() -> str:
     """Return where the seconds of the runs for README's table went."""
     documents = [read_json(DEFAULTS / f"result-{name}.json") for name in WHOLE]
-    rows = [["Seconds", *(name.removesuffix("-sixteen") for name in WHOLE)], ["--", *["--:" for _ in WHOLE]]]
+    rows = [
+        ["Seconds", *(name.removesuffix("-sixteen") for name in WHOLE)],
+        ["--", *["--:" for _ in WHOLE]],
+    ]
     rows.append(["methods", *(f"{len(each['methods'])}" for each in documents)])
     spent = [Counter[str]() for _ in documents]
     for each, seconds in zip(documents, spent, strict=True):
         for part in each["seconds"]["parts"]:
             seconds[part["name"]] += part["seconds"]
-    columns = [{what: sum(each[name] for name in names) for what, names in WORK.items()} for each in spent]
+    columns = [
+        {what: sum(each[name] for name in names) for what, names in WORK.items()} for each in spent
+    ]
     rows += [[what, *(f"{column[what]:,.0f}" for column in columns)] for what in WORK]
     totals = [each["seconds"]["total"] for each in documents]
     rest = [total - sum(column.values()) for total, column in zip(totals, columns, strict=True)]
@@ -141,7 +178,9 @@ def whole() -> str:
 
 
 def windows() -> str:
-    """Return the cache's loss by window on every text, and the most that each window loses to the best."""
+    """Return the cache's loss by window on every text, and the most that each window loses to the
+    best.
+    """
     document = read_json(WINDOWS)
     texts: dict[str, dict[str, float]] = document["nll"]
     sizes = list(document["largest_loss"])
@@ -151,7 +190,9 @@ def windows() -> str:
     ]
     for name, losses in texts.items():
         best = min(sizes, key=lambda size: losses[size])
-        cells = [f"**{losses[size]:.3f}**" if size == best else f"{losses[size]:.3f}" for size in sizes]
+        cells = [
+            f"**{losses[size]:.3f}**" if size == best else f"{losses[size]:.3f}" for size in sizes
+        ]
         rows.append(f"| {name} | {losses['base']:.3f} | " + " | ".join(cells) + " |")
     largest = " | ".join(f"{document['largest_loss'][size]:.3f}" for size in sizes)
     rows.append(f"| lost to the best, at most | - | {largest} |")
@@ -162,4 +203,7 @@ def _origin(name: str, path: Any, document: dict[str, Any]) -> str:
     """Return the origin of a measurement, with a link to it from a page of docs."""
     by = document["provenance"]
     where = f"../{path.relative_to(ROOT).as_posix()}"
-    return f"- [{name}]({where}), `{by['command']}`, commit `{str(by['commit'])[:12]}`, seed {by['seed']}"
+    return (
+        f"- [{name}]({where}), `{by['command']}`, commit `{str(by['commit'])[:12]}`, seed "
+        f"{by['seed']}"
+    )

@@ -1,4 +1,6 @@
-"""A hook of mkdocs: pages link to files of the checkout next to docs/, and the site takes those files along."""
+"""A hook of mkdocs: pages link to files of the checkout next to docs/, and the site takes those
+files along.
+"""
 
 from __future__ import annotations
 
@@ -52,5 +54,7 @@ def _target(page: str, link: str) -> Path:
 
 
 def _uri(target: Path) -> str:
-    """Return where a file of the checkout stands in the site: that of docs/ at the top, everything else next to it."""
+    """Return where a file of the checkout stands in the site: that of docs/ at the top, everything
+    else next to it.
+    """
     return target.relative_to(DOCS if target.is_relative_to(DOCS) else ROOT).as_posix()

@@ -1,4 +1,5 @@
-"""Write two small English texts that every machine has: Python's help topics and NumPy's documentation.
+"""Write two small English texts that every machine has: Python's help topics and NumPy's
+documentation.
 
 Usage: python recipes/smoke_text.py FOLDER
 """
@@ -28,7 +29,9 @@ def sources() -> dict[str, Iterable[str]]:
 def main(folder: Path) -> None:
     for name, documents in sources().items():
         lines = list(dict.fromkeys(line for text in documents for line in paragraphs(text)))
-        write_text(folder / f"{name}.txt", "".join(f"{line}\n" for line in lines[: PARAGRAPHS[name]]))
+        write_text(
+            folder / f"{name}.txt", "".join(f"{line}\n" for line in lines[: PARAGRAPHS[name]])
+        )
 
 
 if __name__ == "__main__":

@@ -1,12 +1,14 @@
-"""How a watching reader is to use: seconds until it answers on a saved memory, seconds an answer, and kills survived.
+"""How a watching reader is to use: seconds until it answers on a saved memory, seconds an answer,
+and kills survived.
 
     python -m recipes.watch tiny-pydoc-raw smollm2-135m --kills 50 --output recipes/watch.json
 
-Each model first reads documents of NumPy's linear algebra from a folder. "start" is the time from the command to the
-first answer; "answer" is that of the lines after it, the median; "processor" is what a run takes of the processor with
-all its answers, which other programs do not change. A kill (-9) comes
-at a random moment between the report of a first new file and the time that two more take: while files are read and
-saved, not while Python starts. Afterwards every document that was reported as read must be there, once.
+Each model first reads documents of NumPy's linear algebra from a folder. "start" is the time from
+the command to the first answer; "answer" is that of the lines after it, the median; "processor" is
+what a run takes of the processor with all its answers, which other programs do not change. A kill
+(-9) comes at a random moment between the report of a first new file and the time that two more
+take: while files are read and saved, not while Python starts. Afterwards every document that was
+reported as read must be there, once.
 """
 
 from __future__ import annotations
@@ -34,14 +36,28 @@ RUNS = 5
 
 def watching(model: str, folder: Path, *options: str) -> subprocess.Popen[str]:
     """Start a reader that watches ``notes`` in a folder and keeps what it reads in ``known``."""
-    command = [sys.executable, "-m", "hebblm.cli.read", model, "--watch", "notes", "--save", "known", *options]
+    command = [
+        sys.executable,
+        "-m",
+        "hebblm.cli.read",
+        model,
+        "--watch",
+        "notes",
+        "--save",
+        "known",
+        *options,
+    ]
     pipe = subprocess.PIPE
-    return subprocess.Popen(command, cwd=folder, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True)
+    return subprocess.Popen(
+        command, cwd=folder, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True
+    )
 
 
 def documents(model: str, folder: Path) -> list[str]:
     """Return the names of the documents that a kept reader knows."""
-    return [document.name for document in hebblm.load(model).reader(memory=folder / "known").documents()]
+    return [
+        document.name for document in hebblm.load(model).reader(memory=folder / "known").documents()
+    ]
 
 
 def read(model: str, folder: Path, characters: int) -> None:
@@ -112,7 +128,11 @@ def killed(model: str, folder: Path, kills: int, generator: random.Random) -> di
             else:
                 time.sleep(generator.uniform(0, whole))
             process.kill()
-            told |= {line.partition(":")[0] for line in process.stdout.read().splitlines() if "tokens read" in line}
+            told |= {
+                line.partition(":")[0]
+                for line in process.stdout.read().splitlines()
+                if "tokens read" in line
+            }
         known = documents(model, folder)
         survived += number >= 0 and told <= set(known) and len(known) == len(set(known))
         amid += number >= 0 and len(known) < 10 + 3 * (number + 2)
@@ -124,7 +144,12 @@ def main() -> int:
     """Measure every model; kill the first one."""
     parser = argparse.ArgumentParser(prog="python -m recipes.watch", description=__doc__)
     parser.add_argument("models", nargs="+")
-    parser.add_argument("--characters", type=int, default=20_000, help="of documentation that each model reads first")
+    parser.add_argument(
+        "--characters",
+        type=int,
+        default=20_000,
+        help="of documentation that each model reads first",
+    )
     parser.add_argument("--kills", type=int, default=50)
     parser.add_argument("--output", type=Path, required=True)
     options = parser.parse_args()
@@ -137,7 +162,9 @@ def main() -> int:
             if model == options.models[0]:
                 found[model] |= killed(model, Path(place), options.kills, random.Random(1111))
         say(f"{model}: {found[model]}")
-    about = provenance("python -m " + command_line("recipes.watch", sys.argv[1:]), device="cpu", seed=1111)
+    about = provenance(
+        "python -m " + command_line("recipes.watch", sys.argv[1:]), device="cpu", seed=1111
+    )
     write_json(options.output, {**about, "characters": options.characters, "models": found})
     return 0
 

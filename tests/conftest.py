@@ -1,4 +1,6 @@
-"""What all tests share: a cache of their own, and that those which ask for FAISS are skipped where there is none."""
+"""What all tests share: a cache of their own, and that those which ask for FAISS are skipped where
+there is none.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,12 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import settings
 
-if "PYTEST_XDIST_WORKER" in os.environ:  # a process a core: one thread each, said before torch is loaded
+if (
+    "PYTEST_XDIST_WORKER" in os.environ
+):  # a process a core: one thread each, said before torch is loaded
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-# Ignored in what a shell runs in the background; the commands that tests interrupt would inherit that.
+# Ignored in what a shell runs in the background; the commands that tests interrupt would inherit
+# that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 # How long an example takes says nothing about the code on a busy machine.
 settings.register_profile("hebblm", deadline=None)
@@ -34,7 +39,9 @@ def cache_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
 
 @pytest.fixture(autouse=True, scope="session")
 def whole_lines() -> Iterator[None]:
-    """Let lines be as long as they are, whoever runs the tests; see :func:`hebblm.progress.write`."""
+    """Let lines be as long as they are, whoever runs the tests; see
+    :func:`hebblm.progress.write`.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("COLUMNS", raising=False)
         yield

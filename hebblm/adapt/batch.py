@@ -34,16 +34,18 @@ SEARCH = "neighbors"
 class EvalBatch:
     """The hidden states of a mini-batch and the quantities computed from them, each at most once.
 
-    ``stopwatch`` times each shared piece of work and notes which work uses it, except for the base's logits.
+    ``stopwatch`` times each shared piece of work and notes which work uses it, except for the
+    base's logits.
 
     Args:
-        hidden: (N, D) queries; if the memory has keys of another layer, each row continues with its key (N, D + D_key).
+        hidden: (N, D) queries; if the memory has keys of another layer, each row continues with its
+            key (N, D + D_key).
         context: head, memory and counts as they are before the batch is observed.
-        block: the rows of the stream that the queries are, if later ones come after earlier ones were observed; None
-            if all come before anything is observed.
+        block: the rows of the stream that the queries are, if later ones come after earlier ones
+            were observed; None if all come before anything is observed.
         ranked: (N, K) positions of the neighbours, if known.
-        contexts: (N, order) int64 tokens before each label, the nearest first, for n-grams of queries that have no
-            block and do not follow the observed text.
+        contexts: (N, order) int64 tokens before each label, the nearest first, for n-grams of
+            queries that have no block and do not follow the observed text.
     """
 
     def __init__(
@@ -83,10 +85,16 @@ class EvalBatch:
         return torch.zeros(len(self.hidden), dtype=torch.int64, device=self.hidden.device)
 
     @classmethod
-    def after(cls, rows: Sequence[Sequence[int]], hidden: Tensor, context: Context, past: Sequence[int]) -> EvalBatch:
+    def after(
+        cls, rows: Sequence[Sequence[int]], hidden: Tensor, context: Context, past: Sequence[int]
+    ) -> EvalBatch:
         """Return the queries (R, D) after R rows of tokens that all follow the tokens ``past``."""
         ngrams = context.ngrams
-        known = None if ngrams is None else np.stack([ngrams.context_after([*past, *row]) for row in rows])
+        known = (
+            None
+            if ngrams is None
+            else np.stack([ngrams.context_after([*past, *row]) for row in rows])
+        )
         return cls(hidden, context, contexts=known)
 
     @cached_property
@@ -96,14 +104,18 @@ class EvalBatch:
 
     @cached_property
     def key_normalizers(self) -> Tensor | None:
-        """(N,) logsumexp of the base's logits of the keys as the memory stores them; None if the head moves."""
+        """(N,) logsumexp of the base's logits of the keys as the memory stores them; None if the
+        head moves.
+        """
         if not self.context.fixed:
             return None
         dtype = self.context.memory.dtype
         if torch.finfo(dtype).bits >= torch.finfo(self.hidden.dtype).bits:
             return self.log_normalizers
         memory = self.context.memory
-        return log_normalizers(memory.states_of(self.queries.to(dtype).to(self.hidden.dtype)), self.head)
+        return log_normalizers(
+            memory.states_of(self.queries.to(dtype).to(self.hidden.dtype)), self.head
+        )
 
     def base_losses(self, targets: Tensor) -> Tensor:
         """Return the base's loss (N,) in nats of ``targets`` (N,)."""
@@ -111,17 +123,25 @@ class EvalBatch:
 
     @property
     def neighbors(self) -> Neighbors:
-        """The K nearest entries of each query, among those written before it, with keys as the memory stores them."""
+        """The K nearest entries of each query, among those written before it, with keys as the
+        memory stores them.
+        """
         return self.shared(SEARCH, self._search)
 
     @property
     def near_states(self) -> Neighbors:
         """The same neighbours with states as keys: the input of the head."""
         near, memory = self.neighbors, self.context.memory
-        return self.shared("states", lambda: replace(near, keys=memory.states_of(near.keys))) if memory.rooted else near
+        return (
+            self.shared("states", lambda: replace(near, keys=memory.states_of(near.keys)))
+            if memory.rooted
+            else near
+        )
 
     def positions(self) -> Ranked:
-        """Positions (N, K) of the neighbours, counted through the memory and then the block's rows."""
+        """Positions (N, K) of the neighbours, counted through the memory and then the block's
+        rows.
+        """
         if self.ranked is not None:
             return self.ranked
         if self.written is not None:
@@ -133,8 +153,14 @@ class EvalBatch:
         if written is None:
             near = self.context.memory.search(self.queries, self.context.k)
         else:
-            near = written.search(self.context.k) if self.ranked is None else written.gather(self.ranked)
-        return near if self.context.fixed else replace(near, log_normalizers=None)  # the stored ones are stale
+            near = (
+                written.search(self.context.k)
+                if self.ranked is None
+                else written.gather(self.ranked)
+            )
+        return (
+            near if self.context.fixed else replace(near, log_normalizers=None)
+        )  # the stored ones are stale
 
     @cached_property
     def written(self) -> WrittenBlock | None:
@@ -142,13 +168,16 @@ class EvalBatch:
         block = self.block
         if block is None or (self.ranked is None and not (block.written and block.causal)):
             return None
-        return WrittenBlock(self.context.memory, self.queries, block.labels, block.in_memory, self.key_normalizers)
+        return WrittenBlock(
+            self.context.memory, self.queries, block.labels, block.in_memory, self.key_normalizers
+        )
 
     def check_keys(self, method: str) -> None:
         """Refuse a method that adapts the head if the neighbours' keys come from another layer."""
         if self.keyed:
             raise UserError(
-                f"{method} adapts the output layer and needs its input as keys; use --key last, knn or mixture"
+                f"{method} adapts the output layer and needs its input as keys; use --key last, "
+                "knn or mixture"
             )
 
     def window(self, size: int) -> WindowView:
@@ -167,7 +196,9 @@ class EvalBatch:
         """(N, K) ``h_k . h``."""
         if not self.context.memory.rooted:
             return self.products
-        return self.shared("state products", lambda: key_products(self.hidden, self.near_states.keys))
+        return self.shared(
+            "state products", lambda: key_products(self.hidden, self.near_states.keys)
+        )
 
     @property
     def groups(self) -> Tensor:
@@ -175,19 +206,27 @@ class EvalBatch:
         return self.shared("groups", lambda: group_ids(self.neighbors.values))
 
     def ngram_rows(self) -> NGramRows:
-        """Return rows for an n-gram: each sees the rows of its stream before it, if their labels are known."""
+        """Return rows for an n-gram: each sees the rows of its stream before it, if their labels
+        are known.
+        """
         count, block = len(self.hidden), self.block
         nothing = np.zeros(count, dtype=np.int64)
         if block is None:
             contexts = self.context.ngram_contexts(nothing, None)[:1].repeat(count, 0)
-            return NGramRows(contexts if self.contexts is None else self.contexts, nothing, nothing, nothing)
+            return NGramRows(
+                contexts if self.contexts is None else self.contexts, nothing, nothing, nothing
+            )
         labels, streams = block.labels.cpu().numpy(), nothing
         if block.streams is not None:
             streams = block.streams.cpu().numpy()
-        return NGramRows(self.context.ngram_contexts(labels, block), labels, streams, np.arange(count))
+        return NGramRows(
+            self.context.ngram_contexts(labels, block), labels, streams, np.arange(count)
+        )
 
     def learned_share(self, learner: Learner[Any]) -> Tensor:
-        """Return a learner's share (N,), or shares (N, C), float64, as learned before each query."""
+        """Return a learner's share (N,), or shares (N, C), float64, as learned before each
+        query.
+        """
 
         def compute() -> Tensor:
             shares, rows = self.learned(learner)
@@ -197,7 +236,9 @@ class EvalBatch:
         return self.shared(("share", learner), compute)
 
     def learned(self, learner: Learner[L]) -> tuple[list[L], Tensor]:
-        """Return the shares learned before the queries, and the number (N,) int64 of the one that holds for each."""
+        """Return the shares learned before the queries, and the number (N,) int64 of the one that
+        holds for each.
+        """
 
         def compute() -> tuple[list[L], Tensor]:
             block = self.block
@@ -219,30 +260,47 @@ class EvalBatch:
     def observation(self, targets: Tensor) -> Observation:
         """Return the observation to learn from, after the batch's labels (N,) are scored."""
         shares = self.shares_after(targets)
-        return Observation(self.hidden, self.queries, targets, self.block, self.key_normalizers, shares)
+        return Observation(
+            self.hidden, self.queries, targets, self.block, self.key_normalizers, shares
+        )
 
     def shares_after(self, targets: Tensor) -> dict[int, dict[Learner[Any], Learned]]:
         """Return the shares of each stream after the batch's labels (N,) are scored."""
         block, count = self.block, len(targets)
         alone = Block(targets, torch.zeros_like(targets), 0, written=False)
         streams = [(0, slice(None), alone)] if block is None else list(block.by_stream())
-        evidence = {learner: self._evidence(learner, targets) for learner in self.context.learners} if count else {}
+        evidence = (
+            {learner: self._evidence(learner, targets) for learner in self.context.learners}
+            if count
+            else {}
+        )
         return {
             stream: {
-                learner: self._learned(learner, stream, places, said[rows])[-1].after(said[rows][places[-1] :].tolist())
+                learner: self._learned(learner, stream, places, said[rows])[-1].after(
+                    said[rows][places[-1] :].tolist()
+                )
                 for learner, said in evidence.items()
             }
             for stream, rows, part in streams
             for places in [_places(part)]
         }
 
-    def _learned(self, learner: Learner[L], stream: int, places: list[int], evidence: Tensor) -> list[L]:
-        """Return a stream's shares: before the batch, and after the rows before each further place."""
+    def _learned(
+        self, learner: Learner[L], stream: int, places: list[int], evidence: Tensor
+    ) -> list[L]:
+        """Return a stream's shares: before the batch, and after the rows before each further
+        place.
+        """
 
         def compute() -> list[L]:
             if learner not in self.context.learners:
-                raise ValueError(f"the share of {learner} is learned; call learn_shares of its context first")
-            shares, said = [cast(L, self.context.stream_states[stream].shares[learner])], evidence.tolist()
+                raise ValueError(
+                    f"the share of {learner} is learned; call learn_shares of its context first"
+                )
+            shares, said = (
+                [cast(L, self.context.stream_states[stream].shares[learner])],
+                evidence.tolist(),
+            )
             for start, end in pairwise(places):
                 shares.append(shares[-1].after(said[start:end]))
             return shares
@@ -250,10 +308,11 @@ class EvalBatch:
         return self.shared(("learned", learner, stream, len(places)), compute)
 
     def _evidence(self, learner: Learner[Any], labels: Tensor) -> Tensor:
-        """Return the evidence of the first labels (n,) for a learner's shares, (N,) or (N, E) float64.
+        """Return the evidence of the first labels (n,) for a learner's shares, (N,) or (N, E)
+        float64.
 
-        The labels of the other rows must not be read yet, and their evidence is unspecified. A new word has no row in
-        the head yet, and its evidence is nan.
+        The labels of the other rows must not be read yet, and their evidence is unspecified. A new
+        word has no row in the head yet, and its evidence is nan.
         """
         if not len(labels):
             return self.hidden.new_empty(len(self.hidden), dtype=torch.float64)
@@ -266,8 +325,11 @@ class EvalBatch:
         return evidence
 
     def scored(self, rule: Hashable, targets: Tensor, compute: Callable[[], T]) -> T:
-        """Return ``compute()``, losses of ``targets`` (N,) under a rule, computed once for all that build on it."""
-        # With the labels in the value they stay alive, so that no other tensor takes over their identity.
+        """Return ``compute()``, losses of ``targets`` (N,) under a rule, computed once for all that
+        build on it.
+        """
+        # With the labels in the value they stay alive, so that no other tensor takes over their
+        # identity.
         key = (rule, "losses", id(targets))
         return self.shared(key, lambda: (targets, compute()))[1]
 

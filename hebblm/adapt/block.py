@@ -1,4 +1,6 @@
-"""A query's view of its stream: the rows of its own block before it, and the latest pairs before the block."""
+"""A query's view of its stream: the rows of its own block before it, and the latest pairs before
+the block.
+"""
 
 from __future__ import annotations
 
@@ -9,31 +11,40 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-STEP = 10  # tokens after which shares learn within an interval: these are scored already, and a step costs little
+# tokens after which shares learn within an interval: these are scored already, and a step costs
+# little
+STEP = 10
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Block:
-    """Consecutive tokens, of one stream or several side by side, whose states are known before their labels are scored.
+    """Consecutive tokens, of one stream or several side by side, whose states are known before
+    their labels are scored.
 
     They are predicted at once, each only from earlier observations.
     """
 
-    labels: Tensor  # (N,) int64, what followed each state; row i's own label and later ones are never read for row i
-    visible: Tensor  # (N,) int64 ascending: row i is predicted when the first visible[i] <= i rows were observed
+    # (N,) int64, what followed each state; row i's own label and later ones are never read for row
+    # i
+    labels: Tensor
+    # (N,) int64 ascending: row i is predicted when the first visible[i] <= i rows were observed
+    visible: Tensor
     used: int  # the most rows that any row sees
     written: bool  # whether observed rows are in the memory
     streams: Tensor | None = None  # (N,) int64 stream of each row; None if all are of the first
 
     @classmethod
     def of(cls, labels: Tensor, every: int, written: bool) -> Block:
-        """Return a block of ``labels`` (N,) that starts with an update and has one every ``every`` tokens."""
+        """Return a block of ``labels`` (N,) that starts with an update and has one every ``every``
+        tokens.
+        """
         rows = torch.arange(len(labels), device=labels.device)
         return cls(labels, rows // every * every, (len(labels) - 1) // every * every, written)
 
     @classmethod
     def beside(cls, labels: Tensor, intervals: Sequence[Mapping[int, int]], written: bool) -> Block:
-        """Return a block of several streams: all are observed before each interval, which holds one after the other.
+        """Return a block of several streams: all are observed before each interval, which holds one
+        after the other.
 
         ``labels`` (N,) are in that order; an interval says how many rows it has of each stream.
         """
@@ -41,7 +52,9 @@ class Block:
         sizes = torch.tensor([sum(rows.values()) for rows in intervals], device=where)
         before = sizes.cumsum(0) - sizes
         streams = torch.tensor([stream for rows in intervals for stream in rows], device=where)
-        lengths = torch.tensor([length for rows in intervals for length in rows.values()], device=where)
+        lengths = torch.tensor(
+            [length for rows in intervals for length in rows.values()], device=where
+        )
         visible = before.repeat_interleave(sizes)
         return cls(labels, visible, int(before[-1]), written, streams.repeat_interleave(lengths))
 
@@ -67,8 +80,12 @@ class Block:
 
 
 def learning_places(starts: Iterable[int], total: int) -> list[int]:
-    """Return the places where shares learn: 0, and every ten tokens between two ``starts`` of intervals."""
-    return [at for start, end in pairwise([*starts, total]) for at in range(start, end, STEP)] or [0]
+    """Return the places where shares learn: 0, and every ten tokens between two ``starts`` of
+    intervals.
+    """
+    return [at for start, end in pairwise([*starts, total]) for at in range(start, end, STEP)] or [
+        0
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +100,9 @@ class WindowView:
 class Window:
     """The latest pairs of state and label, up to a fixed ``size``; 0 keeps none.
 
-    They lie in one run of memory: a pair is copied once when it is added and, on average, once more when the run
-    reaches the end of its buffer. The buffer holds at most twice the size, and no more than the added pairs need. The
-    states take dtype and device of ``like``, a tensor of width D.
+    They lie in one run of memory: a pair is copied once when it is added and, on average, once more
+    when the run reaches the end of its buffer. The buffer holds at most twice the size, and no more
+    than the added pairs need. The states take dtype and device of ``like``, a tensor of width D.
     """
 
     def __init__(self, size: int, like: Tensor) -> None:
@@ -99,7 +116,9 @@ class Window:
         keys, labels = keys[-self.size :] if self.size else keys[:0], labels[-self.size :]
         if not len(keys):
             return
-        if self._end + len(keys) > 2 * self.size:  # the run is at its buffer's end: what is kept moves to the start
+        if (
+            self._end + len(keys) > 2 * self.size
+        ):  # the run is at its buffer's end: what is kept moves to the start
             old_keys, old_labels = self.latest(self.size - len(keys))
             self._keys[: len(old_keys)] = old_keys.clone()
             self._labels[: len(old_keys)] = old_labels.clone()
@@ -114,7 +133,9 @@ class Window:
         return {"begin": torch.tensor(self._begin), "keys": keys, "labels": labels}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Load the pairs of :meth:`state_dict`, at the same offset: a product's last bit may depend on it."""
+        """Load the pairs of :meth:`state_dict`, at the same offset: a product's last bit may depend
+        on it.
+        """
         self._begin = int(state["begin"])
         self._end = self._begin + len(state["labels"])
         self._make_room(self._end)
@@ -128,12 +149,15 @@ class Window:
             self._labels.resize_(rows)
 
     def latest(self, count: int) -> tuple[Tensor, Tensor]:
-        """Return views of the ``count`` latest states (W, D) and labels (W,), fewer at the beginning."""
+        """Return views of the ``count`` latest states (W, D) and labels (W,), fewer at the
+        beginning.
+        """
         begin = max(self._begin, self._end - count)
         return self._keys[begin : self._end], self._labels[begin : self._end]
 
     def view(self, hidden: Tensor, size: int, block: Block | None) -> WindowView:
-        """Return the view that queries (N, D) have of the ``size`` latest pairs, including their own block's.
+        """Return the view that queries (N, D) have of the ``size`` latest pairs, including their
+        own block's.
 
         ``block`` is None for queries that are not part of the stream.
         """
@@ -150,16 +174,25 @@ class Window:
         column = torch.arange(products.shape[1], device=hidden.device)
         stop = block.visible[:, None] + len(keys)  # (N, 1)
         seen[:, len(keys) :] = column[len(keys) :] < stop
-        leaving = max(0, products.shape[1] - size)  # as rows of the block come in, the oldest pairs go
+        leaving = max(
+            0, products.shape[1] - size
+        )  # as rows of the block come in, the oldest pairs go
         seen[:, :leaving] &= column[:leaving] >= stop - size
         return WindowView(products, torch.cat([labels, block.labels[:used]])[None], seen)
 
 
-def view_of(windows: Sequence[Window], hidden: Tensor, size: int, block: Block | None) -> WindowView:
-    """Return the view that queries (N, D) have of the ``size`` latest pairs of their own streams, a window each."""
+def view_of(
+    windows: Sequence[Window], hidden: Tensor, size: int, block: Block | None
+) -> WindowView:
+    """Return the view that queries (N, D) have of the ``size`` latest pairs of their own streams, a
+    window each.
+    """
     if block is None or block.streams is None:
         return windows[0].view(hidden, size, block)
-    views = [(rows, windows[stream].view(hidden[rows], size, part)) for stream, rows, part in block.by_stream()]
+    views = [
+        (rows, windows[stream].view(hidden[rows], size, part))
+        for stream, rows, part in block.by_stream()
+    ]
     shape = len(hidden), max(view.products.shape[1] for _, view in views)
     whole = WindowView(
         hidden.new_zeros(shape),

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 Scale = Literal["relative", "absolute"]
 """Scores and distances relative to those that a query sees, or as they are."""
 LrUnits = Literal["relative", "absolute", "guarded"]
-"""A learning rate in the unit of a query's curvature, as it is, or as it is with a second run if it diverges."""
+"""A learning rate in the unit of a query's curvature, as it is, or as it is with a second run if it
+diverges.
+"""
 
 
 def at_least(name: str, value: float, low: float) -> None:
@@ -43,20 +45,27 @@ def decay(name: str, value: float) -> None:
 def one_of(name: str, value: str, allowed: Sequence[str]) -> None:
     if value not in allowed:
         raise UserError(
-            f"{name} = {value!r} is unknown;{did_you_mean(value, allowed)} choose one of {', '.join(allowed)}"
+            f"{name} = {value!r} is unknown;{did_you_mean(value, allowed)} choose one of "
+            f"{', '.join(allowed)}"
         )
 
 
 def logits_or_linear(form: str, scale: str, **values: float | str) -> None:
-    """Raise if ``logit-sum`` gets scores in another unit than the logits', or a value to learn online."""
+    """Raise if ``logit-sum`` gets scores in another unit than the logits', or a value to learn
+    online.
+    """
     for name, value in values.items():
         if form == "logit-sum" and isinstance(value, str):
             raise UserError(
-                f"mixture.form = 'logit-sum' is not a mixture of two distributions, so {name} = {value} cannot learn "
+                f"mixture.form = 'logit-sum' is not a mixture of two distributions, so {name} = "
+                f"{value} cannot learn "
                 f"a share; set mixture.{name} to a number"
             )
     if form == "logit-sum" and scale == "relative":
-        raise UserError("mixture.form = 'logit-sum' needs scores in the unit of logits; set mixture.scale=absolute")
+        raise UserError(
+            "mixture.form = 'logit-sum' needs scores in the unit of logits; set "
+            "mixture.scale=absolute"
+        )
 
 
 def some_neighbors(neighbors: Neighbors) -> None:
@@ -65,7 +74,9 @@ def some_neighbors(neighbors: Neighbors) -> None:
 
 
 def precise(weight: Tensor) -> None:
-    """Raise if a softmax layer (V, D) has half precision: its sums overflow, and equations cannot be solved."""
+    """Raise if a softmax layer (V, D) has half precision: its sums overflow, and equations cannot
+    be solved.
+    """
     if weight.dtype.itemsize < 4:
         name = str(weight.dtype).removeprefix("torch.")
         raise UserError(f"a softmax layer of {name} cannot be adapted; give its weights as float32")

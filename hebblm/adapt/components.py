@@ -40,7 +40,8 @@ class Speakers(NamedTuple):
 
 
 def components(rule: Rule, batch: EvalBatch) -> list[tuple[Rule, Tensor]]:
-    """Return the rules that a rule mixes, also those within other mixtures, with the logarithms (N,) of their shares.
+    """Return the rules that a rule mixes, also those within other mixtures, with the logarithms
+    (N,) of their shares.
 
     A rule that mixes nothing is its only component.
     """
@@ -56,10 +57,11 @@ def components(rule: Rule, batch: EvalBatch) -> list[tuple[Rule, Tensor]]:
 
 
 def shares(rule: Rule, batch: EvalBatch) -> dict[str, Tensor]:
-    """Split the probability of every word (V,) after a single query by a rule's components, by name.
+    """Split the probability of every word (V,) after a single query by a rule's components, by
+    name.
 
-    Components with the same name count as one. A component that agrees with the base, such as a memory without entries,
-    counts as the base.
+    Components with the same name count as one. A component that agrees with the base, such as a
+    memory without entries, counts as the base.
     """
     found: dict[str, Tensor] = {}
     for part, log_share in components(rule, batch):
@@ -70,12 +72,15 @@ def shares(rule: Rule, batch: EvalBatch) -> dict[str, Tensor]:
 
 
 def owned(rule: Rule, batch: EvalBatch, targets: Tensor) -> dict[str, Tensor]:
-    """Return the shares (N,) of a rule's components in the probability of targets (N,), by name; they sum to 1.
+    """Return the shares (N,) of a rule's components in the probability of targets (N,), by name;
+    they sum to 1.
 
     They are 0 if the rule gives a target no probability.
     """
     parts = components(rule, batch)
-    logs = torch.stack([log_share - part.score(batch, targets).double() for part, log_share in parts])
+    logs = torch.stack(
+        [log_share - part.score(batch, targets).double() for part, log_share in parts]
+    )
     found: dict[str, Tensor] = {}
     for (part, _), share in zip(parts, logs.softmax(0).nan_to_num(0.0), strict=True):
         found[part.name] = found.get(part.name, 0) + share
@@ -85,7 +90,8 @@ def owned(rule: Rule, batch: EvalBatch, targets: Tensor) -> dict[str, Tensor]:
 def speaking(rule: Rule, batch: EvalBatch) -> Speakers:
     """Return the entries and n-grams that speak for the words after a single query.
 
-    If a rule mixes neither memories nor n-grams, these are the neighbours that the head is adapted to.
+    If a rule mixes neither memories nor n-grams, these are the neighbours that the head is adapted
+    to.
     """
     near: list[Speaking] = []
     recent: list[Speaking] = []
@@ -98,7 +104,13 @@ def speaking(rule: Rule, batch: EvalBatch) -> Speakers:
             scores, _, mask = part.entries(batch)
             if not mask.any():
                 continue
-            weights = scores.double().masked_fill(~mask, -torch.inf).log_softmax(1).add(log_share).exp()[0]
+            weights = (
+                scores.double()
+                .masked_fill(~mask, -torch.inf)
+                .log_softmax(1)
+                .add(log_share)
+                .exp()[0]
+            )
             if part.in_window:
                 recent.append(Speaking(torch.arange(len(weights)), weights))
             else:

@@ -1,4 +1,6 @@
-"""State that the rules of one run predict from: head, memory, counts, and a state for each stream."""
+"""State that the rules of one run predict from: head, memory, counts, and a state for each
+stream.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ class Observation:
     queries: Tensor  # (N, D_key)
     labels: Tensor  # (N,) int64
     block: Block | None  # gives the stream of each row
-    key_normalizers: Tensor | None  # (N,) nats, of the keys as the memory stores them; None if the head moves
+    key_normalizers: (
+        Tensor | None
+    )  # (N,) nats, of the keys as the memory stores them; None if the head moves
     shares: dict[int, dict[Learner[Any], Learned]]  # by stream, after the batch
 
 
@@ -44,7 +48,9 @@ class StreamState:
     recent: Window
     history: Ints  # (order,) tokens that were observed last, the nearest first
     shares: dict[Learner[Any], Learned] = field(default_factory=dict)
-    learned: dict[Learner[Any], Learned] | None = None  # while shares follow a text that is not learned: those before
+    learned: dict[Learner[Any], Learned] | None = (
+        None  # while shares follow a text that is not learned: those before
+    )
 
     def settle(self) -> None:
         """Go back to the shares before a text that was not learned."""
@@ -62,7 +68,8 @@ class Context:
         train_counts: (V,) int64 occurrences of each class in training; 0 marks a new class.
         new_classes: (V,) bool classes outside the pre-training vocabulary, None if there are none.
         window: number of most recent pairs kept for caches; 0 for none.
-        fixed: whether the head stays as it is, so that the log-normalisers of keys can be kept and used.
+        fixed: whether the head stays as it is, so that the log-normalisers of keys can be kept and
+            used.
         streams: number of streams read side by side; each has its own window and shares.
     """
 
@@ -119,7 +126,9 @@ class Context:
         self.stream_states[0].shares = shares
 
     def learn_shares(self, rules: Iterable[Needing]) -> None:
-        """From now on learn the shares that rules need, and count n-grams; shares learned before go on."""
+        """From now on learn the shares that rules need, and count n-grams; shares learned before go
+        on.
+        """
         for rule in rules:
             if rule.needs.ngrams is not None and self.ngrams is None:
                 self.ngrams = NGrams(*rule.needs.ngrams)
@@ -128,10 +137,14 @@ class Context:
             self.learners = tuple(dict.fromkeys((*self.learners, *rule.needs.shares)))
         for state in self.stream_states:
             known = state.shares
-            state.shares = {learner: known.get(learner, learner.initial) for learner in self.learners}
+            state.shares = {
+                learner: known.get(learner, learner.initial) for learner in self.learners
+            }
 
     def take(self, observation: Observation, *, write: bool = True) -> None:
-        """Take an observation into counts, windows and shares of its streams and, with ``write``, into the memory."""
+        """Take an observation into counts, windows and shares of its streams and, with ``write``,
+        into the memory.
+        """
         labels = observation.labels
         if write:
             self.memory.add(observation.queries, labels, observation.key_normalizers)
@@ -150,7 +163,9 @@ class Context:
             self.ngrams.add(*self.pass_on(observation))
 
     def pass_on(self, observation: Observation) -> tuple[Ints, Ints]:
-        """Move n-grams on after an observation; return its contexts (N, order) and labels (N,), not counted yet."""
+        """Move n-grams on after an observation; return its contexts (N, order) and labels (N,), not
+        counted yet.
+        """
         labels = observation.labels.cpu().numpy()
         contexts = self.ngram_contexts(labels, observation.block)
         for stream, rows in _rows_by_stream(observation.block):
@@ -159,21 +174,28 @@ class Context:
         return contexts, labels
 
     def ngram_contexts(self, labels: Ints, block: Block | None) -> Ints:
-        """Return contexts (N, order) of rows with labels (N,), nearest token first: rows before, then the past."""
+        """Return contexts (N, order) of rows with labels (N,), nearest token first: rows before,
+        then the past.
+        """
         if self.ngrams is None:
             raise ValueError("n-grams need a context that counts them; call its learn_shares first")
         contexts = np.empty((len(labels), self.ngrams.order), dtype=np.int64)
         for stream, rows in _rows_by_stream(block):
             past = self.stream_states[stream].history
-            contexts[rows] = contexts_of(np.r_[past[::-1], labels[rows]], len(past), self.ngrams.order)
+            contexts[rows] = contexts_of(
+                np.r_[past[::-1], labels[rows]], len(past), self.ngrams.order
+            )
         return contexts
 
     @contextmanager
     def side_by_side(self, streams: int) -> Iterator[None]:
-        """Split into several streams in the block, each a copy of the first; then go on as the last of them."""
+        """Split into several streams in the block, each a copy of the first; then go on as the last
+        of them.
+        """
         first = self.stream_states[0]
         self.stream_states = [
-            StreamState(copy.deepcopy(first.recent), first.history, dict(first.shares)) for _ in range(streams)
+            StreamState(copy.deepcopy(first.recent), first.history, dict(first.shares))
+            for _ in range(streams)
         ]
         try:
             yield
@@ -181,9 +203,11 @@ class Context:
             self.stream_states = self.stream_states[-1:]
 
     def begin(self, *firsts: Sequence[int]) -> None:
-        """Move each stream's n-grams to the end of some tokens; without tokens, to the beginning of a text.
+        """Move each stream's n-grams to the end of some tokens; without tokens, to the beginning of
+        a text.
 
-        There a gate is trusted as far as it helped at the beginnings of earlier texts, if anything was read.
+        There a gate is trusted as far as it helped at the beginnings of earlier texts, if anything
+        was read.
         """
         if not firsts:
             for state in self.stream_states:
@@ -195,14 +219,21 @@ class Context:
                     for learner, share in state.shares.items()
                 }
         if self.ngrams is not None:
-            for state, tokens in zip(self.stream_states, firsts or [()] * len(self.stream_states), strict=True):
+            for state, tokens in zip(
+                self.stream_states, firsts or [()] * len(self.stream_states), strict=True
+            ):
                 state.history = self.ngrams.context_after(tokens)
 
     def follow(self, shares: Mapping[int, dict[Learner[Any], Learned]]) -> None:
-        """Take over shares by stream after a text that is not learned; they hold until the streams settle."""
+        """Take over shares by stream after a text that is not learned; they hold until the streams
+        settle.
+        """
         for stream, own in shares.items():
             state = self.stream_states[stream]
-            state.shares, state.learned = own, state.shares if state.learned is None else state.learned
+            state.shares, state.learned = (
+                own,
+                state.shares if state.learned is None else state.learned,
+            )
 
     @contextmanager
     def aside(self) -> Iterator[None]:
@@ -220,7 +251,9 @@ class Context:
             state.settle()
 
     def note(self, labels: Sequence[Tensor], rank: int, *, write: bool = True) -> None:
-        """Count the labels (M,) of the other processes, after ``rank``, this one, has taken its own."""
+        """Count the labels (M,) of the other processes, after ``rank``, this one, has taken its
+        own.
+        """
         for process, observed in enumerate(labels):
             if process != rank:
                 self.observed += torch.bincount(observed, minlength=len(self.observed))
@@ -228,13 +261,17 @@ class Context:
             self.memory.note(labels)
 
     def recall(self, observed: Tensor, keys: Tensor, labels: Tensor) -> None:
-        """Load an earlier context's observations except its memory: counts (V,), latest pairs (W, D), (W,)."""
+        """Load an earlier context's observations except its memory: counts (V,), latest pairs (W,
+        D), (W,).
+        """
         self.observed = observed.clone()
         self.recent.append(keys, labels)
 
     @property
     def known_shares(self) -> dict[str, tuple[float, ...]]:
-        """Numbers of every share by name, for :meth:`recall_shares`: as learned, and as a text made them here."""
+        """Numbers of every share by name, for :meth:`recall_shares`: as learned, and as a text made
+        them here.
+        """
         learned = self.stream_states[0].learned
         here = {learner.learned_as: share.as_floats for learner, share in self.shares.items()}
         if learned is None:
@@ -245,7 +282,8 @@ class Context:
     def recall_shares(self, known: Mapping[str, tuple[float, ...]]) -> list[str]:
         """Load an earlier context's shares, as far as they are learned here too.
 
-        Returns the names of those that do not fit: they are not learned here, or have another number of values.
+        Returns the names of those that do not fit: they are not learned here, or have another
+        number of values.
         """
         unused = {name: numbers for name, numbers in known.items() if not name.endswith(HERE)}
         here: dict[Learner[Any], Learned] = {}
@@ -267,7 +305,8 @@ class Context:
         return {**self.ngrams.state_dict(), "history": self.stream_states[0].history}
 
     def recall_ngrams(self, known: Mapping[str, Array]) -> None:
-        """Load earlier counts as the base of all counts, if there are any and this context counts n-grams.
+        """Load earlier counts as the base of all counts, if there are any and this context counts
+        n-grams.
 
         Counts saved without a history go on at the beginning of a text.
         """
@@ -275,7 +314,8 @@ class Context:
             order = int(known["tokens"][1])
             if order != self.ngrams.order:
                 raise UserError(
-                    f"ngram.order = {self.ngrams.order}, but the saved counts have order {order}; leave it out"
+                    f"ngram.order = {self.ngrams.order}, but the saved counts have order {order}; "
+                    "leave it out"
                 )
             self.ngrams.load_state_dict(known)
             self.ngrams.mark_base()
@@ -287,16 +327,29 @@ class Context:
         state = {"observed": self.observed}
         for number, stream in enumerate(self.stream_states):
             numbers = [stream.shares[learner].as_floats for learner in self.learners]
-            shares = {f"share {index}": torch.tensor(one, dtype=torch.float64) for index, one in enumerate(numbers)}
-            kept = {**stream.recent.state_dict(), **shares, "history": torch.from_numpy(stream.history.copy())}
+            shares = {
+                f"share {index}": torch.tensor(one, dtype=torch.float64)
+                for index, one in enumerate(numbers)
+            }
+            kept = {
+                **stream.recent.state_dict(),
+                **shares,
+                "history": torch.from_numpy(stream.history.copy()),
+            }
             state |= {f"{number} {name}": tensor for name, tensor in kept.items()}
         return state
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Go on, to the bit, after :meth:`state_dict`; call it with the same shares learned and the head set."""
+        """Go on, to the bit, after :meth:`state_dict`; call it with the same shares learned and the
+        head set.
+        """
         self.observed = state["observed"]
         for number, stream in enumerate(self.stream_states):
-            kept = {name.partition(" ")[2]: value for name, value in state.items() if name.startswith(f"{number} ")}
+            kept = {
+                name.partition(" ")[2]: value
+                for name, value in state.items()
+                if name.startswith(f"{number} ")
+            }
             stream.recent.load_state_dict(kept)
             stream.history = kept["history"].cpu().numpy()
             stream.shares = {
@@ -308,13 +361,17 @@ class Context:
         """Take a head that learned or grew; counts grow with it, and new rows are new classes."""
         grown = head.weight.shape[0] - self.train_counts.shape[0]
         if grown and self.fixed:
-            raise ValueError(f"a fixed head was given {grown} more rows; its context must not be fixed")
+            raise ValueError(
+                f"a fixed head was given {grown} more rows; its context must not be fixed"
+            )
         if grown:
             self.train_counts = torch.cat([self.train_counts, self.train_counts.new_zeros(grown)])
             self.observed = torch.cat([self.observed, self.observed.new_zeros(grown)])
             known = self.new_classes
             if known is None:
-                known = torch.zeros(len(self.train_counts) - grown, dtype=torch.bool, device=self.observed.device)
+                known = torch.zeros(
+                    len(self.train_counts) - grown, dtype=torch.bool, device=self.observed.device
+                )
             self.new_classes = torch.cat([known, known.new_ones(grown)])
         self.head = head
 

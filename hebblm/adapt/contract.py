@@ -1,4 +1,6 @@
-"""What every method promises, checked on the first mini-batches of those that did not come with the package."""
+"""What every method promises, checked on the first mini-batches of those that did not come with the
+package.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,8 @@ NATS = 1e-2  # by which a loss may differ, and a probability by a hundredth of i
 
 
 class FirstBatches:
-    """A check of the first mini-batches of some methods; those of the package are tested with it, and not checked.
+    """A check of the first mini-batches of some methods; those of the package are tested with it,
+    and not checked.
 
     Args:
         methods: names of methods.
@@ -31,7 +34,9 @@ class FirstBatches:
         self._left = {name: BATCHES for name in methods if is_registered(name)}
 
     def check(self, method: str, rule: Rule, batch: EvalBatch, labels: Tensor) -> None:
-        """Raise if a method breaks a promise on a mini-batch with labels (N,), before it is scored."""
+        """Raise if a method breaks a promise on a mini-batch with labels (N,), before it is
+        scored.
+        """
         if self._left.get(method) and len(labels):
             self._left[method] -= 1
             check_rule(method, rule, batch, labels)
@@ -41,7 +46,8 @@ class FirstBatches:
 def check_rule(method: str, rule: Rule, batch: EvalBatch, labels: Tensor) -> None:
     """Raise if a rule breaks a promise on the first rows of a mini-batch with labels (N,).
 
-    Its probabilities have a row a query and sum to one, its losses are theirs, and neither depends on what comes later.
+    Its probabilities have a row a query and sum to one, its losses are theirs, and neither depends
+    on what comes later.
     """
     labels = labels[:ROWS]
     targets = labels.where(labels < len(batch.head.weight), 0)  # a new word has no row yet
@@ -50,12 +56,16 @@ def check_rule(method: str, rule: Rule, batch: EvalBatch, labels: Tensor) -> Non
     _check_probabilities(method, log_probs, (len(labels), len(batch.head.weight)))
     losses = rule.score(first, targets)
     if not isinstance(losses, Tensor) or losses.shape != targets.shape:
-        raise UserError(f"{method}: score gives {_shape(losses)} for {len(labels)} targets; return one loss for each")
+        raise UserError(
+            f"{method}: score gives {_shape(losses)} for {len(labels)} targets; return one loss "
+            "for each"
+        )
     own = -log_probs.gather(1, targets[:, None]).squeeze(1)
     for said, loss in zip(losses.tolist(), own.tolist(), strict=True):
         if not _close(said, loss):
             raise UserError(
-                f"{method}: score gives {said:.4g} nats where log_probs gives {loss:.4g}; let both say the same"
+                f"{method}: score gives {said:.4g} nats where log_probs gives {loss:.4g}; let both "
+                "say the same"
             )
     at = len(labels) // 2  # rows up to this one see neither its label nor anything later
     changed = _first(batch, labels, at)
@@ -63,13 +73,16 @@ def check_rule(method: str, rule: Rule, batch: EvalBatch, labels: Tensor) -> Non
     later = rule.score(changed, targets)[: at + 1].tolist()
     if float(gaps.max()) > NATS / 100 or not all(map(_close, later, losses.tolist())):
         raise UserError(
-            f"{method}: a later label or state changes an earlier probability by {float(gaps.max()):.3g}; predict each "
+            f"{method}: a later label or state changes an earlier probability by "
+            f"{float(gaps.max()):.3g}; predict each "
             "row from what its batch shows of the rows before it"
         )
 
 
 def _check_probabilities(method: str, log_probs: object, shape: tuple[int, int]) -> None:
-    """Raise unless log-probabilities have a shape (N, V), are finite or -inf, and each row's sum to one."""
+    """Raise unless log-probabilities have a shape (N, V), are finite or -inf, and each row's sum to
+    one.
+    """
     if not isinstance(log_probs, Tensor) or log_probs.shape != shape:
         raise UserError(f"{method}: log_probs gives {_shape(log_probs)}, not (N, V) = {shape}")
     if bool((log_probs.isnan() | log_probs.isposinf()).any()):
@@ -77,11 +90,15 @@ def _check_probabilities(method: str, log_probs: object, shape: tuple[int, int])
     sums = log_probs.double().exp().sum(1)
     worst = float(sums[(sums - 1).abs().argmax()])
     if abs(worst - 1) > SUM:
-        raise UserError(f"{method}: its probabilities sum to {worst:.4g}, not to 1; divide them by their sum")
+        raise UserError(
+            f"{method}: its probabilities sum to {worst:.4g}, not to 1; divide them by their sum"
+        )
 
 
 def _first(batch: EvalBatch, labels: Tensor, change: int | None) -> EvalBatch:
-    """Return a batch's first rows alone, with other labels from a row on, and other states after it."""
+    """Return a batch's first rows alone, with other labels from a row on, and other states after
+    it.
+    """
     count, block, states = len(labels), batch.block, batch.given[: len(labels)]
     if change is not None:
         labels, states = labels.clone(), states.clone()
@@ -90,9 +107,17 @@ def _first(batch: EvalBatch, labels: Tensor, change: int | None) -> EvalBatch:
     if block is not None:
         visible = block.visible[:count]
         streams = None if block.streams is None else block.streams[:count]
-        block = replace(block, labels=labels, visible=visible, used=int(visible.max()), streams=streams)
+        block = replace(
+            block, labels=labels, visible=visible, used=int(visible.max()), streams=streams
+        )
     ranked = None if batch.ranked is None else Ranked(*(each[:count] for each in batch.ranked))
-    return EvalBatch(states, batch.context, block, ranked, None if batch.contexts is None else batch.contexts[:count])
+    return EvalBatch(
+        states,
+        batch.context,
+        block,
+        ranked,
+        None if batch.contexts is None else batch.contexts[:count],
+    )
 
 
 def _close(one: float, other: float) -> bool:
@@ -101,4 +126,8 @@ def _close(one: float, other: float) -> bool:
 
 
 def _shape(value: object) -> str:
-    return f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
+    return (
+        f"a tensor of shape {tuple(value.shape)}"
+        if isinstance(value, Tensor)
+        else f"a {type(value).__name__}"
+    )

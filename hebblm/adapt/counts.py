@@ -17,12 +17,16 @@ Counts = Literal["observed", "memory"]
 
 
 def entry_weights(batch: EvalBatch, beta: float, counts: Counts, labels: Tensor) -> Tensor:
-    """E_i (N, K) of some classes (N, K) int64 of each query, ``(1 - beta) / (1 - beta^n_i)`` (Eq. 7)."""
+    """E_i (N, K) of some classes (N, K) int64 of each query, ``(1 - beta) / (1 - beta^n_i)`` (Eq.
+    7).
+    """
     return F.hebb_weights(entry_counts(batch, counts, labels), beta).to(batch.logits.dtype)
 
 
 def entry_counts(batch: EvalBatch, counts: Counts, labels: Tensor) -> Tensor:
-    """n_i (N, K) int64 of some classes of each query, including rows of its block that were observed before it."""
+    """n_i (N, K) int64 of some classes of each query, including rows of its block that were
+    observed before it.
+    """
     return looked_up(_counts_before(batch, counts), labels) + _counts_within(batch, counts, labels)
 
 
@@ -33,8 +37,13 @@ def class_weights(batch: EvalBatch, beta: float, counts: Counts) -> Tensor:
     block = batch.block
     if block is None or not block.causal:
         return weights
-    # A ring drops labels that may not be in the block, so the count of any class may change within it.
-    touched = torch.unique(block.labels) if counts == "observed" else torch.arange(len(before), device=before.device)
+    # A ring drops labels that may not be in the block, so the count of any class may change within
+    # it.
+    touched = (
+        torch.unique(block.labels)
+        if counts == "observed"
+        else torch.arange(len(before), device=before.device)
+    )
     weights = weights.repeat(len(batch.hidden), 1)
     weights[:, touched] = entry_weights(batch, beta, counts, touched.expand(len(weights), -1))
     return weights
@@ -46,7 +55,9 @@ def _counts_before(batch: EvalBatch, counts: Counts) -> Tensor:
     if counts == "observed":
         return batch.shared("observed counts", lambda: context.train_counts + context.observed)
     classes = len(context.train_counts)
-    return batch.shared("memory counts", lambda: context.memory.counts(classes).to(context.observed.device))
+    return batch.shared(
+        "memory counts", lambda: context.memory.counts(classes).to(context.observed.device)
+    )
 
 
 def _counts_within(batch: EvalBatch, counts: Counts, labels: Tensor) -> Tensor:

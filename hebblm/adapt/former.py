@@ -1,4 +1,6 @@
-"""Names of earlier versions and their present names: settings, methods, keywords and learned shares."""
+"""Names of earlier versions and their present names: settings, methods, keywords and learned
+shares.
+"""
 
 from __future__ import annotations
 
@@ -37,18 +39,29 @@ def gone_setting(name: str) -> str | None:
 
 
 def present_settings(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values by dotted name from a file of any version, under present names and without removed settings."""
-    return {RENAMED.get(name, name): value for name, value in values.items() if gone_setting(name) is None}
+    """Return values by dotted name from a file of any version, under present names and without
+    removed settings.
+    """
+    return {
+        RENAMED.get(name, name): value
+        for name, value in values.items()
+        if gone_setting(name) is None
+    }
 
 
 def renamed(**names: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Make a function accept keywords of version 0.2.0 for one more release, and print their new names."""
+    """Make a function accept keywords of version 0.2.0 for one more release, and print their new
+    names.
+    """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         @wraps(function)
         def taking(*args: P.args, **kwargs: P.kwargs) -> R:
             for name in names.keys() & kwargs.keys():
-                said = f"{function.__name__}: {name} is now {names[name]}; the old name goes with the next release"
+                said = (
+                    f"{function.__name__}: {name} is now {names[name]}; the old name goes with the "
+                    "next release"
+                )
                 warnings.warn(said, FutureWarning, stacklevel=2)
                 kwargs[names[name]] = kwargs.pop(name)
             return function(*args, **kwargs)
@@ -69,7 +82,9 @@ _RULES = {
 
 
 def present_name(name: str) -> str:
-    """Return the present name of a share that version 0.2.0 saved under its printed rule; other names stay."""
+    """Return the present name of a share that version 0.2.0 saved under its printed rule; other
+    names stay.
+    """
     if "(" not in name:
         return name
     try:
@@ -101,5 +116,7 @@ class _Printed:
             return "+".join(dict.fromkeys(name for name in names if name != "base"))
         if self.kind == "Hebb":
             variant = self.value("variant")
-            return "hebb-learned" if self.value("steps") else f"hebb-{variant}" if variant else "hebb"
+            return (
+                "hebb-learned" if self.value("steps") else f"hebb-{variant}" if variant else "hebb"
+            )
         return _RULES[self.kind]

@@ -18,7 +18,9 @@ class Learned(Protocol):
     """Statistics of shares over the tokens already scored."""
 
     def after(self, evidence: Sequence[Any]) -> Self:
-        """Return statistics after more tokens, all scored with the present shares; nan for a token to ignore."""
+        """Return statistics after more tokens, all scored with the present shares; nan for a token
+        to ignore.
+        """
 
     @property
     def as_floats(self) -> tuple[float, ...]:
@@ -33,7 +35,9 @@ class Learner(Protocol[L_co]):
 
     @property
     def learned_as(self) -> str:
-        """Name and version under which its shares are saved; numbers with a new meaning need a new version."""
+        """Name and version under which its shares are saved; numbers with a new meaning need a new
+        version.
+        """
 
     @property
     def initial(self) -> L_co:
@@ -54,13 +58,18 @@ class Needs:
     window: int = 0  # number of latest pairs that it looks back at
     descents: tuple[Section, ...] = ()  # settings of the MbPA that it builds on
     shares: tuple[Learner[Any], ...] = ()  # its parts that learn, those within others first
-    ngrams: tuple[int, int] | None = None  # order and capacity of counts of the exact words, or None
+    ngrams: tuple[int, int] | None = (
+        None  # order and capacity of counts of the exact words, or None
+    )
 
     def __or__(self, other: Needs) -> Needs:
         descents = dict.fromkeys((*self.descents, *other.descents))
         shares = dict.fromkeys((*self.shares, *other.shares))
         window = max(self.window, other.window)
-        retrieval, ngrams = self.retrieval or other.retrieval, self.ngrams or other.ngrams  # one run has one order
+        retrieval, ngrams = (
+            self.retrieval or other.retrieval,
+            self.ngrams or other.ngrams,
+        )  # one run has one order
         return Needs(retrieval, window, tuple(descents), tuple(shares), ngrams)
 
 

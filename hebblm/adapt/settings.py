@@ -1,4 +1,6 @@
-"""Settings of the methods: sections whose types give their ranges, their changes, and all settings of a run."""
+"""Settings of the methods: sections whose types give their ranges, their changes, and all settings
+of a run.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ Count = Annotated[int, Meta(ge=1)]
 Steps = Annotated[int, Meta(ge=0, le=10_000)]  # of a query, few enough that it ends
 # A number, or learned from the tokens already scored:
 Share = Fraction | Literal["online"]  # of one of two distributions
-Sharpness = NonNegative | Literal["online"]  # of weights; online mixes three values with learned shares
+Sharpness = (
+    NonNegative | Literal["online"]
+)  # of weights; online mixes three values with learned shares
 Temperature = Positive | Literal["online"]  # the inverse of a sharpness
 Weight = NonNegative | Literal["online"]  # of a change
 T = TypeVar("T")
@@ -38,14 +42,18 @@ class Section:
 
 @dataclass(frozen=True, slots=True, init=False)
 class MethodSettings:
-    """Settings of the methods, a section each: ``settings[MbpaConfig].lr``; the last of two of a kind counts."""
+    """Settings of the methods, a section each: ``settings[MbpaConfig].lr``; the last of two of a
+    kind counts.
+    """
 
     sections: tuple[Section, ...]  # by name, only those that differ from their default values
 
     def __init__(self, *sections: Section) -> None:
         given = {type(section): section for section in sections}
         kept = (section for kind, section in given.items() if section != kind())
-        object.__setattr__(self, "sections", tuple(sorted(kept, key=lambda section: section.section)))
+        object.__setattr__(
+            self, "sections", tuple(sorted(kept, key=lambda section: section.section))
+        )
 
     def __getitem__(self, kind: type[S]) -> S:
         return next((section for section in self.sections if type(section) is kind), None) or kind()
@@ -55,7 +63,8 @@ class MethodSettings:
 
 
 def changed(name: str, values: T, changes: Mapping[str, Any]) -> T:
-    """Return section ``name`` with some of its values replaced; text is converted to the type of its field.
+    """Return section ``name`` with some of its values replaced; text is converted to the type of
+    its field.
 
     Several are replaced at once, since some values only work together.
     """
@@ -71,7 +80,9 @@ def changed(name: str, values: T, changes: Mapping[str, Any]) -> T:
         if isinstance(error.__cause__, UserError):  # of values that do not work together
             raise error.__cause__ from None
         key = re.findall(r"`\$\.(\w+)", str(error))[0]
-        raise UserError(f"{name}.{key} = {whole[key]} must be {_wanted(whole[key], hints[key])}") from None
+        raise UserError(
+            f"{name}.{key} = {whole[key]} must be {_wanted(whole[key], hints[key])}"
+        ) from None
     for key, value in given.items():
         number = getattr(new, key)
         if isinstance(number, int | float) and not abs(number) <= MOST:
@@ -91,19 +102,33 @@ def _wanted(value: Any, hint: Any) -> str:
     choices = []
     for kind in kinds:
         if isinstance(kind, msgspec.inspect.IntType | msgspec.inspect.FloatType):
-            bounds = (("at least", kind.ge), ("above", kind.gt), ("at most", kind.le), ("below", kind.lt))
-            limits = " and ".join(f"{word} {bound:g}" for word, bound in bounds if bound is not None)
+            bounds = (
+                ("at least", kind.ge),
+                ("above", kind.gt),
+                ("at most", kind.le),
+                ("below", kind.lt),
+            )
+            limits = " and ".join(
+                f"{word} {bound:g}" for word, bound in bounds if bound is not None
+            )
             what = "a whole number" if isinstance(kind, msgspec.inspect.IntType) else "a number"
             choices.append(f"{what} {limits}".strip())
     words = words_of(hint)
     choices += words if len(words) == 1 else [f"one of {', '.join(words)}"] if words else []
     if any(isinstance(kind, msgspec.inspect.NoneType) for kind in kinds):
         choices.append("none")
-    return " or ".join(choices or ["text"]) + (f";{did_you_mean(str(value), words)}".rstrip(";") if words else "")
+    return " or ".join(choices or ["text"]) + (
+        f";{did_you_mean(str(value), words)}".rstrip(";") if words else ""
+    )
 
 
 def words_of(hint: Any) -> list[str]:
     """Return the words that a type allows, in their order."""
     if get_origin(hint) is Annotated:
         hint = hint.__origin__
-    return [word for part in (hint, *get_args(hint)) if get_origin(part) is Literal for word in get_args(part)]
+    return [
+        word
+        for part in (hint, *get_args(hint))
+        if get_origin(part) is Literal
+        for word in get_args(part)
+    ]

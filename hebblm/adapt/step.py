@@ -40,14 +40,16 @@ def step(
     observe: Callable[[EvalBatch, Tensor], Observation] = EvalBatch.observation,
     take: Callable[[Observed], None] = take,
 ) -> Observed:
-    """Predict, score, then learn mini-batches that are read together: all are scored before any is learned from.
+    """Predict, score, then learn mini-batches that are read together: all are scored before any is
+    learned from.
 
     Args:
         batches: made one by one; each is predicted from the state before all of them.
         score: records the losses of one.
-        learn: trains the base on the labels (N,) of all, and gives the contexts its head; None if neither the base nor
-            a method learns.
-        observe: returns the observation of a mini-batch and its labels, with the head that scored it.
+        learn: trains the base on the labels (N,) of all, and gives the contexts its head; None if
+            neither the base nor a method learns.
+        observe: returns the observation of a mini-batch and its labels, with the head that scored
+            it.
         take: gives the observations to the contexts, after the base has learned.
     """
     observed: list[tuple[Context, Observation]] = []

@@ -1,4 +1,6 @@
-"""Timer of a mini-batch's work, with pieces that several methods share: each piece, and which work uses it."""
+"""Timer of a mini-batch's work, with pieces that several methods share: each piece, and which work
+uses it.
+"""
 
 from __future__ import annotations
 
@@ -73,11 +75,14 @@ class Stopwatch:
 
 
 def name_of(key: Hashable) -> str:
-    """Return a plain name for the key of a piece: ``("adapted", MbpaConfig())`` is ``adapted mbpa``.
+    """Return a plain name for the key of a piece: ``("adapted", MbpaConfig())`` is ``adapted
+    mbpa``.
 
     It leaves out numbers; settings and rules have the name of their type.
     """
     if isinstance(key, tuple):
-        named = (part for part in key if isinstance(part, str) or hasattr(part, "__dataclass_fields__"))
+        named = (
+            part for part in key if isinstance(part, str) or hasattr(part, "__dataclass_fields__")
+        )
         return " ".join(map(name_of, named))
     return key if isinstance(key, str) else type(key).__name__.removesuffix("Config").lower()

@@ -1,4 +1,6 @@
-"""Frame of the commands: frozen dataclasses as command lines, and one line instead of a traceback."""
+"""Frame of the commands: frozen dataclasses as command lines, and one line instead of a
+traceback.
+"""
 
 from __future__ import annotations
 
@@ -37,21 +39,26 @@ GONE = {  # options of the last release that no command has now, and what to do 
     "--readings": "a checkout of hebblm compares them: python -m recipes.study readings",
     "--processes": "start P of them by torchrun --nproc-per-node P -m {module} ...",
 }
-# Seconds that a rank waits before it prints an error that another rank may have printed, or surely has: in that time
-# the launcher of the ranks ends this one.
+# Seconds that a rank waits before it prints an error that another rank may have printed, or surely
+# has: in that time the launcher of the ranks ends this one.
 GRACE, LOST = 5.0, 30.0
 # A command takes its arguments as a list, or those of the process, and returns the exit status.
 Main = Callable[..., int]
-# Its body takes its options and the words that it was given, and returns the exit status, None for 0.
+# Its body takes its options and the words that it was given, and returns the exit status, None for
+# 0.
 Body = Callable[[C, list[str]], int | None]
 
 
 class _Formatter(RawDescriptionHelpFormatter, DefaultHelpFormatter):
-    """Help formatter that shows defaults, keeps the line breaks of the example, and wraps all other lines."""
+    """Help formatter that shows defaults, keeps the line breaks of the example, and wraps all other
+    lines.
+    """
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         lines = text.splitlines()
-        fill = functools.partial(textwrap.fill, width=width, initial_indent=indent, subsequent_indent=indent)
+        fill = functools.partial(
+            textwrap.fill, width=width, initial_indent=indent, subsequent_indent=indent
+        )
         return "\n".join(line if line.startswith(" ") else fill(line) for line in lines)
 
 
@@ -62,22 +69,38 @@ class _Parser(ArgumentParser):
         (file or sys.stderr).write(message)
 
 
-def parse(config: type[C], argv: list[str] | None, *, prog: str, description: str, example: str) -> C:
-    """Turn a command line, and the file named by ``--config``, into an instance of a frozen dataclass.
+def parse(
+    config: type[C], argv: list[str] | None, *, prog: str, description: str, example: str
+) -> C:
+    """Turn a command line, and the file named by ``--config``, into an instance of a frozen
+    dataclass.
 
-    Every field becomes an option with the field's type and default; its help is the field's line under ``Args`` in the
-    class's docstring, or ``help`` of its metadata. A field whose metadata says ``positional`` is an argument.
-    ``GROUPS`` of the class are headings of the help, each with a title, a text below it, and its fields. Keys that the
-    dataclass does not have are refused, on the command line and in the file.
+    Every field becomes an option with the field's type and default; its help is the field's line
+    under ``Args`` in the class's docstring, or ``help`` of its metadata. A field whose metadata
+    says ``positional`` is an argument. ``GROUPS`` of the class are headings of the help, each with
+    a title, a text below it, and its fields. Keys that the dataclass does not have are refused, on
+    the command line and in the file.
     """
     epilog, hints = f"example:\n  {example}\n", get_type_hints(config)
-    parser = _Parser(prog=prog, description=description, epilog=epilog, formatter_class=_Formatter, exit_on_error=False)
+    parser = _Parser(
+        prog=prog,
+        description=description,
+        epilog=epilog,
+        formatter_class=_Formatter,
+        exit_on_error=False,
+    )
     _add_options(parser, config, hints)
     arguments = sys.argv[1:] if argv is None else argv
-    for option, word in pairwise(["", *arguments]):  # from a shell variable that is not set; an empty path is "."
+    for option, word in pairwise(
+        ["", *arguments]
+    ):  # from a shell variable that is not set; an empty path is "."
         name, given, value = word.partition("=")
         name, value = (name, value) if given else (option, word)
-        if not value and name.startswith("--") and Path in _kinds(hints.get(name[2:].replace("-", "_"))):
+        if (
+            not value
+            and name.startswith("--")
+            and Path in _kinds(hints.get(name[2:].replace("-", "_")))
+        ):
             raise UserError(f"{name} is empty; name a path")
     try:
         namespace = parser.instantiate(parser.parse_args(_arguments_last(parser, arguments)))
@@ -91,12 +114,16 @@ def parse(config: type[C], argv: list[str] | None, *, prog: str, description: st
 
 def _add_options(parser: ArgumentParser, config: type, hints: Mapping[str, Any]) -> None:
     """Add an option, or an argument, to a parser for each field of a dataclass."""
-    parser.add_argument("--config", action=ConfigFile, help="file with any of the options below (YAML or JSON)")
+    parser.add_argument(
+        "--config", action=ConfigFile, help="file with any of the options below (YAML or JSON)"
+    )
     docs = _field_docs(config)
     headed: dict[str, Any] = {}
     for title, said, names in getattr(config, "GROUPS", ()):
         headed |= dict.fromkeys(names.split(), parser.add_argument_group(title, said))
-    for field in sorted(dataclasses.fields(config), key=attrgetter("kw_only")):  # shared options come last
+    for field in sorted(
+        dataclasses.fields(config), key=attrgetter("kw_only")
+    ):  # shared options come last
         positional = bool(field.metadata.get("positional"))
         name = field.name if positional else f"--{field.name.replace('_', '-')}"
         words = field.metadata.get("help", docs.get(field.name, ""))
@@ -116,8 +143,12 @@ def _add_options(parser: ArgumentParser, config: type, hints: Mapping[str, Any])
         headed.get(field.name, parser).add_argument(name, **options)
 
 
-def _explained(error: Exception, parser: ArgumentParser, arguments: list[str], hints: Mapping[str, Any]) -> UserError:
-    """Return a parser's error as one line: a value's own check, an unknown option, or a bad value."""
+def _explained(
+    error: Exception, parser: ArgumentParser, arguments: list[str], hints: Mapping[str, Any]
+) -> UserError:
+    """Return a parser's error as one line: a value's own check, an unknown option, or a bad
+    value.
+    """
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, UserError):
@@ -137,8 +168,12 @@ def _explained(error: Exception, parser: ArgumentParser, arguments: list[str], h
 
 
 def _arguments_last(parser: ArgumentParser, words: list[str]) -> list[str]:
-    """Return a command line with its arguments after its options, where the parser finds all of several."""
-    if not any(action.nargs in ("*", "+") and not action.option_strings for action in parser._actions):
+    """Return a command line with its arguments after its options, where the parser finds all of
+    several.
+    """
+    if not any(
+        action.nargs in ("*", "+") and not action.option_strings for action in parser._actions
+    ):
         return words
     options: list[str] = []
     arguments: list[str] = []
@@ -147,7 +182,9 @@ def _arguments_last(parser: ArgumentParser, words: list[str]) -> list[str]:
         if word == "--":
             arguments += words[at + 1 :]
             break
-        if word.startswith("-") and not re.fullmatch(r"-(\d+|\d*\.\d+)?", word):  # a negative number is a value
+        if word.startswith("-") and not re.fullmatch(
+            r"-(\d+|\d*\.\d+)?", word
+        ):  # a negative number is a value
             nargs = getattr(parser._option_string_actions.get(word), "nargs", None)
             open_to = 0 if "=" in word or nargs == 0 else 1 if nargs is None else math.inf
             options.append(word)
@@ -160,14 +197,21 @@ def _arguments_last(parser: ArgumentParser, words: list[str]) -> list[str]:
 
 
 def options(prog: str, config: type[C], example: str) -> Callable[[Body[C]], Main]:
-    """Give a command its options, see :func:`parse`; its docstring is its description in the help."""
+    """Give a command its options, see :func:`parse`; its docstring is its description in the
+    help.
+    """
 
     def decorate(run: Body[C]) -> Main:
         description = " ".join((run.__doc__ or "").split())
 
         def main(argv: list[str] | None = None) -> int:
             words = sys.argv[1:] if argv is None else argv
-            return run(parse(config, words, prog=prog, description=description, example=example), words) or 0
+            return (
+                run(
+                    parse(config, words, prog=prog, description=description, example=example), words
+                )
+                or 0
+            )
 
         main.__doc__ = description
         return main
@@ -186,10 +230,17 @@ def choosing(prog: str, subcommands: Mapping[str, Main]) -> Main:
     def main(argv: list[str] | None = None) -> int:
         name, *rest = (sys.argv[1:] if argv is None else argv) or [""]
         if name in ("-h", "--help"):
-            print(f"usage: {prog} {{{','.join(subcommands)}}} [options]\n\neach has its own --help:")
+            print(
+                f"usage: {prog} {{{','.join(subcommands)}}} [options]\n\neach has its own --help:"
+            )
             for known, command in subcommands.items():
                 about = textwrap.wrap(command.__doc__ or "", 66)
-                print("\n".join(f"  {start:12}{line}" for start, line in zip_longest([known], about, fillvalue="")))
+                print(
+                    "\n".join(
+                        f"  {start:12}{line}"
+                        for start, line in zip_longest([known], about, fillvalue="")
+                    )
+                )
             return 0
         if name not in subcommands:
             raise unknown("subcommand", name, subcommands, f"choose {', '.join(subcommands)}")
@@ -225,22 +276,32 @@ def guarded(prog: str) -> Callable[[Main], Main]:
             except OSError as error:
                 _close_if_unwritable(sys.stdout)
                 place = f"cannot use {error.filename}: " if error.filename else ""
-                return _told(prog, UserError(f"{place}{reason(error)}; choose a place with space and permission"))
+                return _told(
+                    prog,
+                    UserError(f"{place}{reason(error)}; choose a place with space and permission"),
+                )
             except LostRankError as error:
                 _told(prog, error)
                 return 1
             except KeyboardInterrupt as error:
                 if leads():
-                    print(f"{prog}: interrupted; {str(error) or 'what was finished is kept'}", file=sys.stderr)
+                    print(
+                        f"{prog}: interrupted; {str(error) or 'what was finished is kept'}",
+                        file=sys.stderr,
+                    )
                 return 130
 
         @functools.wraps(main)
         def wrapped(argv: list[str] | None = None) -> int:
             for name in ("stdout", "stderr"):
-                if getattr(sys, name) is None:  # closed; a new file with its number would get the output
+                if (
+                    getattr(sys, name) is None
+                ):  # closed; a new file with its number would get the output
                     setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - lives as long as the process
                 if isinstance(stream := getattr(sys, name), TextIOWrapper):
-                    stream.reconfigure(errors="replace")  # a terminal may not have every character of a text
+                    stream.reconfigure(
+                        errors="replace"
+                    )  # a terminal may not have every character of a text
             status = ended(argv)
             if argv is None and size() > 1:
                 end_rank(status)
@@ -273,7 +334,9 @@ def _once() -> Iterator[None]:
 
 
 def _close_if_unwritable(stream: TextIO) -> None:
-    """Discard a stream's output if it cannot be written, or the interpreter would try again at its end."""
+    """Discard a stream's output if it cannot be written, or the interpreter would try again at its
+    end.
+    """
     try:
         stream.flush()
     except OSError:
@@ -283,8 +346,15 @@ def _close_if_unwritable(stream: TextIO) -> None:
 
 def _field_docs(config: type) -> dict[str, str]:
     """Return the text of each field under ``Args:`` in the docstrings of a class and its bases."""
-    texts = (inspect.cleandoc(owner.__doc__ or "").partition("\nArgs:\n")[2] for owner in reversed(config.__mro__))
-    fields = (field for text in texts for field in re.findall(r"^ {4}(\w+): (.*(?:\n {5,}.*)*)", text, re.MULTILINE))
+    texts = (
+        inspect.cleandoc(owner.__doc__ or "").partition("\nArgs:\n")[2]
+        for owner in reversed(config.__mro__)
+    )
+    fields = (
+        field
+        for text in texts
+        for field in re.findall(r"^ {4}(\w+): (.*(?:\n {5,}.*)*)", text, re.MULTILINE)
+    )
     return {name: " ".join(words.split()).replace("``", "") for name, words in fields}
 
 
@@ -294,8 +364,14 @@ def _misfit(message: str, hints: Mapping[str, Any]) -> UserError | None:
     if match is None or match[1] not in hints:
         return None
     kinds = _kinds(hints[match[1]])
-    choices = [str(choice) for kind in kinds if get_origin(kind) is Literal for choice in get_args(kind)]
-    return unknown(match[1].replace("_", " "), match[2], choices, f"choose {', '.join(choices)}") if choices else None
+    choices = [
+        str(choice) for kind in kinds if get_origin(kind) is Literal for choice in get_args(kind)
+    ]
+    return (
+        unknown(match[1].replace("_", " "), match[2], choices, f"choose {', '.join(choices)}")
+        if choices
+        else None
+    )
 
 
 def _kinds(hint: Any) -> list[Any]:
@@ -309,7 +385,9 @@ KINDS = {"int": "a whole number", "float": "a number", "str": "text", "dict": "n
 
 
 def _innermost(error: BaseException) -> str:
-    """Return the most helpful line of a parser's nested message, as a sentence if it names the option's type."""
+    """Return the most helpful line of a parser's nested message, as a sentence if it names the
+    option's type.
+    """
     key = re.search(r'Parser key "([^"]+)"', str(error))
     kind = re.search(rf"Expected a <class '({'|'.join(KINDS)})'>", str(error))
     given = re.search(r"(?:Given|Got) value: (.*)\Z", str(error))

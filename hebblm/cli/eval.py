@@ -9,7 +9,15 @@ from typing import Any, Literal
 
 from rich.console import Console
 
-from hebblm.adapt.methods import DEFAULT_METHODS, ENSEMBLES, EVALUATED, METHODS, OUR_METHODS, load_plugin, named
+from hebblm.adapt.methods import (
+    DEFAULT_METHODS,
+    ENSEMBLES,
+    EVALUATED,
+    METHODS,
+    OUR_METHODS,
+    load_plugin,
+    named,
+)
 from hebblm.cli.common import command, tell
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import defaults, parse_settings, plain_name
@@ -32,30 +40,32 @@ class EvalConfig(ScenarioConfig):
     Args:
         methods: comma-separated.
         plugin: Python files that register your own methods, which --methods then knows.
-        hyperparameters: default (one set for every model), tuned (for the scenario, if such values ship), paper, or a
-            file of hebblm-tune.
+        hyperparameters: default (one set for every model), tuned (for the scenario, if such values
+            ship), paper, or a file of hebblm-tune.
         values: hyper-parameters by dotted name, as hebblm-tune writes them.
         set: hyper-parameters, e.g. --set hebb.beta=0.5 mbpa.lr=0.1.
-        method: form of MbPA and Hebb: fast (the default) or exact; short for --set mbpa.solver=... To choose methods
-            use --methods.
+        method: form of MbPA and Hebb: fast (the default) or exact; short for --set mbpa.solver=...
+            To choose methods use --methods.
         output_path: folder for result.json, reports and plots.
         log_samples: also write tokens.parquet, one row per token.
-        log_neighbors: also write, for so many tokens, neighbors.parquet with what they retrieved, and
-            components.parquet with what each part of a method gave to them.
-        show_learned: also show what was learned: the words that changed most, three suggestions before and after
-            reading, and in inspect.html the text shaded by gain; writes tokens.parquet as well.
-        by_document: also print perplexity, bits a byte and size of each document (file, record or article), the worst
-            first.
+        log_neighbors: also write, for so many tokens, neighbors.parquet with what they retrieved,
+            and components.parquet with what each part of a method gave to them.
+        show_learned: also show what was learned: the words that changed most, three suggestions
+            before and after reading, and in inspect.html the text shaded by gain; writes
+            tokens.parquet as well.
+        by_document: also print perplexity, bits a byte and size of each document (file, record or
+            article), the worst first.
         frequency_edges: bounds of the frequency buckets, such as 50,100,500.
-        forgetting: across domains, also score the source's own text before and after the target is read.
+        forgetting: across domains, also score the source's own text before and after the target is
+            read.
         forgetting_tokens: number of tokens of the source's text, from its beginning.
-        check: also count the queries whose neighbours' loss rose in MbPA, and compare its fast form with the exact one
-            on one query in a thousand; takes about a tenth longer.
-        accuracy: also find how often the next word is the first one or among five that a method suggests, the mean of
-            1/rank, and the share of keystrokes that a list of three saves; takes about twice the time, with
-            a model of pieces longer.
-        accuracy_words: words that a model of pieces is asked for, evenly spread; each takes some forward passes. A
-            model of words is asked for all.
+        check: also count the queries whose neighbours' loss rose in MbPA, and compare its fast form
+            with the exact one on one query in a thousand; takes about a tenth longer.
+        accuracy: also find how often the next word is the first one or among five that a method
+            suggests, the mean of 1/rank, and the share of keystrokes that a list of three saves;
+            takes about twice the time, with a model of pieces longer.
+        accuracy_words: words that a model of pieces is asked for, evenly spread; each takes some
+            forward passes. A model of words is asked for all.
         models: only list the models that ship, and those that are fetched by name.
         settings: only list the hyper-parameters and their default values.
     """
@@ -63,9 +73,12 @@ class EvalConfig(ScenarioConfig):
     methods: str = field(
         default=",".join(DEFAULT_METHODS),
         metadata={
-            "help": f"comma-separated: {', '.join(name for name in METHODS if name not in OUR_METHODS)}; beyond the "
-            f"paper: {', '.join((*OUR_METHODS, *ENSEMBLES))}; or all, for the default ones and those beyond the "
-            "paper. lstm, also written base, is the unadapted model; name it, or there is nothing to compare with."
+            "help": "comma-separated: "
+            f"{', '.join(name for name in METHODS if name not in OUR_METHODS)}; beyond the "
+            f"paper: {', '.join((*OUR_METHODS, *ENSEMBLES))}; or all, for the default ones and "
+            "those beyond the "
+            "paper. lstm, also written base, is the unadapted model; name it, or there is nothing "
+            "to compare with."
         },
     )
     plugin: list[Path] = field(default_factory=list, metadata={"nargs": "+"})
@@ -78,7 +91,9 @@ class EvalConfig(ScenarioConfig):
     log_neighbors: int = 0
     show_learned: bool = False
     by_document: bool = False
-    frequency_edges: list[int | str] = field(default_factory=lambda: [*DEFAULT_EDGES], metadata={"nargs": "+"})
+    frequency_edges: list[int | str] = field(
+        default_factory=lambda: [*DEFAULT_EDGES], metadata={"nargs": "+"}
+    )
     forgetting: bool = False
     forgetting_tokens: int = 10_000
     check: bool = False
@@ -92,13 +107,17 @@ class EvalConfig(ScenarioConfig):
         if self.forgetting_tokens < 1:
             raise UserError(f"--forgetting-tokens {self.forgetting_tokens} must be at least 1")
         if self.method is not None and "mbpa.solver" in map(plain_name, parse_settings(self.set)):
-            raise UserError(f"--method {self.method} and --set mbpa.solver=... name the same; use one")
+            raise UserError(
+                f"--method {self.method} and --set mbpa.solver=... name the same; use one"
+            )
 
 
 @command(PROG, EvalConfig, "hebblm-eval --cross-domain wt2-to-ptb --output-path results/wt2-to-ptb")
 @interrupted(GOES_ON)
 def main(config: EvalConfig, argv: list[str]) -> int:
-    """Read a text with a base model and every adaptation method, and say which predicts it best; name one scenario."""
+    """Read a text with a base model and every adaptation method, and say which predicts it best;
+    name one scenario.
+    """
     for path in config.plugin:
         load_plugin(path)
     if config.models or config.settings:
@@ -155,13 +174,18 @@ def _evaluate(config: EvalConfig, argv: list[str]) -> None:
         else:
             tell(f"{result.scenario.target} is a single document")
     if config.output_path is not None:
-        tell(f"results in {config.output_path}; open {config.output_path / 'report.html'} in a browser")
+        tell(
+            f"results in {config.output_path}; open {config.output_path / 'report.html'} in a "
+            "browser"
+        )
     else:
         tell("By training count, new words, plots and settings: add --output-path DIR")
 
 
 def print_models() -> None:
-    """Print the installed models, one per line, then those that only a checkout has, and those that are fetched."""
+    """Print the installed models, one per line, then those that only a checkout has, and those that
+    are fetched.
+    """
     from hebblm.models.catalog import missing_models, shipped_models
     from hebblm.models.pretrained import PRETRAINED
     from hebblm.report.render import print_table
@@ -179,10 +203,20 @@ def print_models() -> None:
         for model in shipped_models()
     )
     missing = ", ".join(missing_models())
-    notes = (f"Only in a checkout of the repository (pip install -e . there): {missing}.",) if missing else ()
+    notes = (
+        (f"Only in a checkout of the repository (pip install -e . there): {missing}.",)
+        if missing
+        else ()
+    )
     print_table(Table("models", "Models that ship", columns, rows, notes), Console())
     fetched = tuple(
-        (model.name, model.parameters, model.megabytes, model.licence, "yes" if model.cached or model.here else "no")
+        (
+            model.name,
+            model.parameters,
+            model.megabytes,
+            model.licence,
+            "yes" if model.cached or model.here else "no",
+        )
         for model in PRETRAINED.values()
     )
     columns = (
@@ -192,7 +226,10 @@ def print_models() -> None:
         Column("Licence"),
         Column("Here"),
     )
-    print_table(Table("pretrained", "Models that are fetched when you name them", columns, fetched), Console())
+    print_table(
+        Table("pretrained", "Models that are fetched when you name them", columns, fetched),
+        Console(),
+    )
 
 
 def print_settings() -> None:

@@ -23,7 +23,9 @@ SUBCOMMANDS = {  # each is the module of that name in hebblm.cli, and the comman
 
 
 def _imported_late(name: str) -> Main:
-    """Return a subcommand that imports its module when it runs, so that none waits for the others."""
+    """Return a subcommand that imports its module when it runs, so that none waits for the
+    others.
+    """
 
     def run(argv: list[str] | None = None) -> int:
         status: int = import_module(f"hebblm.cli.{name}").main(argv)

@@ -1,4 +1,6 @@
-"""``hebblm-memory``: build, inspect and merge memories of many texts; forget documents and words."""
+"""``hebblm-memory``: build, inspect and merge memories of many texts; forget documents and
+words.
+"""
 
 from __future__ import annotations
 
@@ -29,14 +31,15 @@ class BuildConfig(ModelOptions):
     """Options of building a memory: which model remembers which texts.
 
     Args:
-        model: name of a model that ships or is fetched, folder of a checkpoint, or a causal language model of
-            transformers by hub id, folder or GGUF file.
-        text: files of text or of records (.jsonl, .json, .csv, .tsv, .parquet), also compressed (.gz, .zst, .xz),
-            folders of such files, or - for standard input.
+        model: name of a model that ships or is fetched, folder of a checkpoint, or a causal
+            language model of transformers by hub id, folder or GGUF file.
+        text: files of text or of records (.jsonl, .json, .csv, .tsv, .parquet), also compressed
+            (.gz, .zst, .xz), folders of such files, or - for standard input.
         output_path: folder of the memory.
-        column: column of records that holds the text; by default text, or the only column of strings.
-        set: settings for keeping and searching entries, e.g. --set memory.index=exact memory.dtype=float16, and for
-            counting n-grams, e.g. --set ngram.order=4.
+        column: column of records that holds the text; by default text, or the only column of
+            strings.
+        set: settings for keeping and searching entries, e.g. --set memory.index=exact
+            memory.dtype=float16, and for counting n-grams, e.g. --set ngram.order=4.
     """
 
     model: Path
@@ -62,7 +65,8 @@ class MergeConfig:
     """Options of merging two memories.
 
     Args:
-        first: folder of hebblm-memory, or of a reader; the merged memory is kept and searched like this one.
+        first: folder of hebblm-memory, or of a reader; the merged memory is kept and searched like
+            this one.
         second: another such folder, of the same model.
         output_path: folder of the merged memory.
     """
@@ -78,9 +82,11 @@ class ForgetConfig:
 
     Args:
         folder: folder of a reader.
-        document: names of documents, as hebblm-memory info lists them; an empty name means all text without a name.
+        document: names of documents, as hebblm-memory info lists them; an empty name means all text
+            without a name.
         word: instead of documents, a word to strike out of all texts, in capital and small letters.
-        replay: also forget with a method of dynamic evaluation, which learns weights from all texts.
+        replay: also forget with a method of dynamic evaluation, which learns weights from all
+            texts.
         model: model of the reader, if its name or folder has changed.
         plugin: Python files that register your own methods.
         context: tokens of the window, as when the texts were read.
@@ -105,16 +111,25 @@ class ForgetConfig:
             raise UserError("name what to forget: --document NAME, or --word WORD")
 
 
-@options(f"{PROG} build", BuildConfig, f"{PROG} build --model small-wt2-raw --text novels --output-path memories")
+@options(
+    f"{PROG} build",
+    BuildConfig,
+    f"{PROG} build --model small-wt2-raw --text novels --output-path memories",
+)
 @interrupted(GOES_ON)
 def _build(config: BuildConfig, argv: list[str]) -> int:
-    """Remember texts: hidden states of a model, the words that followed, and n-grams. Run it again to continue."""
+    """Remember texts: hidden states of a model, the words that followed, and n-grams. Run it again
+    to continue.
+    """
     check_device(config.device)
     model_folder(config.model)
     settings = parse_settings(config.set)
     for name in settings:
         if not name.startswith("memory.") and name not in ("ngram.order", "ngram.capacity"):
-            raise UserError(f"--set {name} has no effect on a memory; set memory.*, ngram.order or ngram.capacity")
+            raise UserError(
+                f"--set {name} has no effect on a memory; set memory.*, ngram.order or "
+                "ngram.capacity"
+            )
     Hyperparameters().changed(settings)  # refuses a wrong value before the model is loaded
     from hebblm.corpus_memory import build
     from hebblm.language_model import load
@@ -133,9 +148,19 @@ def _build(config: BuildConfig, argv: list[str]) -> int:
         vocabulary, counted = lm.vocabulary.fresh(config.tokenizer), values.methods[NgramConfig]
         ngrams = NGrams(counted.order, counted.capacity)
         memory = build(
-            lm.model, vocabulary, files, config.output_path, values.memory, ngrams, name=lm.name, ranks=ranks
+            lm.model,
+            vocabulary,
+            files,
+            config.output_path,
+            values.memory,
+            ngrams,
+            name=lm.name,
+            ranks=ranks,
         )
-    tell(f"{len(memory):,} entries in {config.output_path}; hebblm-read {config.model} --memory {config.output_path}")
+    tell(
+        f"{len(memory):,} entries in {config.output_path}; hebblm-read {config.model} --memory "
+        f"{config.output_path}"
+    )
     return 0
 
 
@@ -153,17 +178,27 @@ def _info(config: InfoConfig, argv: list[str]) -> None:
     ngrams = "none"
     if counts := read_ngrams(memory.folder):
         (tokens, order), size = counts["tokens"].tolist(), manifest.files[NGRAMS][0] / 1e6
-        ngrams = f"{len(counts['counts']):,} of {tokens:,} tokens, after up to {order} words, {size:,.1f} MB"
-    index = "compares all entries" if manifest.index is None or not manifest.index.spec else manifest.index.spec
+        ngrams = (
+            f"{len(counts['counts']):,} of {tokens:,} tokens, after up to {order} words, "
+            f"{size:,.1f} MB"
+        )
+    index = (
+        "compares all entries"
+        if manifest.index is None or not manifest.index.spec
+        else manifest.index.spec
+    )
+    total = sum(size for size, _ in manifest.files.values())
     rows: dict[str, object] = {
         "entries": f"{manifest.count:,} of width {manifest.dim:,}, {manifest.dtype}",
         "kept": "all" if manifest.capacity is None else f"the latest {manifest.capacity:,}",
         "search": index,
         "n-grams": ngrams,
-        "size": f"{sum(size for size, _ in manifest.files.values()) / 1e6:,.1f} MB, all files whole",
+        "size": f"{total / 1e6:,.1f} MB, all files whole",
         "model": memory.about.get("model") or "unnamed",
         "new words": f"{len(memory.words):,}",
-        "tokenizer": {"own": "the model's own", None: "that of a reader's first text"}.get(split, split),
+        "tokenizer": {"own": "the model's own", None: "that of a reader's first text"}.get(
+            split, split
+        ),
         "texts": len(texts) or "not recorded",
     }
     for name, value in rows.items():
@@ -171,7 +206,9 @@ def _info(config: InfoConfig, argv: list[str]) -> None:
     for text in texts:
         units = {"bytes": "bytes", "tokens": "tokens", "words": "new words"}
         known = [
-            f"{text[key]:,} {unit if text[key] != 1 else unit[:-1]}" for key, unit in units.items() if text.get(key)
+            f"{text[key]:,} {unit if text[key] != 1 else unit[:-1]}"
+            for key, unit in units.items()
+            if text.get(key)
         ]
         if text.get("read"):
             known.append(f"read {text['read'][:16].replace('T', ' ')} UTC")
@@ -181,18 +218,25 @@ def _info(config: InfoConfig, argv: list[str]) -> None:
         tell(f"  {text.get('path', 'texts without a name')}{said}")
 
 
-@options(f"{PROG} merge", MergeConfig, f"{PROG} merge memories/a memories/b --output-path memories/both")
+@options(
+    f"{PROG} merge", MergeConfig, f"{PROG} merge memories/a memories/b --output-path memories/both"
+)
 def _merge(config: MergeConfig, argv: list[str]) -> None:
     """Merge two memories of the same model, the second's entries after the first's."""
     from hebblm.corpus_memory import merge
 
-    tell(f"{len(merge(config.first, config.second, config.output_path)):,} entries in {config.output_path}")
+    tell(
+        f"{len(merge(config.first, config.second, config.output_path)):,} entries in "
+        f"{config.output_path}"
+    )
 
 
 @options(f"{PROG} forget", ForgetConfig, f"{PROG} forget memories/business --document minutes.txt")
 @interrupted("nothing was changed")
 def _forget(config: ForgetConfig, argv: list[str]) -> None:
-    """Turn a reader into one that never read some documents, or that read all texts without a word."""
+    """Turn a reader into one that never read some documents, or that read all texts without a
+    word.
+    """
     for path in config.plugin:
         load_plugin(path)
     from hebblm.language_model import load
@@ -200,20 +244,32 @@ def _forget(config: ForgetConfig, argv: list[str]) -> None:
     from hebblm.reader_state import READER
 
     if not (config.folder / READER).is_file():
-        raise UserError(f"{config.folder} does not hold a reader; name a folder that hebblm-read --save wrote")
+        raise UserError(
+            f"{config.folder} does not hold a reader; name a folder that hebblm-read --save wrote"
+        )
     name = config.model or read_about(config.folder, READER).get("model")
     if name is None:
         raise UserError(f"{config.folder} does not name its model; name it with --model")
     with held(config.folder, "this memory", wait=False):
-        lm = load(name, device=config.device, dtype=config.dtype, context=config.context, stride=config.stride)
+        lm = load(
+            name,
+            device=config.device,
+            dtype=config.dtype,
+            context=config.context,
+            stride=config.stride,
+        )
         reader = lm.reader(memory=config.folder)
         with bar() as progress:
-            task = progress.add_task("read the other texts again", total=None, unit="tokens", visible=False)
+            task = progress.add_task(
+                "read the other texts again", total=None, unit="tokens", visible=False
+            )
             reader.forget(
                 *config.document,
                 word=config.word,
                 replay=config.replay,
-                progress=lambda done, total: progress.update(task, completed=done, total=total, visible=True),
+                progress=lambda done, total: progress.update(
+                    task, completed=done, total=total, visible=True
+                ),
             )
         reader.save(config.folder)
     left = [document.tokens or 0 for document in reader.documents()]

@@ -29,7 +29,9 @@ def load(text: str, **options: Any) -> Any:
             raise yaml.YAMLError("anchors and aliases are not read")
         if getattr(event, "tag", None) is not None:
             raise yaml.YAMLError("tags are not read")
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(
+            event, yaml.CollectionEndEvent
+        )
         if depth > DEEPEST:
             raise yaml.YAMLError(f"nested more than {DEEPEST} deep")
     _check_keys(yaml.compose(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
@@ -56,7 +58,9 @@ set_loader("yaml", load, REFUSED)
 class ConfigFile(ActionConfigFile):
     """The option that names a file of options; messages never show the file's content."""
 
-    def __call__(self, parser: Any, cfg: Any, values: Any, option_string: str | None = None) -> None:
+    def __call__(
+        self, parser: Any, cfg: Any, values: Any, option_string: str | None = None
+    ) -> None:
         """Check the file, or the JSON object in its place, before the parser reads it."""
         inline = values.lstrip().startswith("{")
         source = "the text of --config" if inline else values
@@ -68,16 +72,22 @@ class ConfigFile(ActionConfigFile):
                 raise
             mark = getattr(error, "problem_mark", None)
             where = f"line {mark.line + 1} cannot be read" if mark else str(error).partition(":")[0]
-            raise UserError(f"{source} is not YAML or JSON of plain values ({where}); write name: value") from error
+            raise UserError(
+                f"{source} is not YAML or JSON of plain values ({where}); write name: value"
+            ) from error
         if not isinstance(options, dict):
             raise UserError(f"{source} holds no options; write name: value")
         for key in _keys(options):
             if key in CODE or (isinstance(key, str) and key.partition(".")[0] == "config"):
-                raise UserError(f"{source} has the key {key!r}, which is not an option; leave it out")
+                raise UserError(
+                    f"{source} has the key {key!r}, which is not an option; leave it out"
+                )
         several = {action.dest for action in parser._actions if action.nargs in ("+", "*")}
         for key, value in options.items():
             if not isinstance(key, str):
-                raise UserError(f"{source} has the key {key!r}, which is not an option; write name: value")
+                raise UserError(
+                    f"{source} has the key {key!r}, which is not an option; write name: value"
+                )
             check_values(f"{source}: {key}", value)
             if key.replace("-", "_") in several and not isinstance(value, list):
                 raise UserError(f"{source}: {key} takes any number of values; write a list")
@@ -88,7 +98,13 @@ def _keys(value: Any) -> Iterator[Any]:
     """Yield the keys of mappings, within lists and each other too."""
     if isinstance(value, dict):
         yield from value
-    items = value.values() if isinstance(value, dict) else value if isinstance(value, (list, set)) else ()
+    items = (
+        value.values()
+        if isinstance(value, dict)
+        else value
+        if isinstance(value, (list, set))
+        else ()
+    )
     for item in items:
         yield from _keys(item)
 

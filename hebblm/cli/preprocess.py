@@ -34,17 +34,20 @@ class PreprocessConfig:
     """Options of preprocessing: the text, its splitting into tokens, and the output.
 
     Args:
-        text: a file of text or of records (.jsonl, .json, .csv, .tsv, .parquet), also compressed (.gz, .zst, .xz), a
-            folder of such files, - for standard input, or hf:ID[:CONFIG]; it is split 80/10/10 by lines, unless the
-            folder has files named train, valid and test, such as train.txt.
+        text: a file of text or of records (.jsonl, .json, .csv, .tsv, .parquet), also compressed
+            (.gz, .zst, .xz), a folder of such files, - for standard input, or hf:ID[:CONFIG]; it is
+            split 80/10/10 by lines, unless the folder has files named train, valid and test, such
+            as train.txt.
         output_path: the folder to write, new or empty or an earlier result.
-        column: column of records that holds the text; by default text, or the only column of strings.
+        column: column of records that holds the text; by default text, or the only column of
+            strings.
         tokenizer: the way of splitting lines into tokens.
         normalization: the case policy.
         vocab_size: number of SentencePiece pieces.
         min_count: words seen less often in training become <unk> (not with sentencepiece).
-        joined_dictionary: ptb, wt2, pydoc, numpy, text:PATH, hf:ID[:CONFIG] or a folder of hebblm-preprocess: the words
-            of its dictionary get rows too, which a model learns not to expect (not with sentencepiece).
+        joined_dictionary: ptb, wt2, pydoc, numpy, text:PATH, hf:ID[:CONFIG] or a folder of
+            hebblm-preprocess: the words of its dictionary get rows too, which a model learns not to
+            expect (not with sentencepiece).
         train: name of the training file within the folder.
         valid: name of the validation file within the folder.
         test: name of the test file within the folder.
@@ -77,7 +80,10 @@ def preprocess(config: PreprocessConfig) -> PreparedCorpus:
     joined = None
     if config.joined_dictionary is not None:
         if config.tokenizer == "sentencepiece":
-            raise UserError("--joined-dictionary does not go with pieces of words; use --tokenizer whitespace or moses")
+            raise UserError(
+                "--joined-dictionary does not go with pieces of words; use --tokenizer whitespace "
+                "or moses"
+            )
         joined = prepared_corpus(config.joined_dictionary, None).dictionary
     plain = _corpus(config, names)
     with tempfile.TemporaryDirectory() as scratch:
@@ -96,7 +102,9 @@ def _corpus(config: PreprocessConfig, names: dict[str, str]) -> Corpus:
     if not name.startswith("hf:"):
         return text_corpus(config.text, names, column=config.column)
     if names:
-        raise UserError(f"{name} has splits of its own; leave {', '.join(f'--{split}' for split in names)} out")
+        raise UserError(
+            f"{name} has splits of its own; leave {', '.join(f'--{split}' for split in names)} out"
+        )
     return resolve(name, config.column, remedy=CHOOSE)
 
 
@@ -107,19 +115,32 @@ def _tokenizer(config: PreprocessConfig, plain: Corpus, model: Path) -> Tokenize
     if config.tokenizer == "moses":
         return MosesTokenizer(config.lang)
     lines = (normalize(line, config.normalization) for line in plain.lines("train"))
-    return SentencePieceTokenizer.train(lines, model, vocab_size=config.vocab_size, seed=config.seed)
+    return SentencePieceTokenizer.train(
+        lines, model, vocab_size=config.vocab_size, seed=config.seed
+    )
 
 
 def _unsplit(dictionary: Dictionary) -> str | None:
-    """Return a frequent word that ends in a comma if many tokens do, which means untokenised text; else None."""
-    counts = {symbol: int(count) for symbol, count in zip(dictionary.symbols, dictionary.counts, strict=True)}
-    joined = {symbol: count for symbol, count in counts.items() if symbol.endswith(",") and symbol != ","}
+    """Return a frequent word that ends in a comma if many tokens do, which means untokenised text;
+    else None.
+    """
+    counts = {
+        symbol: int(count)
+        for symbol, count in zip(dictionary.symbols, dictionary.counts, strict=True)
+    }
+    joined = {
+        symbol: count for symbol, count in counts.items() if symbol.endswith(",") and symbol != ","
+    }
     if sum(joined.values()) <= counts.get(",", 0):
         return None
     return max(joined, key=lambda symbol: joined[symbol], default=None)
 
 
-@command(PROG, PreprocessConfig, "hebblm-preprocess --text novel.txt --tokenizer moses --output-path novel")
+@command(
+    PROG,
+    PreprocessConfig,
+    "hebblm-preprocess --text novel.txt --tokenizer moses --output-path novel",
+)
 def main(config: PreprocessConfig, argv: list[str]) -> None:
     """Turn raw or tokenised UTF-8 text into a dictionary and binarised ids."""
     prepared = preprocess(config)
@@ -131,10 +152,12 @@ def main(config: PreprocessConfig, argv: list[str]) -> None:
         much = name != "train" and rare > 100 * MUCH_UNKNOWN
         tell(
             f"  {name}: {split.tokens:,} tokens, {split.lines:,} lines, {split.words:,} words, "
-            f"{split.bytes:,} bytes, {unknown:.2f} % <unk> in the text, {rare:.2f} % outside the dictionary"
-            + (" (much: see --tokenizer and --min-count)" if much else "")
+            f"{split.bytes:,} bytes, {unknown:.2f} % <unk> in the text, {rare:.2f} % outside the "
+            "dictionary" + (" (much: see --tokenizer and --min-count)" if much else "")
         )
-    if isinstance(prepared.tokenizer(), WhitespaceTokenizer) and (word := _unsplit(prepared.dictionary)):
+    if isinstance(prepared.tokenizer(), WhitespaceTokenizer) and (
+        word := _unsplit(prepared.dictionary)
+    ):
         tell(f"warning: words include punctuation, such as {word!r}; try --tokenizer moses")
 
 

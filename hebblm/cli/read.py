@@ -45,39 +45,46 @@ class ReadConfig(ReadingOptions):
     """Options of reading: the model, its texts, and the questions to it.
 
     Args:
-        model: name of a model that ships or is fetched, folder of a checkpoint, or a causal language model of
-            transformers by hub id, folder or GGUF file.
-        files: files of text or of records (.jsonl, .json, .csv, .tsv, .parquet), also compressed (.gz, .zst, .xz),
-            folders of such files, or - for standard input; they are read one after the other, and may be of any size;
-            without files it only answers.
-        column: column of records that holds the text; by default text, or the only column of strings.
-        method: method of adaptation, e.g. knn, mbpa; by default best, or that of the reader in --memory.
+        model: name of a model that ships or is fetched, folder of a checkpoint, or a causal
+            language model of transformers by hub id, folder or GGUF file.
+        files: files of text or of records (.jsonl, .json, .csv, .tsv, .parquet), also compressed
+            (.gz, .zst, .xz), folders of such files, or - for standard input; they are read one
+            after the other, and may be of any size; without files it only answers.
+        column: column of records that holds the text; by default text, or the only column of
+            strings.
+        method: method of adaptation, e.g. knn, mbpa; by default best, or that of the reader in
+            --memory.
         plugin: Python files that register your own methods, which --method then knows.
-        suggest: text, e.g. "The function ": shows the words that come next, before and after reading. Letters after its
-            last blank begin the word, so that "The func" shows how the word goes on.
-        explain: text, as for --suggest: shows why it suggests the next words, what each part of the method gives
-            them, and the entries of the memory that weigh most.
+        suggest: text, e.g. "The function ": shows the words that come next, before and after
+            reading. Letters after its last blank begin the word, so that "The func" shows how the
+            word goes on.
+        explain: text, as for --suggest: shows why it suggests the next words, what each part of the
+            method gives them, and the entries of the memory that weigh most.
         generate: a prompt: shows how random words go on with it, before and after reading.
         words: number of words to suggest, or to explain.
         new_tokens: number of tokens to generate: words, or pieces of words.
         temperature: temperature of --generate; 0 takes the most probable word each time.
-        rank: file of alternatives, one JSON object per line with id, candidates of text and score, and the text before
-            them, if any; after reading, each list is written best first, as JSON lines.
-        ranked: file for the ranked lists; by default standard output, and all other output goes to standard error.
-        prior_weight: weight of a candidate's own score, which is added to its log-probability in nats.
-        memory: folder of an earlier --save, to go on from there, or of hebblm-memory. Its settings stay in force unless
-            other options change them.
+        rank: file of alternatives, one JSON object per line with id, candidates of text and score,
+            and the text before them, if any; after reading, each list is written best first, as
+            JSON lines.
+        ranked: file for the ranked lists; by default standard output, and all other output goes to
+            standard error.
+        prior_weight: weight of a candidate's own score, which is added to its log-probability in
+            nats.
+        memory: folder of an earlier --save, to go on from there, or of hebblm-memory. Its settings
+            stay in force unless other options change them.
         read_only: score the texts without learning from them.
         save: folder for memory, new words and place.
-        max_tokens: number of tokens to read of each file: words and ends of line, or the pieces of words that a model
-            of transformers reads.
+        max_tokens: number of tokens to read of each file: words and ends of line, or the pieces of
+            words that a model of transformers reads.
         update_every: tokens between two updates; by default 50, or that of the reader in --memory.
         k: neighbours of each query; by default 200, or that of the reader in --memory.
         set: hyper-parameters, e.g. --set hebb.beta=0.5.
-        watch: a folder of texts: reads its new and changed files and forgets deleted ones, again and again until
-            Ctrl-C, and keeps them in --save, by default a folder in $HEBBLM_CACHE, from which the same command
-            continues.
-        interactive: with --watch, suggest the next words after each line that you type; type ? to see why.
+        watch: a folder of texts: reads its new and changed files and forgets deleted ones, again
+            and again until Ctrl-C, and keeps them in --save, by default a folder in $HEBBLM_CACHE,
+            from which the same command continues.
+        interactive: with --watch, suggest the next words after each line that you type; type ? to
+            see why.
     """
 
     model: Path = field(metadata={"positional": True})
@@ -105,19 +112,31 @@ class ReadConfig(ReadingOptions):
 
     def __post_init__(self) -> None:
         if self.interactive and self.watch is None:
-            raise UserError("--interactive works only with --watch FOLDER; add --watch and the folder of your texts")
+            raise UserError(
+                "--interactive works only with --watch FOLDER; add --watch and the folder of your "
+                "texts"
+            )
         if self.watch is not None:
             check_watch(self.watch, self.save)
             if self.max_tokens is not None:
-                raise UserError(f"--watch {self.watch} reads whole files; leave --max-tokens {self.max_tokens} out")
+                raise UserError(
+                    f"--watch {self.watch} reads whole files; leave --max-tokens {self.max_tokens} "
+                    "out"
+                )
         if self.ranked is not None and self.rank is None:
-            raise UserError(f"--ranked {self.ranked} is where the lists of --rank go; name their file with --rank")
+            raise UserError(
+                f"--ranked {self.ranked} is where the lists of --rank go; name their file with "
+                "--rank"
+            )
         for name in ("words", "new_tokens", "max_tokens", "update_every", "k"):
             if (value := getattr(self, name)) is not None:
                 whole(name, value)
         for name in ("save", "watch"):
             if self.read_only and (folder := getattr(self, name)) is not None:
-                raise UserError(f"--read-only learns nothing that --{name} {folder} could keep; leave one of them out")
+                raise UserError(
+                    f"--read-only learns nothing that --{name} {folder} could keep; leave one of "
+                    "them out"
+                )
 
     def has_work(self) -> bool:
         """Return whether there is a text to read, a question to answer, or a reader to save."""
@@ -135,7 +154,9 @@ def main(config: ReadConfig, argv: list[str]) -> None:
     if config.save is None:
         config = replace(config, save=default_folder(config.model, config.watch))
         assert config.save is not None
-    with held(config.save, "this memory", wait=False):  # two readers with one folder would each lose the other's texts
+    with held(
+        config.save, "this memory", wait=False
+    ):  # two readers with one folder would each lose the other's texts
         _main(config)
 
 
@@ -148,7 +169,8 @@ def _main(config: ReadConfig) -> None:
     model_folder(config.model)
     if not config.has_work():
         raise UserError(
-            f"{config.model} has nothing to do; name a text to read ({PROG} {config.model} notes.txt), or ask it with "
+            f"{config.model} has nothing to do; name a text to read ({PROG} {config.model} "
+            "notes.txt), or ask it with "
             "--suggest, --explain, --generate or --rank"
         )
     lists = [] if config.rank is None else read_lists(config.rank)
@@ -171,15 +193,28 @@ def _main(config: ReadConfig) -> None:
     from hebblm.scores import Totals
 
     memory = config.memory
-    if config.watch is not None and memory is None and config.save is not None and (config.save / READER).is_file():
+    if (
+        config.watch is not None
+        and memory is None
+        and config.save is not None
+        and (config.save / READER).is_file()
+    ):
         memory = config.save
-    if config.save is not None:  # hours of reading should not fail at a folder that was in use from the start
+    if (
+        config.save is not None
+    ):  # hours of reading should not fail at a folder that was in use from the start
         check_free(config.save)
         check_writable(config.save.absolute().parent)
         going_on = memory is not None and config.save.resolve() == memory.resolve()
         if not going_on and (config.save / READER).is_file():
             say(f"{config.save} holds another reader; it is replaced when the texts are read")
-    model = load(config.model, device=config.device, dtype=config.dtype, context=config.context, stride=config.stride)
+    model = load(
+        config.model,
+        device=config.device,
+        dtype=config.dtype,
+        context=config.context,
+        stride=config.stride,
+    )
     reader = model.reader(
         config.method,
         memory=memory,
@@ -200,19 +235,27 @@ def _main(config: ReadConfig) -> None:
         return f"{when}: {going_on}" if when else going_on
 
     def suggest(when: str, text: str) -> None:
-        columns = (Column("Next word"), Column("Adapted, %", "percent"), Column("Unadapted, %", "percent"))
+        columns = (
+            Column("Next word"),
+            Column("Adapted, %", "percent"),
+            Column("Unadapted, %", "percent"),
+        )
         context, typed = split_typed(text)
         suggested = reader.suggest(context, config.words, typed=typed, budget=BUDGET)
         if not suggested:
             tell(f"{titled(when, text)} no word is known that begins with {typed!r}")
             return
-        rows = tuple((_shown(word, reader), 100 * adapted, 100 * base) for word, adapted, base in suggested)
+        rows = tuple(
+            (_shown(word, reader), 100 * adapted, 100 * base) for word, adapted, base in suggested
+        )
         print_table(Table("suggested", titled(when, text), columns, rows), Console(stderr=piped))
 
     def explain(when: str, text: str) -> None:
         context, typed = split_typed(text)
         found = reader.explain(context, config.words, typed=typed, budget=BUDGET)
-        for table in explanation_tables(titled(when, text), found, lambda word: _shown(word, reader)):
+        for table in explanation_tables(
+            titled(when, text), found, lambda word: _shown(word, reader)
+        ):
             print_table(table, Console(stderr=piped))
 
     def ask(when: str) -> None:
@@ -242,7 +285,9 @@ def _main(config: ReadConfig) -> None:
         tell(f"{file}: {totals}{new}")
         if totals.tokens and not math.isfinite(totals.perplexity):
             rates = METHODS[reader.method].rates(Hyperparameters().changed(settings).methods)
-            raise UserError(f"{reader.method} diverged on {file}, and nothing is saved; lower {rates} (--set)")
+            raise UserError(
+                f"{reader.method} diverged on {file}, and nothing is saved; lower {rates} (--set)"
+            )
     ask("after reading" if config.files else "now")
     if config.watch is not None and config.save is not None:
         former = ""
@@ -257,7 +302,9 @@ def _main(config: ReadConfig) -> None:
                 former = line
                 suggest("", former)
 
-        Watch(reader, config.watch, config.save, config.column, answer).run(interactive=config.interactive)
+        Watch(reader, config.watch, config.save, config.column, answer).run(
+            interactive=config.interactive
+        )
         return
     if config.save is not None:
         reader.save(config.save)
@@ -268,7 +315,9 @@ def _main(config: ReadConfig) -> None:
         _rank(reader, lists, config)
 
 
-def _read(reader: Reader, file: TextFile, text: Iterator[str], config: ReadConfig, totals: Totals) -> None:
+def _read(
+    reader: Reader, file: TextFile, text: Iterator[str], config: ReadConfig, totals: Totals
+) -> None:
     """Read a text under a progress bar, a piece at a time, and add up its scores."""
     begun = 0
 
@@ -287,14 +336,20 @@ def _read(reader: Reader, file: TextFile, text: Iterator[str], config: ReadConfi
             progress.update(task, completed=totals.bytes + (begun - totals.bytes) * done // total)
 
         for part in reader.read_pieces(
-            counted(), learn=not config.read_only, progress=moved, name=str(file), max_tokens=config.max_tokens
+            counted(),
+            learn=not config.read_only,
+            progress=moved,
+            name=str(file),
+            max_tokens=config.max_tokens,
         ):
             totals.add(part)
 
 
 def _rank(reader: Reader, lists: list[Line], config: ReadConfig) -> None:
     """Rank all lists, then write them, best first."""
-    lines = track(rank_lists(reader, lists, config.prior_weight), "rank alternatives", len(lists), "lists")
+    lines = track(
+        rank_lists(reader, lists, config.prior_weight), "rank alternatives", len(lists), "lists"
+    )
     data = b"".join(lines)
     if config.ranked is None:
         sys.stdout.write(data.decode())
@@ -313,7 +368,9 @@ def _shown(word: str, reader: Reader) -> str:
 
 
 def _has_text(file: TextFile) -> bool:
-    """Read a file to its end and return whether it has text; one that can be read only once counts as text."""
+    """Read a file to its end and return whether it has text; one that can be read only once counts
+    as text.
+    """
     return not file.path.is_file() or sum(len(piece) for piece in pieces(file, PIECE)) > 0
 
 

@@ -1,4 +1,6 @@
-"""``hebblm-report``: tables, plots and documents from results; a page that shows a run token by token."""
+"""``hebblm-report``: tables, plots and documents from results; a page that shows a run token by
+token.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +32,10 @@ class ReportConfig:
         results: folders that hebblm-eval wrote, or their result.json.
         format: formats to write, separated by commas: md, csv, html, png, svg.
         output_path: folder for the files; for a single result its own folder if not given.
-        edges: training counts between the ranges of the report by training count, such as 10,100,1000; needs
-            tokens.parquet, which hebblm-eval --log-samples writes.
-        plotted: number of methods in a plot, the base and the best ones; 0 for all. The tables have all.
+        edges: training counts between the ranges of the report by training count, such as
+            10,100,1000; needs tokens.parquet, which hebblm-eval --log-samples writes.
+        plotted: number of methods in a plot, the base and the best ones; 0 for all. The tables have
+            all.
     """
 
     results: list[Path] = field(default_factory=list, metadata={"positional": True, "nargs": "*"})
@@ -47,8 +50,8 @@ class InspectConfig:
     """Options of the page about one run.
 
     Args:
-        run: folder that hebblm-eval wrote with --log-samples, and --log-neighbors N for the neighbours and the
-            parts of mixtures.
+        run: folder that hebblm-eval wrote with --log-samples, and --log-neighbors N for the
+            neighbours and the parts of mixtures.
         method: method to shade first; by default the best one.
         tokens: number of tokens to show, from the beginning of the stream.
         output_path: the page; by default inspect.html in the run's folder.
@@ -60,12 +63,18 @@ class InspectConfig:
     output_path: Path | None = None
 
 
-@options(f"{PROG} inspect", InspectConfig, f"{PROG} inspect results/wt2-to-ptb --method hebb --tokens 5000")
+@options(
+    f"{PROG} inspect",
+    InspectConfig,
+    f"{PROG} inspect results/wt2-to-ptb --method hebb --tokens 5000",
+)
 def _inspect(config: InspectConfig, argv: list[str]) -> None:
     """One HTML page of a run's text, each token shaded by what a method gained or lost."""
     from hebblm.report.inspection import write_inspection
 
-    path = write_inspection(config.run, config.output_path, method=config.method, count=config.tokens)
+    path = write_inspection(
+        config.run, config.output_path, method=config.method, count=config.tokens
+    )
     tell(f"Wrote {path}; open it in a browser")
 
 
@@ -84,7 +93,9 @@ def _report(config: ReportConfig, argv: list[str]) -> None:
     formats = check_formats([name.strip() for name in config.format.split(",")])
     paths = config.results
     if config.output_path is None and len(paths) > 1:
-        raise UserError(f"{len(paths)} results go into one report; say where with --output-path DIR")
+        raise UserError(
+            f"{len(paths)} results go into one report; say where with --output-path DIR"
+        )
     directory = _folder(paths[0]) if config.output_path is None else config.output_path
     edges = None if config.edges is None else parse_edges([config.edges])
     loaded = [_load(path, edges) for path in paths]
@@ -93,7 +104,9 @@ def _report(config: ReportConfig, argv: list[str]) -> None:
         result, losses = loaded[0]
         print_summary(result, console)
         run = _folder(paths[0])
-        written = write_report(result, directory, formats=formats, tokens=losses, plotted=config.plotted, run=run)
+        written = write_report(
+            result, directory, formats=formats, tokens=losses, plotted=config.plotted, run=run
+        )
     else:
         labels = unique_labels([result for result, _ in loaded], paths)
         results = {label: result for label, (result, _) in zip(labels, loaded, strict=True)}
@@ -101,13 +114,17 @@ def _report(config: ReportConfig, argv: list[str]) -> None:
         written = write_comparison(results, directory, formats=formats)
         for name, path, (result, losses) in zip(_file_names(labels), paths, loaded, strict=True):
             place, run = directory / name, _folder(path)
-            written += write_report(result, place, formats=formats, tokens=losses, plotted=config.plotted, run=run)
+            written += write_report(
+                result, place, formats=formats, tokens=losses, plotted=config.plotted, run=run
+            )
     page = next((f"; open {path} in a browser" for path in written if path.suffix == ".html"), "")
     tell(f"Wrote {len(written)} files to {directory}{page}")
 
 
 def unique_labels(results: list[Result], paths: list[Path]) -> list[str]:
-    """Return a label for each result: its scenario; if several share it, also the folder, then a number."""
+    """Return a label for each result: its scenario; if several share it, also the folder, then a
+    number.
+    """
     labels = [result.scenario.label for result in results]
     named = [
         f"{label} ({_folder(path).resolve().name})" if labels.count(label) > 1 else label
@@ -136,10 +153,14 @@ def _folder(path: Path) -> Path:
 
 
 def _file_names(labels: list[str]) -> list[str]:
-    """Return labels as names of folders; if letters and digits are the same, later ones get a number."""
+    """Return labels as names of folders; if letters and digits are the same, later ones get a
+    number.
+    """
     names: list[str] = []
     for label in labels:
-        plain = "-".join("".join(character if character.isalnum() else " " for character in label).split())
+        plain = "-".join(
+            "".join(character if character.isalnum() else " " for character in label).split()
+        )
         choices = chain([plain], (f"{plain}-{number}" for number in count(2)))
         names.append(next(name for name in choices if name not in names))
     return names
@@ -149,7 +170,11 @@ def _file_names(labels: list[str]) -> list[str]:
 def main(argv: list[str] | None = None) -> int:
     """Run the command and return its exit status."""
     words = sys.argv[1:] if argv is None else argv
-    if words and not Path(words[0]).exists() and closest(words[0], [INSPECT]) not in (None, words[0]):
+    if (
+        words
+        and not Path(words[0]).exists()
+        and closest(words[0], [INSPECT]) not in (None, words[0])
+    ):
         raise unknown("subcommand", words[0], [INSPECT], "name folders that hebblm-eval wrote")
     return _inspect(words[1:]) if words[:1] == [INSPECT] else _report(words)
 

@@ -35,12 +35,12 @@ class TrainConfig:
         preset: tiny, small, medium or paper.
         arch: architecture to train instead of the preset's, e.g. awd_lstm_1200.
         normalization: raw or lower; a prepared folder has its own.
-        finetune_from_model: model whose weights to begin with instead of random ones: a folder of hebblm-train or a
-            shipped model, with the preset's shape and the corpus's words.
+        finetune_from_model: model whose weights to begin with instead of random ones: a folder of
+            hebblm-train or a shipped model, with the preset's shape and the corpus's words.
         epochs: number of passes over the corpus instead of the preset's.
         lr: learning rate instead of the preset's.
-        precision: float32 or bfloat16 for the products of training, instead of the preset's; some processors multiply
-            bfloat16 at twice float32's speed and others at half of it.
+        precision: float32 or bfloat16 for the products of training, instead of the preset's; some
+            processors multiply bfloat16 at twice float32's speed and others at half of it.
         output_path: folder of the model; by default in $HEBBLM_CACHE, where hebblm-eval finds it.
         device: auto, cpu, cuda, or one of several GPUs, such as cuda:1.
         seed: seed of weights, segment lengths and dropout.
@@ -78,20 +78,30 @@ def main(config: TrainConfig, argv: list[str]) -> int:
     preset = get_preset(config.preset, prepared.meta.name, len(prepared.dictionary), config.seed)
     if config.arch is not None:
         preset = replace(preset, model=ARCHITECTURES[config.arch](len(prepared.dictionary)))
-    asked = {"epochs": config.epochs, "lr": config.lr, "precision": config.precision, "recurrent": config.precision}
+    asked = {
+        "epochs": config.epochs,
+        "lr": config.lr,
+        "precision": config.precision,
+        "recurrent": config.precision,
+    }
     changes: dict[str, Any] = {name: value for name, value in asked.items() if value is not None}
     preset = replace(preset, training=replace(preset.training, **changes))
     folder = config.output_path or cached_folder(prepared, preset)
     from awd_lstm.checkpoint import STATE
-    from hebblm.models.training import train_model  # loads torch, and the checks above must not wait for that
+    from hebblm.models.training import (
+        train_model,
+    )  # loads torch, and the checks above must not wait for that
 
     done = (folder / CONFIG).exists() and not (folder / STATE).exists()
     with opened(config.device) as ranks:
         record = provenance(command_line(PROG, argv), device=str(device), seed=config.seed)
-        train_model(prepared, preset, folder, device=device, provenance=record, initial=initial, ranks=ranks)
+        train_model(
+            prepared, preset, folder, device=device, provenance=record, initial=initial, ranks=ranks
+        )
     training = read_config(folder).get("training", {})
     reached = (
-        f"epochs 1 to {preset.training.epochs}, of which {training.get('epoch')} was best with validation perplexity "
+        f"epochs 1 to {preset.training.epochs}, of which {training.get('epoch')} was best with "
+        "validation perplexity "
         f"{training.get('valid_perplexity', math.nan):.2f}"
     )
     say(f"the training in {folder} is already done: {reached}" if done else f"model in {folder}")
@@ -107,7 +117,8 @@ def _initial(config: TrainConfig) -> Path | None:
     folder = model_folder(config.finetune_from_model)
     if folder is None or is_causal(folder):
         raise UserError(
-            f"--finetune-from-model {config.finetune_from_model} is not an AWD-LSTM; name a folder of hebblm-train"
+            f"--finetune-from-model {config.finetune_from_model} is not an AWD-LSTM; name a folder "
+            "of hebblm-train"
         )
     check_configured(folder)
     return folder

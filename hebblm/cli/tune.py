@@ -35,14 +35,17 @@ class TuneConfig(ScenarioConfig):
 
     Args:
         split: valid; test is refused.
-        methods: methods to tune, separated by commas, together with those they build on; by default all.
+        methods: methods to tune, separated by commas, together with those they build on; by default
+            all.
         plugin: Python files that register your own methods, which --methods then knows.
-        set: hyper-parameters to keep fixed, e.g. --set cache.window=3785; if tuning would try others, the value must be
-            among those. Across domains base.lr > 0 makes it tune the base's own rate as well.
-        around: tuned.json of an earlier tuning; only values next to those found there are tried. For dynamic evaluation
-            the search goes on from the best of them. So a whole text (--max-tokens null) costs a third after its first
-            tokens (--max-tokens 20000).
-        output_path: folder for tuned.json (every point tried) and config.json (for hebblm-eval --config).
+        set: hyper-parameters to keep fixed, e.g. --set cache.window=3785; if tuning would try
+            others, the value must be among those. Across domains base.lr > 0 makes it tune the
+            base's own rate as well.
+        around: tuned.json of an earlier tuning; only values next to those found there are tried.
+            For dynamic evaluation the search goes on from the best of them. So a whole text
+            (--max-tokens null) costs a third after its first tokens (--max-tokens 20000).
+        output_path: folder for tuned.json (every point tried) and config.json (for hebblm-eval
+            --config).
         skip_dynamic: leave dynamic evaluation out; it reads the text once for every point.
     """
 
@@ -59,9 +62,11 @@ class TuneConfig(ScenarioConfig):
 @command(PROG, TuneConfig, "hebblm-tune --cross-domain wt2-to-ptb --output-path results/tuned")
 @interrupted(GOES_ON)
 def main(config: TuneConfig, argv: list[str]) -> int:
-    """Tune every method's hyper-parameters on the validation text of one scenario, which you have to name.
+    """Tune every method's hyper-parameters on the validation text of one scenario, which you have
+    to name.
 
-    A base that stays as trained reads the text once for all values; a base that learns reads it once for each.
+    A base that stays as trained reads the text once for all values; a base that learns reads it
+    once for each.
     """
     for path in config.plugin:
         load_plugin(path)
@@ -88,8 +93,14 @@ def main(config: TuneConfig, argv: list[str]) -> int:
 
 
 def evaluation(config: TuneConfig, search: Search) -> str:
-    """Return the command that evaluates the tuned scenario with the values found, and with those set by hand."""
-    methods = [] if config.methods is None else ["--methods", ",".join(dict.fromkeys(("lstm", *named(config.methods))))]
+    """Return the command that evaluates the tuned scenario with the values found, and with those
+    set by hand.
+    """
+    methods = (
+        []
+        if config.methods is None
+        else ["--methods", ",".join(dict.fromkeys(("lstm", *named(config.methods))))]
+    )
     given = parse_settings(config.set).items()
     kept = [f"{name}={value}" for name, value in given if plain_name(name) not in search.values]
     changes = ["--set", *kept] if kept else []
@@ -100,7 +111,9 @@ def evaluation(config: TuneConfig, search: Search) -> str:
 
 
 def tuned_table(search: Search) -> Table:
-    """Return a table with one line per method: its loss at the best and the default point, and the best values."""
+    """Return a table with one line per method: its loss at the best and the default point, and the
+    best values.
+    """
     bits = search.bits_per_byte
     unit = "" if bits is None else "piece"
     columns = (
@@ -119,7 +132,9 @@ def tuned_table(search: Search) -> Table:
             search.default_loss(name) if name in TUNABLE else None,
             perplexity(best.loss),
             *([] if bits is None else [bits(best.loss)]),
-            ", ".join(f"{key}={_short(value)}{'*' * (key in ends)}" for key, value in best.values.items()),
+            ", ".join(
+                f"{key}={_short(value)}{'*' * (key in ends)}" for key, value in best.values.items()
+            ),
         )
         for name, best in search.best.items()
     )

@@ -23,7 +23,14 @@ from hebblm.progress import say
 from hebblm.provenance import command_line, provenance
 from hebblm.ranks import current, leads, opened, size
 from hebblm.report.methods import PLOTTED, check_plotted
-from hebblm.vision.settings import PERMUTED_MNIST, ClassSettings, Experiment, PermutedSettings, Scale, settings_of
+from hebblm.vision.settings import (
+    PERMUTED_MNIST,
+    ClassSettings,
+    Experiment,
+    PermutedSettings,
+    Scale,
+    settings_of,
+)
 
 if TYPE_CHECKING:  # it loads torch, and is imported after the command line is checked
     from hebblm.vision.data import ImageDataset
@@ -36,22 +43,25 @@ class VisionConfig:
     """Options of an image experiment: its name, size and output.
 
     Args:
-        experiment: permuted-mnist (20 tasks one after the other, with EWC), incremental (fine-tune on old and new
-            classes), online (learn from a stream of both), pretrain-classes (online with 30, 50 and 70 old classes),
-            sensitivity (online, beta and eta), timing (online, cost of each method) or ablation (online, simplified
-            versions of Hebb).
+        experiment: permuted-mnist (20 tasks one after the other, with EWC), incremental (fine-tune
+            on old and new classes), online (learn from a stream of both), pretrain-classes (online
+            with 30, 50 and 70 old classes), sensitivity (online, beta and eta), timing (online,
+            cost of each method) or ablation (online, simplified versions of Hebb).
         scale: smoke (seconds, scikit-learn's digits), small (two CPU cores) or paper (use a GPU).
-        backbone: network of the experiments on classes; by default that of the scale. resnet50, densenet121,
-            mobilenetv2, resnet50-w16, densenet40-k12, mobilenetv2-x0.5 or cnn2-w16.
-        seeds: seeds; each draws its own tasks or pictures, and the first one tunes hyper-parameters.
+        backbone: network of the experiments on classes; by default that of the scale. resnet50,
+            densenet121, mobilenetv2, resnet50-w16, densenet40-k12, mobilenetv2-x0.5 or cnn2-w16.
+        seeds: seeds; each draws its own tasks or pictures, and the first one tunes
+            hyper-parameters.
         hyperparameters: tuned (on samples held out of training) or paper.
-        set: settings of the scale, with several values of a hyper-parameter separated by commas, e.g. --set epochs=5
-            mbpa_lambda=0.05,1, or --set pretraining.epochs=3 adaptation.k=100.
-        data: files (in HEBBLM_DATA, data/ or the cache, else downloaded) or hf (from the Hugging Face hub).
+        set: settings of the scale, with several values of a hyper-parameter separated by commas,
+            e.g. --set epochs=5 mbpa_lambda=0.05,1, or --set pretraining.epochs=3 adaptation.k=100.
+        data: files (in HEBBLM_DATA, data/ or the cache, else downloaded) or hf (from the Hugging
+            Face hub).
         device: auto, cpu, cuda, or one of several GPUs, such as cuda:1.
-        output_path: folder for result.json, report, plot and the state of an interrupted run; by default
-            results/vision/EXPERIMENT-SCALE.
-        plotted: number of methods in a plot, the first and the best ones; 0 for all. The tables have all.
+        output_path: folder for result.json, report, plot and the state of an interrupted run; by
+            default results/vision/EXPERIMENT-SCALE.
+        plotted: number of methods in a plot, the first and the best ones; 0 for all. The tables
+            have all.
     """
 
     experiment: Experiment = field(metadata={"positional": True})
@@ -66,7 +76,9 @@ class VisionConfig:
     plotted: int = PLOTTED
 
 
-@command(PROG, VisionConfig, f"{PROG} permuted-mnist --scale smoke --output-path results/permuted-mnist")
+@command(
+    PROG, VisionConfig, f"{PROG} permuted-mnist --scale smoke --output-path results/permuted-mnist"
+)
 @interrupted(GOES_ON)
 def main(config: VisionConfig, argv: list[str]) -> int:
     """Learn from images without forgetting: the paper's image experiments."""
@@ -77,19 +89,30 @@ def main(config: VisionConfig, argv: list[str]) -> int:
     if config.experiment == "timing" and size() > 1:
         raise UserError(f"{size()} processes would slow each other down; run timing in one")
     if size() > len(config.seeds):
-        raise UserError(f"{size()} processes are more than --seeds {len(config.seeds)}; use as many seeds or more")
+        raise UserError(
+            f"{size()} processes are more than --seeds {len(config.seeds)}; use as many seeds or "
+            "more"
+        )
     folder = config.output_path or Path("results/vision") / f"{config.experiment}-{config.scale}"
     changes, paper = parse_settings(config.set), config.hyperparameters == "paper"
     settings = settings_of(config.experiment, config.scale, config.backbone, changes, paper=paper)
     with opened(config.device):
         device = str(pick_device(config.device))
-        _run(config, settings, folder, provenance(command_line(PROG, argv), device=device, seed=config.seeds[0]))
+        _run(
+            config,
+            settings,
+            folder,
+            provenance(command_line(PROG, argv), device=device, seed=config.seeds[0]),
+        )
     tell(f"results in {folder}")
     return 0
 
 
 def _run(
-    config: VisionConfig, settings: PermutedSettings | ClassSettings, folder: Path, record: Mapping[str, Any]
+    config: VisionConfig,
+    settings: PermutedSettings | ClassSettings,
+    folder: Path,
+    record: Mapping[str, Any],
 ) -> None:
     from hebblm.vision.document import print_summary, write_report
     from hebblm.vision.experiments import run_experiment
@@ -119,7 +142,9 @@ def _dataset(config: VisionConfig) -> ImageDataset:
 
     if config.scale == "smoke":
         return load_digits()
-    load, hub = (load_mnist, MNIST) if config.experiment == PERMUTED_MNIST else (load_cifar100, CIFAR100)
+    load, hub = (
+        (load_mnist, MNIST) if config.experiment == PERMUTED_MNIST else (load_cifar100, CIFAR100)
+    )
     return load_hub(hub) if config.data == "hf" else load(data_dirs(), cache_dir() / "data")
 
 

@@ -1,4 +1,6 @@
-"""A reader that keeps up with a folder: reads new and changed files, forgets deleted ones, answers at a prompt."""
+"""A reader that keeps up with a folder: reads new and changed files, forgets deleted ones, answers
+at a prompt.
+"""
 
 from __future__ import annotations
 
@@ -36,11 +38,15 @@ def check_watch(folder: Path, save: Path | None) -> None:
     if not folder.is_dir():
         raise UserError(f"--watch {folder} {lack(folder)}; name a folder of texts")
     if save is not None and save.resolve().is_relative_to(folder.resolve()):
-        raise UserError(f"--save {save} is in {folder}, and would be read as a text; name a folder outside it")
+        raise UserError(
+            f"--save {save} is in {folder}, and would be read as a text; name a folder outside it"
+        )
 
 
 def default_folder(model: Path, folder: Path) -> Path:
-    """Return where a reader without ``--save`` is kept: in the cache, a folder for each model and folder of texts."""
+    """Return where a reader without ``--save`` is kept: in the cache, a folder for each model and
+    folder of texts.
+    """
     texts = folder.resolve()
     name = model.resolve() if model.exists() else model
     digest = sha256(f"{name}\n{texts}".encode()).hexdigest()
@@ -59,11 +65,22 @@ class Watch:
     """
 
     def __init__(
-        self, reader: Reader, folder: Path, save: Path, column: str | None, answer: Callable[[str], None]
+        self,
+        reader: Reader,
+        folder: Path,
+        save: Path,
+        column: str | None,
+        answer: Callable[[str], None],
     ) -> None:
         from hebblm.journal import learned  # it loads torch
 
-        self._reader, self._folder, self._save, self._column, self._answer = reader, folder, save, column, answer
+        self._reader, self._folder, self._save, self._column, self._answer = (
+            reader,
+            folder,
+            save,
+            column,
+            answer,
+        )
         self._said: set[str] = set()  # lines that need no repeating
         self._seen: dict[str, tuple[int, int]] = {}  # time of change and size of a file, by name
         self._homes: dict[str, Home] = {}  # by name of a file, where it was when it was seen last
@@ -71,13 +88,17 @@ class Watch:
         for text in learned(reader.journal.record):
             texts.setdefault(text.name, []).extend(text.texts)
         # Hash of the text read of each; none of a text that was not read to its end.
-        self._read = {name: _hash("".join(parts)) if any(parts) else "" for name, parts in texts.items()}
+        self._read = {
+            name: _hash("".join(parts)) if any(parts) else "" for name, parts in texts.items()
+        }
         self._stuck: set[str] = set()  # names of files that are gone, but cannot be forgotten
         self._lines: SimpleQueue[str | None] = SimpleQueue()
         self._stopped = self._ended = False  # by Ctrl-C; the lines
 
     def run(self, *, interactive: bool) -> None:
-        """Read new text again and again, until Ctrl-C or the end of the lines; keep everything read."""
+        """Read new text again and again, until Ctrl-C or the end of the lines; keep everything
+        read.
+        """
         with handled(self._stop):
             self._read_changed()
             if interactive:
@@ -128,13 +149,17 @@ class Watch:
         return None
 
     def _changed(self, files: Sequence[TextFile]) -> list[TextFile]:
-        """Return the files that are new or have changed since they were seen last, and note where all of them are."""
+        """Return the files that are new or have changed since they were seen last, and note where
+        all of them are.
+        """
         found, homes = [], dict[Path, Home]()
         for file in files:
             folder, name = file.path.parent, str(file)
             try:
                 now = file.path.stat()
-                homes[folder] = homes.get(folder) or {path: _identity(path) for path in self._up(folder)}
+                homes[folder] = homes.get(folder) or {
+                    path: _identity(path) for path in self._up(folder)
+                }
             except OSError:  # gone meanwhile
                 continue
             self._homes[name] = homes[folder]
@@ -149,7 +174,9 @@ class Watch:
         missing = [
             name
             for name in self._read
-            if name not in present and is_text(Path(name)) and Path(name).is_relative_to(self._folder)
+            if name not in present
+            and is_text(Path(name))
+            and Path(name).is_relative_to(self._folder)
         ]
         self._stuck.intersection_update(missing)
         gone = [name for name in missing if self._is_deleted(name)]
@@ -163,7 +190,8 @@ class Watch:
     def _is_deleted(self, name: str) -> bool:
         """Return whether a file is gone from a folder that is still the same and can be read.
 
-        If the folder was not seen with the file, it must hold something: an empty one may be an unmounted disk.
+        If the folder was not seen with the file, it must hold something: an empty one may be an
+        unmounted disk.
         """
         if os.path.lexists(name):
             return False
@@ -183,7 +211,9 @@ class Watch:
         return [path for path in (folder, *folder.parents) if path.is_relative_to(self._folder)]
 
     def _renamed(self, file: TextFile, gone: list[str]) -> bool:
-        """Return whether a new file holds the text of one that is gone; that text then has the new name."""
+        """Return whether a new file holds the text of one that is gone; that text then has the new
+        name.
+        """
         name = str(file)
         if name in self._read or (texts := self._texts(file)) is None:
             return False
@@ -198,7 +228,9 @@ class Watch:
         return True
 
     def _forget(self, names: Sequence[str]) -> None:
-        """Forget the texts of files that are deleted or empty; one that cannot be forgotten stays."""
+        """Forget the texts of files that are deleted or empty; one that cannot be forgotten
+        stays.
+        """
         if not names:
             return
         try:
@@ -217,7 +249,9 @@ class Watch:
         tell(f"{', '.join(names)}: forgotten")
 
     def _texts(self, file: TextFile) -> list[str] | None:
-        """Return the pieces of a file; None for one that cannot be read, which waits until it changes."""
+        """Return the pieces of a file; None for one that cannot be read, which waits until it
+        changes.
+        """
         from hebblm.reader_text import name_of  # it loads torch
 
         try:
@@ -269,13 +303,18 @@ class Watch:
 
 
 def _identity(folder: Path) -> tuple[int, int]:
-    """Return the numbers of a folder and its file system; those of a mounted disk are not those of the folder below."""
+    """Return the numbers of a folder and its file system; those of a mounted disk are not those of
+    the folder below.
+    """
     found = folder.stat()
     return found.st_dev, found.st_ino
 
 
 def _kept(name: str) -> str:
-    return f"{name} is not there, but its folder may be unmounted or cannot be read, so what was read of it is kept"
+    return (
+        f"{name} is not there, but its folder may be unmounted or cannot be read, so what was read "
+        "of it is kept"
+    )
 
 
 def _hash(text: str) -> str:

@@ -1,4 +1,6 @@
-"""Accuracy of a method's suggestions where tokens are words: the rank of each, and the letters to type for it."""
+"""Accuracy of a method's suggestions where tokens are words: the rank of each, and the letters to
+type for it.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ NOT_ASKED = 0  # the rank of a word that was not asked for
 
 
 class Places(NamedTuple):
-    """Places in the sorted list of all words of those that begin with the first 0, 1, ... letters of a word."""
+    """Places in the sorted list of all words of those that begin with the first 0, 1, ... letters
+    of a word.
+    """
 
     begins: Ints  # (L,)
     ends: Ints  # (L,)
@@ -51,13 +55,17 @@ class TypedWords:
         self._known: dict[int, Places] = {}
 
     def places(self, index: int) -> Places:
-        """Return the words left while you type one, before its last letter; empty for symbols that are never listed."""
+        """Return the words left while you type one, before its last letter; empty for symbols that
+        are never listed.
+        """
         if index not in self._known:
             word = self.letters[index]
             at = bisect_left(self._sorted, word)
             letters = graphemes(word) if self._sorted[at : at + 1] == [word] else []
             typed = ["".join(letters[:count]) for count in range(len(letters))]
-            bounds = [[bisect_left(self._sorted, part + end) for part in typed] for end in ("", LAST)]
+            bounds = [
+                [bisect_left(self._sorted, part + end) for part in typed] for end in ("", LAST)
+            ]
             self._known[index] = Places(*(np.array(bound, dtype=np.int64) for bound in bounds))
         return self._known[index]
 
@@ -66,9 +74,9 @@ class TypedWords:
 class AccuracyLog(Notes):
     """An observer that records the rank of each token among all possible ones, for every method.
 
-    Its columns have one row per token and one pair per numbered method: its ``rank``, from 1, and the letters ``typed``
-    until a list of three has it. Words without a row are ``NEVER`` listed. Among equal probabilities the lower id comes
-    first; ``<unk>`` does not count as a word.
+    Its columns have one row per token and one pair per numbered method: its ``rank``, from 1, and
+    the letters ``typed`` until a list of three has it. Words without a row are ``NEVER`` listed.
+    Among equal probabilities the lower id comes first; ``<unk>`` does not count as a word.
 
     Args:
         rules: rules by name.
@@ -102,7 +110,9 @@ class AccuracyLog(Notes):
         return torch.nn.functional.pad(above, (0, total - rows))
 
     def _typed(self, above: Tensor, targets: Tensor) -> Tensor:
-        """Return the letters (N,) typed until each word is listed, NEVER if that is not before its last letter."""
+        """Return the letters (N,) typed until each word is listed, NEVER if that is not before its
+        last letter.
+        """
         before = above[:, self.words.listed].cumsum(1, dtype=torch.int32).numpy()  # (N, L)
         before = np.pad(before, ((0, 0), (1, 0)))
         typed = np.full(len(targets), NEVER)
@@ -124,9 +134,11 @@ class AccuracyLog(Notes):
 
 
 def letters_of(stream: EvaluationStream) -> Ints:
-    """Return the letters (U,) of the words of a stream, 0 for ends of line and ``<unk>``, which nobody types.
+    """Return the letters (U,) of the words of a stream, 0 for ends of line and ``<unk>``, which
+    nobody types.
 
-    A letter is a grapheme: it may have several code points, as an accent or a vowel sign of its own.
+    A letter is a grapheme: it may have several code points, as an accent or a vowel sign of its
+    own.
     """
     words, signs = stream.reported, {*FAIRSEQ_SPECIALS, EOS, UNK}
     lengths = [0 if symbol in signs else len(graphemes(symbol.strip())) for symbol in words.symbols]

@@ -1,4 +1,6 @@
-"""Checkpoints of a run's passes over a text, on disk: a later process goes on from there, with the same numbers."""
+"""Checkpoints of a run's passes over a text, on disk: a later process goes on from there, with the
+same numbers.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,8 @@ MOST = 1 << 28  # bytes of entries that wait to be saved
 
 @dataclass(slots=True)
 class RunCheckpoint:
-    """Checkpoints of a run's passes over its text, one after the other; see :func:`hebblm.evaluation.resume.resumable`.
+    """Checkpoints of a run's passes over its text, one after the other; see
+    :func:`hebblm.evaluation.resume.resumable`.
 
     Args:
         folder: folder of the run.
@@ -51,20 +54,31 @@ class RunCheckpoint:
     within: bool = False
     stopped: bool = False
 
-    def next_pass(self, title: str, base: StreamBase, observers: Sequence[Kept] = ()) -> PassCheckpoint:
-        """Return the checkpoint of the next pass: its title, the base that reads, and whose notes to save."""
+    def next_pass(
+        self, title: str, base: StreamBase, observers: Sequence[Kept] = ()
+    ) -> PassCheckpoint:
+        """Return the checkpoint of the next pass: its title, the base that reads, and whose notes
+        to save.
+        """
         self.passes += 1
-        return PassCheckpoint(self, self.folder / f"{self.passes:04d}", title, base, tuple(observers))
+        return PassCheckpoint(
+            self, self.folder / f"{self.passes:04d}", title, base, tuple(observers)
+        )
 
     def interrupt(self, number: int, frame: Any) -> None:
         """End after a running pass is saved; the second time, or outside a pass, end at once."""
         if not self.within or self.stopped:
             raise KeyboardInterrupt
         self.stopped = True
-        say("interrupted: your position after these tokens is saved; press Ctrl-C again to stop at once")
+        say(
+            "interrupted: your position after these tokens is saved; press Ctrl-C again to stop at "
+            "once"
+        )
 
     def clear(self) -> None:
-        """Remove everything, states first, so that a remaining part is never taken for the whole."""
+        """Remove everything, states first, so that a remaining part is never taken for the
+        whole.
+        """
         for state in self.folder.glob(f"*/*{STATE}"):
             state.unlink()
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -74,9 +88,10 @@ class RunCheckpoint:
 class PassCheckpoint:
     """Place of one pass in its text.
 
-    Data that only grow (losses, entries of the memories, notes) are written in parts, each once. The state after the
-    last part is one file. It replaces the former state when its part is there, and says how many parts belong to it.
-    Resuming writes entries to the memory in the same steps as before, so that an index is trained on the same entries.
+    Data that only grow (losses, entries of the memories, notes) are written in parts, each once.
+    The state after the last part is one file. It replaces the former state when its part is there,
+    and says how many parts belong to it. Resuming writes entries to the memory in the same steps as
+    before, so that an index is trained on the same entries.
     """
 
     run: RunCheckpoint
@@ -90,16 +105,27 @@ class PassCheckpoint:
     _parts: int = 0
     _begin: int = 0  # of the data that are not saved
     _errors: dict[str, int] = field(default_factory=dict)  # number of saved ones
-    _written: list[tuple[int, int, Observation]] = field(default_factory=list)  # step, context and observation
+    _written: list[tuple[int, int, Observation]] = field(
+        default_factory=list
+    )  # step, context and observation
     _bytes: int = 0  # of the observations
     _steps: int = 0
     _ranks: Ranks = ALONE
     _begun: float = 0.0  # seconds on the clock
     _before: tuple[int, float] = (0, 0.0)  # bytes that the ranks had sent, and for how long
-    _recalled: list[tuple[Tensor, Tensor]] = field(default_factory=list)  # steps with sizes (L, 2), and labels
+    _recalled: list[tuple[Tensor, Tensor]] = field(
+        default_factory=list
+    )  # steps with sizes (L, 2), and labels
 
-    def begin(self, contexts: Sequence[Context], scores: EvaluationScores, layout: Layout, ranks: Ranks = ALONE) -> int:
-        """Load the state of an earlier process into base, contexts, scores and notes; return its place in the streams.
+    def begin(
+        self,
+        contexts: Sequence[Context],
+        scores: EvaluationScores,
+        layout: Layout,
+        ranks: Ranks = ALONE,
+    ) -> int:
+        """Load the state of an earlier process into base, contexts, scores and notes; return its
+        place in the streams.
 
         Several ranks go on from the last place that all of them have saved.
         """
@@ -120,7 +146,10 @@ class PassCheckpoint:
             self._recall(*self._read(_part_name(index)))
         if layout.spread:
             self._tell_memory()
-        traffic.sent, traffic.seconds = traffic.sent + record["sent"], traffic.seconds + record["waited"]
+        traffic.sent, traffic.seconds = (
+            traffic.sent + record["sent"],
+            traffic.seconds + record["waited"],
+        )
         self.base.load_state_dict(under("base: ", state))
         for number, context in enumerate(contexts):
             context.set_head(self.base.head)
@@ -132,7 +161,9 @@ class PassCheckpoint:
         return place
 
     def note(self, observed: Observed, *, written: bool) -> None:
-        """Record observations that were learned together, before the next search; ``written``: to the memories, too."""
+        """Record observations that were learned together, before the next search; ``written``: to
+        the memories, too.
+        """
         if not written:
             return
         for context, observation in observed:
@@ -142,7 +173,8 @@ class PassCheckpoint:
         self._steps += 1
 
     def reach(self, place: int) -> None:
-        """Save, if it is time, that everything before a place of the streams was scored and learned from.
+        """Save, if it is time, that everything before a place of the streams was scored and learned
+        from.
 
         Raises:
             KeyboardInterrupt: Ctrl-C came before.
@@ -176,7 +208,8 @@ class PassCheckpoint:
             "sent": self._ranks.traffic.sent - self._before[0],
             "waited": self._ranks.traffic.seconds - self._before[1],
         }
-        # One of several ranks may be killed before it has saved: the former state stays until all have this one.
+        # One of several ranks may be killed before it has saved: the former state stays until all
+        # have this one.
         name = STATE if self._ranks.size == 1 else f"{place:012d}-{STATE}"
         write_tensors(self.folder / name, state, KIND, record)
         self._ranks.wait()
@@ -205,7 +238,9 @@ class PassCheckpoint:
             part["keys"] = torch.cat([observation.queries.to(dtype) for *_, observation in written])
             part["labels"] = torch.cat([observation.labels for *_, observation in written])
             logs = [
-                observation.key_normalizers for *_, observation in written if observation.key_normalizers is not None
+                observation.key_normalizers
+                for *_, observation in written
+                if observation.key_normalizers is not None
             ]
             if logs:
                 part["log normalizers"] = torch.cat(logs)
@@ -238,8 +273,12 @@ class PassCheckpoint:
         """Give a shared memory the entries that each rank wrote, step by step."""
         device = self.base.head.weight.device
         nothing = torch.zeros(0, 2, dtype=torch.int64, device=device)
-        sizes = self._ranks.all_gather_rows(torch.cat([nothing, *(rows for rows, _ in self._recalled)]))  # (L, 2) each
-        labels = self._ranks.all_gather_rows(torch.cat([nothing[:, 0], *(labels for _, labels in self._recalled)]))
+        sizes = self._ranks.all_gather_rows(
+            torch.cat([nothing, *(rows for rows, _ in self._recalled)])
+        )  # (L, 2) each
+        labels = self._ranks.all_gather_rows(
+            torch.cat([nothing[:, 0], *(labels for _, labels in self._recalled)])
+        )
         self._recalled = []
         self._steps = max([0, *(int(rows[-1, 0]) + 1 for rows in sizes if len(rows))])
         steps = []
@@ -255,7 +294,10 @@ class PassCheckpoint:
         layout = self._layout
         runs = [(layout.begins[stream], layout.lengths[stream]) for stream in layout.own]
         return np.concatenate(
-            [np.arange(first + min(begin, length), first + min(end, length)) for first, length in runs]
+            [
+                np.arange(first + min(begin, length), first + min(end, length))
+                for first, length in runs
+            ]
         )
 
     def _read(self, name: str) -> tuple[dict[str, Any], State]:

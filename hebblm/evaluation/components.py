@@ -20,8 +20,8 @@ from hebblm.text import EvaluationStream
 class ComponentLog(Notes):
     """An observer that records the share of each component in the probability of every token.
 
-    Its columns have one row per token. Their names are the numbers of method and component, which give the order, and
-    the name of the component. A word without a row has shares of 0.
+    Its columns have one row per token. Their names are the numbers of method and component, which
+    give the order, and the name of the component. A word without a row has shares of 0.
 
     Args:
         tokens: number of tokens to log, from the beginning of the stream.
@@ -47,7 +47,8 @@ class ComponentLog(Notes):
 def component_table(log: ComponentLog, stream: EvaluationStream) -> pa.Table:
     """Return one row per token, method and component: position, method, component, share.
 
-    If tokens are pieces of words, a position is that of a word, and its shares are the means of its pieces' shares.
+    If tokens are pieces of words, a position is that of a word, and its shares are the means of its
+    pieces' shares.
     """
     methods, columns = [*log.rules], log.columns()
     parts: dict[str, list[object]] = {"position": [], "method": [], "component": [], "share": []}
@@ -60,5 +61,10 @@ def component_table(log: ComponentLog, stream: EvaluationStream) -> pa.Table:
         parts["method"] += [methods[int(number)]] * len(shares)
         parts["component"] += [name] * len(shares)
         parts["share"] += shares.tolist()
-    kinds = {"position": pa.int64(), "method": pa.string(), "component": pa.string(), "share": pa.float32()}
+    kinds = {
+        "position": pa.int64(),
+        "method": pa.string(),
+        "component": pa.string(),
+        "share": pa.float32(),
+    }
     return pa.table({name: pa.array(parts[name], type=kind) for name, kind in kinds.items()})

@@ -20,8 +20,9 @@ from hebblm.suggest import unknown
 STARTS = ("default", "tuned", "paper")
 TUNED_SCHEMA = "hebblm-tuned/1"
 PAPER: dict[str, dict[str, Any]] = read_json(Path(__file__).with_name("paper.json"))
-"""The paper's optima (its Table "lm_parameter") in its own units; a query that diverges is run again at a stable rate.
-The cache's values are those published for AWD-LSTM."""
+"""The paper's optima (its Table "lm_parameter") in its own units; a query that diverges is run
+again at a stable rate. The cache's values are those published for AWD-LSTM.
+"""
 
 
 class TunedFile(msgspec.Struct):
@@ -33,18 +34,23 @@ class TunedFile(msgspec.Struct):
     @classmethod
     def read(cls, path: Path) -> TunedFile:
         return read_record(
-            cls, path, "name the tuned.json of hebblm-tune; its config.json is for --config", TUNED_SCHEMA
+            cls,
+            path,
+            "name the tuned.json of hebblm-tune; its config.json is for --config",
+            TUNED_SCHEMA,
         )
 
 
 def resolve_settings(
     config: ScenarioConfig, start: str, values: Mapping[str, Any], changes: Mapping[str, Any]
 ) -> tuple[Hyperparameters, str]:
-    """Return a run's hyper-parameters, and their origin if they were found for another scenario, else "".
+    """Return a run's hyper-parameters, and their origin if they were found for another scenario,
+    else "".
 
-    The values of ``start`` come first (``default``, ``tuned``, ``paper``, a file of hebblm-tune, or ``tune`` for the
-    start of a tuning), then ``values`` found for this scenario, then a user's ``changes``. Removed names are an error
-    in ``changes`` only; the others may come from an earlier version.
+    The values of ``start`` come first (``default``, ``tuned``, ``paper``, a file of hebblm-tune, or
+    ``tune`` for the start of a tuning), then ``values`` found for this scenario, then a user's
+    ``changes``. Removed names are an error in ``changes`` only; the others may come from an earlier
+    version.
     """
     first, lender = _start(config, start)
     if config.model is not None:  # an LSTM's values do not fit other networks
@@ -57,17 +63,20 @@ def resolve_settings(
 
 
 def _start(config: ScenarioConfig, start: str) -> tuple[dict[str, Any], str]:
-    """Return the values that a run starts from, by dotted name, and their origin, "" if they are its own.
+    """Return the values that a run starts from, by dotted name, and their origin, "" if they are
+    its own.
 
-    Without values for a scenario, ``tuned`` takes those of the nearest one: wt2-to-ptb across domains, ptb within a
-    domain.
+    Without values for a scenario, ``tuned`` takes those of the nearest one: wt2-to-ptb across
+    domains, ptb within a domain.
     """
     source, target = config.corpora()
     name = f"{source}-to-{target}" if source != target else target
     paper = paper_values(source or "", target)
     if start == "default":
         return {}, ""
-    if start == "tune":  # the default values, with the published window of the cache, which is not tuned
+    if (
+        start == "tune"
+    ):  # the default values, with the published window of the cache, which is not tuned
         return {name: paper[name] for name in ("cache.window",) if name in paper}, ""
     if start == "paper":
         return paper, "the paper's, tuned for larger models"
@@ -76,8 +85,12 @@ def _start(config: ScenarioConfig, start: str) -> tuple[dict[str, Any], str]:
         for scenario in (name, nearest):
             file = models_path() / "tuned" / f"{scenario}.json"
             if file.is_file():
-                lender = "" if scenario == name else f"those of {scenario} (none were tuned for {name})"
-                lender = lender if config.model is None else f"those that an LSTM has for {scenario}"
+                lender = (
+                    "" if scenario == name else f"those of {scenario} (none were tuned for {name})"
+                )
+                lender = (
+                    lender if config.model is None else f"those that an LSTM has for {scenario}"
+                )
                 tuned = TunedFile.read(file)
                 return tuned.values, _lent(config, tuned, lender, f"those of {scenario}")
         return {}, "the default ones, since none were tuned"
@@ -86,30 +99,42 @@ def _start(config: ScenarioConfig, start: str) -> tuple[dict[str, Any], str]:
         raise unknown("hyperparameters", start, STARTS, remedy)
     tuned = TunedFile.read(Path(start))
     theirs = (tuned.scenario.get("source"), tuned.scenario.get("target"))
-    own, lender = theirs in ((source, target), (None, None)), f"those of {theirs[0]} read by {theirs[1]}"
+    own, lender = (
+        theirs in ((source, target), (None, None)),
+        f"those of {theirs[0]} read by {theirs[1]}",
+    )
     return tuned.values, _lent(config, tuned, "" if own else lender, f"those of {start}")
 
 
 def _lent(config: ScenarioConfig, tuned: TunedFile, lender: str, otherwise: str) -> str:
-    """Return the origin of a file's values with the options that differed there, "" if there is nothing to say.
+    """Return the origin of a file's values with the options that differed there, "" if there is
+    nothing to say.
 
     ``lender`` is the origin, "" if it is this scenario; ``otherwise`` is its name in that case.
     """
     source, target = config.corpora()
-    # A checkpoint named by its folder may turn out to be trained on this text; that is known only after opening.
+    # A checkpoint named by its folder may turn out to be trained on this text; that is known only
+    # after opening.
     content = None if source is None else "both" if source == target else "test"
     read = {
         "update_every": config.update_every,
         "k": config.k,
         "memory_content": config.memory_content or content,
-        "normalization": config.normalization or ("lower" if {source, target} == {"wt2", "ptb"} else "raw"),
+        "normalization": config.normalization
+        or ("lower" if {source, target} == {"wt2", "ptb"} else "raw"),
     }
     found = {name: tuned.scenario.get(name, value) for name, value in read.items()}
-    differ = [f"{name} = {found[name]}" for name, value in read.items() if value not in (None, found[name])]
+    differ = [
+        f"{name} = {found[name]}"
+        for name, value in read.items()
+        if value not in (None, found[name])
+    ]
     return f"{lender or otherwise}, found with {', '.join(differ)}" if differ else lender
 
 
 def paper_values(source: str, target: str) -> dict[str, Any]:
-    """Return the paper's optimum for a scenario: PTB's or WikiText-2's within a domain, else the cross-domain one."""
+    """Return the paper's optimum for a scenario: PTB's or WikiText-2's within a domain, else the
+    cross-domain one.
+    """
     values = PAPER["cross"] if source != target else PAPER.get(source, PAPER["wt2"])
     return {**values, **{f"mbpa_absolute.{key}": values[f"mbpa.{key}"] for key in ("lr", "steps")}}

@@ -19,11 +19,14 @@ class Document(NamedTuple):
 
     name: str  # of its file, record or article
     begin: int  # place of its first word in the text, ends of line counted as words
-    bytes: int | None = None  # as read, with one byte per end of line; None if the lines are not available
+    bytes: int | None = (
+        None  # as read, with one byte per end of line; None if the lines are not available
+    )
 
 
 def documents_of(stream: EvaluationStream, source: LineSource | None) -> list[Document]:
-    """Return the documents of a text: files or records that its lines come from, or articles below ``= Title =``.
+    """Return the documents of a text: files or records that its lines come from, or articles below
+    ``= Title =``.
 
     Returns:
         Two or more, the first from the first word on; empty if the text is a single document.
@@ -45,7 +48,10 @@ def documents_of(stream: EvaluationStream, source: LineSource | None) -> list[Do
         counted = [len(line.encode()) + 1 for line in islice(source.lines(), begins[-1])]
         before = [sum(counted[begin:end]) for begin, end in pairwise(begins)]
         sizes = [*before, stream.bytes - sum(before)]  # the last one may be read in part
-    return [Document(name, int(starts[at]), size) for (name, _), at, size in zip(lines, begins, sizes, strict=True)]
+    return [
+        Document(name, int(starts[at]), size)
+        for (name, _), at, size in zip(lines, begins, sizes, strict=True)
+    ]
 
 
 def borders(stream: EvaluationStream, documents: Sequence[Document]) -> list[int]:
@@ -57,13 +63,16 @@ def borders(stream: EvaluationStream, documents: Sequence[Document]) -> list[int
 
 
 def by_document(
-    documents: Sequence[Document], stream: EvaluationStream, nll: Mapping[str, npt.NDArray[np.float32]]
+    documents: Sequence[Document],
+    stream: EvaluationStream,
+    nll: Mapping[str, npt.NDArray[np.float32]],
 ) -> list[dict[str, Any]]:
     """Return the losses of each document by each method, as JSON.
 
     Returns:
-        For each document its name, tokens (words, if tokens are pieces of them), bytes, and by method mean nats a token
-        and bits a byte; for pieces also their number and mean nats a piece.
+        For each document its name, tokens (words, if tokens are pieces of them), bytes, and by
+        method mean nats a token and bits a byte; for pieces also their number and mean nats a
+        piece.
     """
     words = [*(document.begin for document in documents), len(stream.reported)]
     places = [*borders(stream, documents), len(stream)]
@@ -76,11 +85,17 @@ def by_document(
         record: dict[str, Any] = {
             "name": document.name,
             "tokens": word[1] - word[0],
-            "nll": {name: float(losses[slice(*word)].mean(dtype=np.float64)) for name, losses in by_word.items()},
+            "nll": {
+                name: float(losses[slice(*word)].mean(dtype=np.float64))
+                for name, losses in by_word.items()
+            },
         }
         if of_pieces:
             count = max(1, place[1] - place[0])
-            record |= {"pieces": place[1] - place[0], "piece_nll": {name: sums[name] / count for name in sums}}
+            record |= {
+                "pieces": place[1] - place[0],
+                "piece_nll": {name: sums[name] / count for name in sums},
+            }
         if size:
             bits = {name: (total / math.log(2) + spelled) / size for name, total in sums.items()}
             record |= {"bytes": size, "bits_per_byte": bits}
@@ -89,7 +104,9 @@ def by_document(
 
 
 def _articles(words: EvaluationStream, starts: npt.NDArray[np.int64]) -> Iterator[tuple[str, int]]:
-    """Return name and first line of the articles of a text like WikiText: each begins with ``= Title =``."""
+    """Return name and first line of the articles of a text like WikiText: each begins with ``=
+    Title =``.
+    """
     if "=" not in words.symbols:
         return
     sign = words.symbols.index("=")

@@ -25,7 +25,8 @@ Losses = dict[str, float]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Probe:
-    """The beginning of a split of the source domain, scored by every method without learning from it.
+    """The beginning of a split of the source domain, scored by every method without learning from
+    it.
 
     Args:
         scenario: the scenario that reads the other domain.
@@ -37,14 +38,19 @@ class Probe:
 
     @classmethod
     def of(cls, scenario: Scenario, tokens: int) -> Probe:
-        """Return a probe of the first ``tokens`` of the source's split with the name of the target's."""
+        """Return a probe of the first ``tokens`` of the source's split with the name of the
+        target's.
+        """
         if scenario.kind != "cross-domain":
             raise UserError(
-                f"forgetting compares two domains, and {scenario.counts_in} is the only one here; use --cross-domain"
+                f"forgetting compares two domains, and {scenario.counts_in} is the only one here; "
+                "use --cross-domain"
             )
         stream = scenario.source_stream()
         if stream is None:
-            raise UserError(f"forgetting needs the text of {scenario.counts_in}; name it with --source")
+            raise UserError(
+                f"forgetting needs the text of {scenario.counts_in}; name it with --source"
+            )
         return cls(scenario, dataclasses.replace(stream, ids=stream.ids[:tokens]))
 
     def describe(self) -> dict[str, Any]:
@@ -55,23 +61,30 @@ class Probe:
         }
 
     @torch.no_grad()
-    def losses(self, base: StreamBase, context: Context, rules: Mapping[str, Rule], title: str) -> Losses:
+    def losses(
+        self, base: StreamBase, context: Context, rules: Mapping[str, Rule], title: str
+    ) -> Losses:
         """Return the mean loss of every method, nats per token; base and context do not change."""
         vocabulary, stream = self.scenario.vocabulary, self.stream
         reader = base.frozen()
         rows = context.head.weight.shape[0]
         sums = dict.fromkeys(rules, 0.0)
         inputs, targets = (
-            torch.from_numpy(ids).to(context.head.weight.device) for ids in (stream.inputs, stream.targets)
+            torch.from_numpy(ids).to(context.head.weight.device)
+            for ids in (stream.inputs, stream.targets)
         )
         with bar() as progress:
             task = progress.add_task(title, total=len(stream), unit="tokens")
             for begin in range(0, len(stream), SEGMENT):
                 labels = targets[begin : begin + SEGMENT]  # (N,)
-                hidden = reader.read(vocabulary.readable(inputs[begin : begin + SEGMENT], rows))  # (N, D)
+                hidden = reader.read(
+                    vocabulary.readable(inputs[begin : begin + SEGMENT], rows)
+                )  # (N, D)
                 contexts = None
                 if context.ngrams is not None:
-                    contexts = contexts_of(stream.targets[: begin + len(labels)], begin, context.ngrams.order)
+                    contexts = contexts_of(
+                        stream.targets[: begin + len(labels)], begin, context.ngrams.order
+                    )
                 batch = EvalBatch(hidden, context, contexts=contexts)
                 for name, rule in rules.items():
                     sums[name] += float(vocabulary.losses(rule, batch, labels).double().sum())
@@ -79,11 +92,17 @@ class Probe:
         return {name: total / len(stream) for name, total in sums.items()}
 
     def around(
-        self, base: StreamBase, context: Context, rules: Mapping[str, Rule], read: Callable[[], None]
+        self,
+        base: StreamBase,
+        context: Context,
+        rules: Mapping[str, Rule],
+        read: Callable[[], None],
     ) -> dict[str, Forgetting]:
-        """Return, by method, the loss of the source's text before and after ``read``, which reads the other domain.
+        """Return, by method, the loss of the source's text before and after ``read``, which reads
+        the other domain.
 
-        Afterwards the stream's entries are removed from the memory; the base stays as ``read`` left it.
+        Afterwards the stream's entries are removed from the memory; the base stays as ``read`` left
+        it.
         """
         title = f"{self.scenario.counts_in} before and after"
         before = self.losses(base, context, rules, title)
@@ -92,6 +111,8 @@ class Probe:
         context.reset()
         after = self.losses(base, context, rules, title)
         return {
-            name: Forgetting(before[name], after[name], kept[name] if rule.needs != Needs() else None)
+            name: Forgetting(
+                before[name], after[name], kept[name] if rule.needs != Needs() else None
+            )
             for name, rule in rules.items()
         }

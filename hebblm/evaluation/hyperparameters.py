@@ -23,24 +23,36 @@ _OWN: dict[str, type] = {"dynamic": DynamicConfig, "base": BaseUpdate, "memory":
 
 def _names() -> dict[str, list[str]]:
     """Return the names of the values of every section, including those of registered methods."""
-    return {section: [f.name for f in dataclasses.fields(kind)] for section, kind in {**SECTIONS, **_OWN}.items()}
+    return {
+        section: [f.name for f in dataclasses.fields(kind)]
+        for section, kind in {**SECTIONS, **_OWN}.items()
+    }
 
 
 @dataclass(frozen=True, slots=True)
 class Hyperparameters:
     """Hyper-parameters that can be set by dotted name, such as ``hebb.beta=0.5``."""
 
-    methods: MethodSettings = field(default_factory=MethodSettings)  # of methods that read a base's hidden states
+    methods: MethodSettings = field(
+        default_factory=MethodSettings
+    )  # of methods that read a base's hidden states
     dynamic: DynamicConfig = field(default_factory=DynamicConfig)
     base: BaseUpdate = field(default_factory=BaseUpdate)  # how the base learns while it reads
     memory: MemoryConfig = field(default_factory=MemoryConfig)
 
     def changed(self, values: Mapping[str, Any]) -> Hyperparameters:
-        """Return a copy with some values, by dotted name, replaced; text is converted to the type of its field."""
+        """Return a copy with some values, by dotted name, replaced; text is converted to the type
+        of its field.
+        """
         if not isinstance(values, Mapping):
-            raise UserError(f"settings = {values!r:.60} is not a dict; write for example settings={{'hebb.beta': 0.9}}")
+            raise UserError(
+                f"settings = {values!r:.60} is not a dict; write for example "
+                f"settings={{'hebb.beta': 0.9}}"
+            )
         known = _names()
-        changes: dict[str, dict[str, Any]] = {}  # a section at once, since some values only work together
+        changes: dict[
+            str, dict[str, Any]
+        ] = {}  # a section at once, since some values only work together
         for name, value in values.items():
             if name in RENAMED:
                 say_once(f"{name} is now {RENAMED[name]}; the old name goes with the next release")
@@ -63,16 +75,24 @@ class Hyperparameters:
     def check_set(self, names: Iterable[str]) -> None:
         """Refuse values, set by dotted name, that MbPA's optimizer does not use."""
         for name in map(plain_name, names):
-            if name in ("mbpa.lr", "mbpa.lr_units") and self.methods[MbpaConfig].optimizer == "newton":
+            if (
+                name in ("mbpa.lr", "mbpa.lr_units")
+                and self.methods[MbpaConfig].optimizer == "newton"
+            ):
                 raise UserError(
-                    f"{name} is for gradient descent, but MbPA takes Newton's steps; leave it out, or set "
+                    f"{name} is for gradient descent, but MbPA takes Newton's steps; leave it out, "
+                    "or set "
                     "mbpa.optimizer=sgd as well"
                 )
 
     def tell_unread(self, names: Iterable[str], methods: Sequence[str]) -> None:
         """Print which values, set by dotted name, no method of a run reads."""
         if unread := self.unread(names, methods):
-            why = f"none of {', '.join(methods)} reads" if len(methods) > 1 else f"{methods[0]} does not read"
+            why = (
+                f"none of {', '.join(methods)} reads"
+                if len(methods) > 1
+                else f"{methods[0]} does not read"
+            )
             say(f"no effect, because {why} it: {', '.join(unread)}")
 
     def unread(self, names: Iterable[str], methods: Iterable[str]) -> list[str]:
@@ -85,19 +105,33 @@ class Hyperparameters:
     def read_by(self, method: str) -> dict[str, Any]:
         """Return the values that a method reads, by dotted name."""
         record = METHODS[method]
-        sections = [*(kind.section for kind in record.settings), *(["dynamic"] if record.moving else [])]
-        return {f"{section}.{key}": self.of(f"{section}.{key}") for section in sections for key in _names()[section]}
+        sections = [
+            *(kind.section for kind in record.settings),
+            *(["dynamic"] if record.moving else []),
+        ]
+        return {
+            f"{section}.{key}": self.of(f"{section}.{key}")
+            for section in sections
+            for key in _names()[section]
+        }
 
     def document(self) -> dict[str, Any]:
         """Return the values by section, as JSON."""
         methods = {name: dataclasses.asdict(self._section(name)) for name in SECTIONS}
-        return {"methods": methods, **{name: dataclasses.asdict(self._section(name)) for name in _OWN}}
+        return {
+            "methods": methods,
+            **{name: dataclasses.asdict(self._section(name)) for name in _OWN},
+        }
 
 
 def defaults() -> dict[str, Any]:
     """Return the default value of every dotted name."""
     plain = Hyperparameters()
-    return {f"{section}.{key}": plain.of(f"{section}.{key}") for section, keys in _names().items() for key in keys}
+    return {
+        f"{section}.{key}": plain.of(f"{section}.{key}")
+        for section, keys in _names().items()
+        for key in keys
+    }
 
 
 def parse_settings(items: list[str]) -> dict[str, str]:
@@ -112,17 +146,25 @@ def parse_settings(items: list[str]) -> dict[str, str]:
 
 
 def plain_name(name: str) -> str:
-    """Return the present dotted name, also for a former one: ``mixture+hebb.weight`` is ``mixture_hebb.weight``."""
+    """Return the present dotted name, also for a former one: ``mixture+hebb.weight`` is
+    ``mixture_hebb.weight``.
+    """
     return RENAMED.get(name, name.replace("+", "_"))
 
 
 def _unknown(name: str, section: str | None, key: str) -> UserError:
-    """Return the error for a dotted name, with a near one: a value of its section, or of a similar section."""
+    """Return the error for a dotted name, with a near one: a value of its section, or of a similar
+    section.
+    """
     if (said := gone_setting(name)) is not None:
         return UserError(said)
     hint = ""
     if section is not None:
         names = {known: f"{section}.{known}" for known in _names()[section]}
         meant = closest(key, names)
-        hint = f" known are {', '.join(names.values())};" if meant is None else f" did you mean {names[meant]}?"
+        hint = (
+            f" known are {', '.join(names.values())};"
+            if meant is None
+            else f" did you mean {names[meant]}?"
+        )
     return UserError(f"unknown setting {name!r};{hint} hebblm-eval --settings lists them all")

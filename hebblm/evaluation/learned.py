@@ -1,4 +1,6 @@
-"""What was learned of a text: suggestions for the words that gained most, before and after all of it was read."""
+"""What was learned of a text: suggestions for the words that gained most, before and after all of
+it was read.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ from hebblm.words_ahead import words_ahead
 
 SHOWN = 3  # words that are asked for, and suggestions for each
 BEFORE = 5  # words of the text before each, at most
-LEAST = 0.5  # nats that a word gains each time: frequent words gain much in all, and little each time
+LEAST = (
+    0.5  # nats that a word gains each time: frequent words gain much in all, and little each time
+)
 
 Losses = Mapping[str, npt.NDArray[np.float32]]
 
@@ -57,8 +61,11 @@ class Answered:
     read: tuple[tuple[str, float], ...]
 
 
-def questions(stream: EvaluationStream, gains: npt.NDArray[np.float64], most: int = SHOWN) -> list[Question]:
-    """Return the words with the largest gains in all, each where it gained most; those that gain little each time last.
+def questions(
+    stream: EvaluationStream, gains: npt.NDArray[np.float64], most: int = SHOWN
+) -> list[Question]:
+    """Return the words with the largest gains in all, each where it gained most; those that gain
+    little each time last.
 
     Args:
         stream: the text.
@@ -93,14 +100,17 @@ def questions(stream: EvaluationStream, gains: npt.NDArray[np.float64], most: in
 
 
 def _first_token(stream: EvaluationStream, word: int) -> int | None:
-    """Return the token that a word begins with; None if that one belongs to the word before it as well."""
+    """Return the token that a word begins with; None if that one belongs to the word before it as
+    well.
+    """
     if stream.pieces is None:
         return word
     return next((place.begin for place in places_of(stream, [word])), None)
 
 
 class LearnedWords:
-    """Suggestions before and after reading; asked for at the end of a pass, so no loss depends on them.
+    """Suggestions before and after reading; asked for at the end of a pass, so no loss depends on
+    them.
 
     Args:
         stream: the text.
@@ -108,14 +118,19 @@ class LearnedWords:
         pieces: the vocabulary of a model of pieces, None if tokens are words.
     """
 
-    def __init__(self, stream: EvaluationStream, vocabulary: VocabularyPolicy, pieces: Subwords | None) -> None:
+    def __init__(
+        self, stream: EvaluationStream, vocabulary: VocabularyPolicy, pieces: Subwords | None
+    ) -> None:
         self._stream, self._vocabulary = stream, vocabulary
         self._texts = None if pieces is None else PieceTexts(pieces)
         self._pieces = pieces
 
     @torch.no_grad()
-    def ask(self, base: StreamBase, context: Context, rules: Mapping[str, Rule], losses: Losses) -> dict[str, Any]:
-        """Ask the base as it was at the beginning, and the best of the other methods at the end of the text.
+    def ask(
+        self, base: StreamBase, context: Context, rules: Mapping[str, Rule], losses: Losses
+    ) -> dict[str, Any]:
+        """Ask the base as it was at the beginning, and the best of the other methods at the end of
+        the text.
 
         Args:
             base: it has read the text, except for the last token.
@@ -124,17 +139,23 @@ class LearnedWords:
             losses: (T,) of the tokens under each, nats.
 
         Returns:
-            The method and the answers, as JSON; nothing without a base that stays as trained and another method.
+            The method and the answers, as JSON; nothing without a base that stays as trained and
+            another method.
         """
         others = [name for name in rules if name != BASE]
         if base.moving or BASE not in rules or not others:
             return {}
         best = min(others, key=lambda name: float(losses[name].mean(dtype=np.float64)))
-        by_word = [self._stream.word_losses(losses[name]).astype(np.float64) for name in (BASE, best)]
+        by_word = [
+            self._stream.word_losses(losses[name]).astype(np.float64) for name in (BASE, best)
+        ]
         with np.errstate(invalid="ignore"):
             gains = np.nan_to_num(by_word[0] - by_word[1], nan=0.0, posinf=0.0, neginf=0.0)
         ids, found = self._stream.ids.tolist(), []
-        order, beginning = 0 if context.ngrams is None else context.ngrams.order, base.frozen().stream_state()
+        order, beginning = (
+            0 if context.ngrams is None else context.ngrams.order,
+            base.frozen().stream_state(),
+        )
         for question in questions(self._stream, gains):
             asked = ids[question.begin : question.end]
             with base.aside():
@@ -146,16 +167,26 @@ class LearnedWords:
         return {"method": best, "words": found}
 
     def _after(
-        self, base: StreamBase, context: Context, past: Sequence[int], asked: Sequence[int], rule: Rule
+        self,
+        base: StreamBase,
+        context: Context,
+        past: Sequence[int],
+        asked: Sequence[int],
+        rule: Rule,
     ) -> tuple[tuple[str, float], ...]:
-        """Return the most probable words after ``past`` and ``asked``; the base stands before the last of ``past``."""
+        """Return the most probable words after ``past`` and ``asked``; the base stands before the
+        last of ``past``.
+        """
         tokens = torch.tensor([past[-1], *asked], device=context.head.weight.device)
         state = base.read(self._vocabulary.readable(tokens, len(context.head.weight)))[-1]
         if self._texts is None:
-            row = rule.log_probs(EvalBatch.after([()], state[None], context, [*past, *asked]))[0].exp()
+            row = rule.log_probs(EvalBatch.after([()], state[None], context, [*past, *asked]))[
+                0
+            ].exp()
             best = row.topk(min(SHOWN + 1, len(row)))
             words = [
-                (self._stream.symbols[index], share) for share, index in zip(*map(Tensor.tolist, best), strict=True)
+                (self._stream.symbols[index], share)
+                for share, index in zip(*map(Tensor.tolist, best), strict=True)
             ]
             return tuple((word, share) for word, share in words if word != UNK)[:SHOWN]
         ahead = Expectations(base, context, state, [*past, *asked])

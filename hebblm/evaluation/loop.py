@@ -48,12 +48,14 @@ class Schedule:
 
     Args:
         update_every: tokens of a stream between two updates of memory and base.
-        layout: the streams that the text is cut into, as many as the base reads; None for a single one.
-        write: whether to add observed pairs to the memory; False evaluates with its present entries. Only rules that
-            retrieve search it.
-        read_ahead: whether to read and predict several intervals at a time; only for a fixed base and vocabulary.
-        precomputed: states and neighbours of this stream, base and memory; then the base does not read, and the memory
-            is not searched.
+        layout: the streams that the text is cut into, as many as the base reads; None for a single
+            one.
+        write: whether to add observed pairs to the memory; False evaluates with its present
+            entries. Only rules that retrieve search it.
+        read_ahead: whether to read and predict several intervals at a time; only for a fixed base
+            and vocabulary.
+        precomputed: states and neighbours of this stream, base and memory; then the base does not
+            read, and the memory is not searched.
         ranks: processes that share the streams; if they share a memory, it is a
             :class:`~hebblm.memory.ShardedMemory`.
     """
@@ -72,13 +74,13 @@ class Hooks:
 
     Args:
         observers: see every mini-batch after it is scored, before it is learned from.
-        check: whether to count the queries whose neighbours' loss rose, and compare MbPA's fast form with the exact one
-            on one query in a thousand.
-        ask: called with begin and end of the tokens that the base is about to read, before any of them is scored, when
-            all before them are learned from; nothing is read ahead then.
+        check: whether to count the queries whose neighbours' loss rose, and compare MbPA's fast
+            form with the exact one on one query in a thousand.
+        ask: called with begin and end of the tokens that the base is about to read, before any of
+            them is scored, when all before them are learned from; nothing is read ahead then.
         progress: called with the number of tokens done since the last call.
-        checkpoint: the pass's place on disk, from which it goes on. None for a pass that always starts from the
-            beginning.
+        checkpoint: the pass's place on disk, from which it goes on. None for a pass that always
+            starts from the beginning.
     """
 
     observers: Sequence[Observer] = ()
@@ -98,7 +100,8 @@ def evaluate(
     schedule: Schedule,
     hooks: Hooks | None = None,
 ) -> EvaluationScores:
-    """Score every token of a stream by every method, with one forward pass and one retrieval for all.
+    """Score every token of a stream by every method, with one forward pass and one retrieval for
+    all.
 
     The loop is equivalent to, for each interval of ``update_every`` tokens::
 
@@ -109,16 +112,19 @@ def evaluate(
         context.set_head(base.head)
         context.take(observation)                        # memory, counts, window, shares
 
-    A fixed base's states do not depend on when labels are observed. So intervals shorter than a block are predicted
-    together, each token only from observations before its own interval: the entries stored before the block by
-    retrieval, and earlier rows of the block under a mask (:mod:`hebblm.memory.causal`). A memory that has no such
-    search, and a base that learns or grows, take one interval at a time.
+    A fixed base's states do not depend on when labels are observed. So intervals shorter than a
+    block are predicted together, each token only from observations before its own interval: the
+    entries stored before the block by retrieval, and earlier rows of the block under a mask
+    (:mod:`hebblm.memory.causal`). A memory that has no such search, and a base that learns or
+    grows, take one interval at a time.
 
-    With several streams side by side, the intervals of all are scored before any of them is observed.
+    With several streams side by side, the intervals of all are scored before any of them is
+    observed.
 
     Args:
         base: reads the stream; may learn after scoring, for every method alike.
-        contexts: their head must be the base's; one for each stream if they share no memory, else a single one.
+        contexts: their head must be the base's; one for each stream if they share no memory, else a
+            single one.
         rules: rules by name.
         stream: the tokens.
         vocabulary: policy for the losses of unseen words.
@@ -131,7 +137,8 @@ def evaluate(
     hooks, ranks = hooks or Hooks(), schedule.ranks
     layout = (schedule.layout or Layout.of(len(stream))).part(ranks.rank, ranks.size)
     counting = [name for name, rule in rules.items() if rule.needs.ngrams is not None]
-    # Within a block n-grams see only rows of their own stream; rows of other streams count from the next block on.
+    # Within a block n-grams see only rows of their own stream; rows of other streams count from the
+    # next block on.
     one_by_one = layout.spread or (bool(counting) and layout.together > 1)
     ahead = schedule.read_ahead and hooks.ask is None
     pace = Pace.of(schedule.update_every, ahead=ahead, streams=layout.together, spread=one_by_one)
@@ -140,7 +147,9 @@ def evaluate(
         context.learn_shares(rules.values())
     scores = EvaluationScores({name: np.empty(len(stream), dtype=np.float32) for name in rules})
     run = _Pass(base, contexts, rules, stream, vocabulary, layout, schedule, hooks, scores)
-    first = 0 if hooks.checkpoint is None else hooks.checkpoint.begin(contexts, scores, layout, ranks)
+    first = (
+        0 if hooks.checkpoint is None else hooks.checkpoint.begin(contexts, scores, layout, ranks)
+    )
     if first:
         run.count_ngrams(first)
         hooks.progress(layout.tokens(0, first))
@@ -197,28 +206,41 @@ class _Pass:
         """Return hidden states (B, n, D) of a run of tokens of all streams."""
         if self.schedule.precomputed is None:
             rows = self.contexts[0].head.weight.shape[0]
-            states = self.base.read(self.vocabulary.readable(self.layout.cut(self.inputs, begin, end), rows))
+            states = self.base.read(
+                self.vocabulary.readable(self.layout.cut(self.inputs, begin, end), rows)
+            )
         else:
             states = self.schedule.precomputed.states(begin, end)
         return states if self.layout.streams > 1 else states[None]
 
     def count_ngrams(self, first: int) -> None:
-        """Count the n-grams of the tokens before a place of all streams again, in the original order."""
+        """Count the n-grams of the tokens before a place of all streams again, in the original
+        order.
+        """
         layout = self.layout
         for number, context in enumerate(self.contexts):
             if (ngrams := context.ngrams) is None:
                 continue
-            streams = range(len(layout.begins)) if layout.scope == "shared" else [layout.own[number]]
-            runs = [(layout.begins[stream], min(first, layout.lengths[stream])) for stream in streams]
+            streams = (
+                range(len(layout.begins)) if layout.scope == "shared" else [layout.own[number]]
+            )
+            runs = [
+                (layout.begins[stream], min(first, layout.lengths[stream])) for stream in streams
+            ]
             texts = [self.targets[begin : begin + length].cpu().numpy() for begin, length in runs]
             contexts = np.concatenate([contexts_of(text, 0, ngrams.order) for text in texts])
-            # An interval of all streams comes before the next one; that matters when the counts reach their capacity.
-            interval = np.concatenate([np.arange(length) // self.schedule.update_every for _, length in runs])
+            # An interval of all streams comes before the next one; that matters when the counts
+            # reach their capacity.
+            interval = np.concatenate(
+                [np.arange(length) // self.schedule.update_every for _, length in runs]
+            )
             order = np.argsort(interval, kind="stable")
             ngrams.add(contexts[order], np.concatenate(texts)[order])
 
     def predict(self, states: Tensor, begin: int, start: int, stop: int) -> Iterator[Labelled]:
-        """Yield the mini-batches of a block; ``states`` (B, n, D) are those from place ``begin`` on."""
+        """Yield the mini-batches of a block; ``states`` (B, n, D) are those from place ``begin``
+        on.
+        """
         layout, schedule = self.layout, self.schedule
         for group in layout.rounds(start, stop, schedule.update_every):
             if group is None:  # other ranks still need neighbours
@@ -226,7 +248,9 @@ class _Pass:
                 continue
             hidden = layout.states(group, states, begin)  # (N, D)
             labels = layout.labels(group, self.targets)  # (N,)
-            ranked = None if schedule.precomputed is None else schedule.precomputed.ranked(start, stop)
+            ranked = (
+                None if schedule.precomputed is None else schedule.precomputed.ranked(start, stop)
+            )
             block = layout.block(group, labels, schedule.update_every, written=schedule.write)
             batch = EvalBatch(hidden, self.contexts[group.owner], block, ranked)
             self.normalize(batch)
@@ -249,9 +273,13 @@ class _Pass:
         self.scores.charge(works)
 
     def _learn(self, labels: Sequence[Tensor]) -> None:
-        """Train the base on scored labels, including those of other ranks with the same memory; update the contexts."""
+        """Train the base on scored labels, including those of other ranks with the same memory;
+        update the contexts.
+        """
         own = torch.cat([self.targets[:0], *labels])
-        self.labels_by_rank = self.schedule.ranks.all_gather_rows(own) if self.layout.spread else [own]
+        self.labels_by_rank = (
+            self.schedule.ranks.all_gather_rows(own) if self.layout.spread else [own]
+        )
         if any(map(len, self.labels_by_rank)):
             together, rows = torch.cat(self.labels_by_rank), self.base.head.weight.shape[0]
             with torch.enable_grad():
@@ -271,7 +299,9 @@ class _Pass:
         for context, observation in observed:
             context.take(observation, write=self.schedule.write)
         if self.layout.spread:
-            self.contexts[0].note(self.labels_by_rank, self.schedule.ranks.rank, write=self.schedule.write)
+            self.contexts[0].note(
+                self.labels_by_rank, self.schedule.ranks.rank, write=self.schedule.write
+            )
 
     def _count(self, observed: Observed) -> None:
         ngrams = self.contexts[0].ngrams
@@ -283,5 +313,7 @@ class _Pass:
         for context, observation in observed:
             contexts, labels = context.pass_on(observation)
             own.append(torch.from_numpy(np.c_[contexts, labels]).to(nothing.device))
-        for rows in self.schedule.ranks.all_gather_rows(torch.cat([nothing, *own])):  # by rank: all count the same
+        for rows in self.schedule.ranks.all_gather_rows(
+            torch.cat([nothing, *own])
+        ):  # by rank: all count the same
             ngrams.add(rows[:, :-1].cpu().numpy(), rows[:, -1].cpu().numpy())

@@ -1,4 +1,6 @@
-"""Log of the memory entries that the first tokens of a stream retrieved, and of their places in the text."""
+"""Log of the memory entries that the first tokens of a stream retrieved, and of their places in the
+text.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +24,14 @@ CONTEXT = 12  # words before a neighbour's label
 class NeighborLog(Notes):
     """An observer that records retrieved entries.
 
-    A memory numbers its entries in the order of writing, so an entry's position identifies its pair in every kind of
-    memory: counted from the end of the entries when the block begins, the stream's pairs come last.
+    A memory numbers its entries in the order of writing, so an entry's position identifies its pair
+    in every kind of memory: counted from the end of the entries when the block begins, the stream's
+    pairs come last.
 
-    Its columns have one row per neighbour: ``position`` of the token in the stream, ``rank`` of the neighbour from 0,
-    ``offset``: the stream position of the neighbour's label or, below 0, its place counted from the end of the training
-    pairs; ``label``, squared ``distance`` and ``closeness``, the weight c_k of MbPA.
+    Its columns have one row per neighbour: ``position`` of the token in the stream, ``rank`` of the
+    neighbour from 0, ``offset``: the stream position of the neighbour's label or, below 0, its
+    place counted from the end of the training pairs; ``label``, squared ``distance`` and
+    ``closeness``, the weight c_k of MbPA.
 
     Args:
         tokens: number of tokens to log, from the beginning of the stream.
@@ -72,12 +76,13 @@ class NeighborLog(Notes):
 
 
 def neighbor_table(log: NeighborLog, scenario: Scenario) -> pa.Table:
-    """Return one row per neighbour: position, rank, from_stream, place, label, distance, closeness, context.
+    """Return one row per neighbour: position, rank, from_stream, place, label, distance, closeness,
+    context.
 
-    ``place`` is that of the label in the stream or in the training text, ``context`` the words before it. If tokens are
-    pieces of words, ``position`` and a ``place`` in the stream are those of words, as in the table of tokens: a word
-    has the neighbours of its pieces, those of the first piece first. Labels and contexts are pieces, and a place in the
-    training text counts pieces.
+    ``place`` is that of the label in the stream or in the training text, ``context`` the words
+    before it. If tokens are pieces of words, ``position`` and a ``place`` in the stream are those
+    of words, as in the table of tokens: a word has the neighbours of its pieces, those of the first
+    piece first. Labels and contexts are pieces, and a place in the training text counts pieces.
     """
     columns = log.columns()
     stream, config = scenario.stream, scenario.config

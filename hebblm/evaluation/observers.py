@@ -39,7 +39,9 @@ class KeptObserver(Observer, Kept, Protocol):
 class Notes:
     """Columns; each mini-batch adds some rows."""
 
-    parts: list[dict[str, npt.NDArray[Any]]] = field(default_factory=list)  # by name, the rows of a mini-batch each
+    parts: list[dict[str, npt.NDArray[Any]]] = field(
+        default_factory=list
+    )  # by name, the rows of a mini-batch each
     _kept: int = 0  # parts that state_dict() gave already
 
     def add(self, columns: Mapping[str, Tensor]) -> None:
@@ -48,7 +50,10 @@ class Notes:
     def columns(self, since: int = 0) -> dict[str, npt.NDArray[Any]]:
         """Return all rows, or those since a part; empty without rows."""
         parts = self.parts[since:]
-        return {name: np.concatenate([part[name] for part in parts]) for name in (parts[0] if parts else ())}
+        return {
+            name: np.concatenate([part[name] for part in parts])
+            for name in (parts[0] if parts else ())
+        }
 
     def state_dict(self) -> dict[str, Tensor]:
         columns = self.columns(self._kept)

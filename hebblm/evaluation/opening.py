@@ -1,4 +1,6 @@
-"""Opening a scenario: its corpora, dictionary, model and stream, each checked before anything is computed."""
+"""Opening a scenario: its corpora, dictionary, model and stream, each checked before anything is
+computed.
+"""
 
 from __future__ import annotations
 
@@ -101,7 +103,8 @@ def _open_words(
 ) -> ModelAndText:
     """Open a model that reads words, and its text.
 
-    ``own`` is the user's own text without splits, None for any other; with ``whole`` it is read to its end.
+    ``own`` is the user's own text without splits, None for any other; with ``whole`` it is read to
+    its end.
     """
     source, target = config.corpora()
     # The two differ in case more than in anything else.
@@ -133,13 +136,23 @@ def _open_words(
     complete = config.max_tokens is None or config.max_tokens >= total
     if not complete:
         stream = dataclasses.replace(stream, ids=stream.ids[: config.max_tokens], lost=0)
-        text = foreign_text(target, own, read.tokenizer(), whole=whole) if own else resolve(target, config.column)
+        text = (
+            foreign_text(target, own, read.tokenizer(), whole=whole)
+            if own
+            else resolve(target, config.column)
+        )
         if text.prepared is None:
-            beginning = measure_beginning(text, split, len(stream), policy, dictionary, read.dictionary)
-            counts = {name: getattr(beginning, name) for name in ("lines", "words", "bytes", "lost")}
+            beginning = measure_beginning(
+                text, split, len(stream), policy, dictionary, read.dictionary
+            )
+            counts = {
+                name: getattr(beginning, name) for name in ("lines", "words", "bytes", "lost")
+            }
             stream = dataclasses.replace(stream, **counts)
     tell_loss(target.removeprefix("text:"), stream.lost, stream.bytes)
-    beyond = stream.ids[stream.ids >= stream.source_size]  # rows of a joined dictionary for new words are inside
+    beyond = stream.ids[
+        stream.ids >= stream.source_size
+    ]  # rows of a joined dictionary for new words are inside
     warn_of_unknown(
         target,
         Counter(stream.symbols[index] for index in beyond.tolist()),
@@ -178,7 +191,9 @@ def _open_pieces(
     whole: bool,
     held: tuple[TrainedModel, Subwords] | None,
 ) -> ModelAndText:
-    """Open a model that reads pieces of words, and its text; ``own``, ``whole`` as for :func:`_open_words`."""
+    """Open a model that reads pieces of words, and its text; ``own``, ``whole`` as for
+    :func:`_open_words`.
+    """
     source, target = config.corpora()
     model: TrainedModel
     if held is None:
@@ -197,15 +212,22 @@ def _open_pieces(
             kept = (getattr(ScenarioConfig, option), device.type if option == "device" else None)
             if getattr(config, option) not in kept:
                 word = "learns" if option == "dynamic_parameters" else option
-                raise UserError(f"{option} is set where a model is loaded: hebblm.load(..., {word}=...)")
+                raise UserError(
+                    f"{option} is set where a model is loaded: hebblm.load(..., {word}=...)"
+                )
     rows = len(model.head.weight)
     policy: Normalization = config.normalization or "raw"
     plain = Subwords(tokenizer, rows)
     column, remedy = config.source_column()
-    train = None if source is None else SubwordCorpus(resolve(source, column, remedy=remedy), plain, policy)
+    train = (
+        None
+        if source is None
+        else SubwordCorpus(resolve(source, column, remedy=remedy), plain, policy)
+    )
     if train is None:
         say(
-            "the training text is not known, so no word counts as new; name a text to count words in with "
+            "the training text is not known, so no word counts as new; name a text to count words "
+            "in with "
             "--source CORPUS"
         )
         subwords = Subwords(tokenizer, rows, None, config.tokenizer)

@@ -1,4 +1,6 @@
-"""Passes over the stream, one for each base: the shared base, trained or learning, and that of dynamic evaluation."""
+"""Passes over the stream, one for each base: the shared base, trained or learning, and that of
+dynamic evaluation.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ class Pass:
     forgetting: dict[str, Forgetting] = field(default_factory=dict)  # by method, if requested
     preparation: list[Work] = field(default_factory=list)  # work besides reading the stream
     dynamic: DynamicConfig | None = None  # in a pass of dynamic evaluation, the values that it used
-    suggested: dict[str, Any] = field(default_factory=dict)  # what was learned, see LearnedWords, if requested
+    suggested: dict[str, Any] = field(
+        default_factory=dict
+    )  # what was learned, see LearnedWords, if requested
     exchanged: dict[str, Any] | None = None  # traffic between several processes, None for one
 
 
@@ -77,7 +81,8 @@ def shared_pass(
     watching: Watching | None = None,
     ranks: Ranks = ALONE,
 ) -> Pass:
-    """Run the methods that read the hidden states of the shared base, as trained or learning for all methods alike.
+    """Run the methods that read the hidden states of the shared base, as trained or learning for
+    all methods alike.
 
     The streams are divided over the ranks; each rank returns the results of all.
     """
@@ -87,7 +92,9 @@ def shared_pass(
     sent, waited = ranks.traffic.sent, ranks.traffic.seconds
     found = _run(scenario, base, rules, settings, title, watching or Watching(), layout, ranks)
     if ranks.size > 1:
-        traffic = ranks.all_gather_object((ranks.traffic.sent - sent, ranks.traffic.seconds - waited))
+        traffic = ranks.all_gather_object(
+            (ranks.traffic.sent - sent, ranks.traffic.seconds - waited)
+        )
         tokens = len(scenario.stream)
         found.exchanged = {
             "processes": ranks.size,
@@ -99,7 +106,10 @@ def shared_pass(
 
 
 def dynamic_pass(
-    scenario: Scenario, rules: Mapping[str, Rule], settings: Hyperparameters, watching: Watching | None = None
+    scenario: Scenario,
+    rules: Mapping[str, Rule],
+    settings: Hyperparameters,
+    watching: Watching | None = None,
 ) -> Pass:
     """Run dynamic evaluation, which has its own base, and the methods that read its states.
 
@@ -107,22 +117,30 @@ def dynamic_pass(
     """
     config = settings.dynamic
     if scenario.config.streams > 1:
-        say("dynamic evaluation reads the text as one stream: its weights follow what was read last")
+        say(
+            "dynamic evaluation reads the text as one stream: its weights follow what was read last"
+        )
     with Stopwatch(clock_of(scenario.device)).time("gradient statistics") as statistics:
         base = dynamic_base(scenario, config, gradient_statistics(scenario, config))
     layout = Layout.of(len(scenario.stream))
-    found = _run(scenario, base, rules, settings, "dynamic evaluation", watching or Watching(), layout, ALONE)
+    found = _run(
+        scenario, base, rules, settings, "dynamic evaluation", watching or Watching(), layout, ALONE
+    )
     found.preparation.append(statistics)
     found.dynamic = base.config
     return found
 
 
 def gradient_statistics(scenario: Scenario, config: DynamicConfig) -> list[Tensor] | None:
-    """Return dynamic evaluation's statistics of the training text, one tensor per parameter, or None."""
+    """Return dynamic evaluation's statistics of the training text, one tensor per parameter, or
+    None.
+    """
     return training_text.gradient_statistics(scenario.model, config, scenario.training_ids)
 
 
-def dynamic_base(scenario: Scenario, config: DynamicConfig, statistics: list[Tensor] | None) -> DynamicBase:
+def dynamic_base(
+    scenario: Scenario, config: DynamicConfig, statistics: list[Tensor] | None
+) -> DynamicBase:
     """Return a fresh base of dynamic evaluation, with the :func:`gradient_statistics`."""
     return DynamicBase(scenario.base(), config, statistics)
 
@@ -139,7 +157,9 @@ def _run(
 ) -> Pass:
     """Read the stream once with ``base`` and score it by every rule."""
     config, stream, checkpoint = scenario.config, scenario.stream, watching.checkpoint
-    retrieve = any(rule.needs.retrieval for rule in rules.values())  # if none does, no memory is built or written
+    retrieve = any(
+        rule.needs.retrieval for rule in rules.values()
+    )  # if none does, no memory is built or written
     window = max(rule.needs.window for rule in rules.values())
     watch = Stopwatch(clock_of(scenario.device))
     with watch.time("memory of the training text") as opening:
@@ -148,7 +168,9 @@ def _run(
     memories = [memory]
     if len(layout.begins) > layout.together:
         memories = scenario.memories(memory, settings, layout.streams)
-    contexts = [scenario.context(base, memory, window, streams=layout.beside) for memory in memories]
+    contexts = [
+        scenario.context(base, memory, window, streams=layout.beside) for memory in memories
+    ]
     for context in contexts:
         context.learn_shares(rules.values())
     if contexts[0].ngrams is not None and config.memory_content != "test":
@@ -183,7 +205,9 @@ def _run(
                 lambda tokens: progress.advance(task, tokens),
                 None if checkpoint is None else checkpoint.next_pass(title, base, kept),
             )
-            found.scores = evaluate(base, contexts, rules, stream, scenario.vocabulary, schedule, hooks)
+            found.scores = evaluate(
+                base, contexts, rules, stream, scenario.vocabulary, schedule, hooks
+            )
         found.memory = dict(memories[0].describe())
         if watching.learned is not None:
             with watch.time(suggesting.name) as work:
@@ -199,25 +223,36 @@ def _run(
     return found
 
 
-def ensemble_scores(names: Sequence[str], parts: Mapping[str, EvaluationScores], update_every: int) -> EvaluationScores:
-    """Return losses and times of ensembles; an ensemble takes as long as all methods that it mixes."""
+def ensemble_scores(
+    names: Sequence[str], parts: Mapping[str, EvaluationScores], update_every: int
+) -> EvaluationScores:
+    """Return losses and times of ensembles; an ensemble takes as long as all methods that it
+    mixes.
+    """
     scores = EvaluationScores({})
     for name in names:
         mixed = [(method, parts[method]) for method in ENSEMBLES[name].parts]
-        scores.nll[name] = ensemble_losses([part.nll[method] for method, part in mixed], update_every)
+        scores.nll[name] = ensemble_losses(
+            [part.nll[method] for method, part in mixed], update_every
+        )
         scores.seconds[name] = sum(part.seconds[method] for method, part in mixed)
     return scores
 
 
 def ensemble_losses(losses: Sequence[Losses], update_every: int) -> Losses:
-    """Return ``-log sum_c w_c exp(-l_c)`` (T,) nats, the losses of the mixture of C methods, from theirs, (T,) each.
+    """Return ``-log sum_c w_c exp(-l_c)`` (T,) nats, the losses of the mixture of C methods, from
+    theirs, (T,) each.
 
-    The shares w come from :class:`hebblm.adapt.functional.LearnedShares` and the tokens of earlier intervals. They are
-    the same for every possible word, so the mixture is a distribution, and known before the token. A loss is +inf if a
-    method gave the token probability 0.
+    The shares w come from :class:`hebblm.adapt.functional.LearnedShares` and the tokens of earlier
+    intervals. They are the same for every possible word, so the mixture is a distribution, and
+    known before the token. A loss is +inf if a method gave the token probability 0.
     """
     shares, mixed = F.LearnedShares((0.0,) * (len(losses) - 1)), []
-    for interval in torch.split(torch.from_numpy(np.stack(losses, 1)).double(), update_every):  # (n, C)
-        mixed.append(F.gated_losses(interval, torch.tensor([shares.value], dtype=torch.float64).log()))
+    for interval in torch.split(
+        torch.from_numpy(np.stack(losses, 1)).double(), update_every
+    ):  # (n, C)
+        mixed.append(
+            F.gated_losses(interval, torch.tensor([shares.value], dtype=torch.float64).log())
+        )
         shares = shares.after(interval.tolist())
     return torch.cat(mixed).float().numpy()

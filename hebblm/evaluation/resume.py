@@ -33,11 +33,16 @@ PACKAGES = Path(awd_lstm.__path__[0]), Path(__file__).parents[1]
 
 @contextlib.contextmanager
 def resumable(
-    scenario: Scenario, settings: Hyperparameters, provenance: Mapping[str, Any], asked: Mapping[str, Any]
+    scenario: Scenario,
+    settings: Hyperparameters,
+    provenance: Mapping[str, Any],
+    asked: Mapping[str, Any],
 ) -> Iterator[RunCheckpoint | None]:
-    """Yield the checkpoint of a scenario's passes, for the block that makes them; remove it when the block ends well.
+    """Yield the checkpoint of a scenario's passes, for the block that makes them; remove it when
+    the block ends well.
 
-    It is in the cache under a hash of everything that the numbers depend on; None if another process has it.
+    It is in the cache under a hash of everything that the numbers depend on; None if another
+    process has it.
 
     Args:
         scenario: the opened scenario.

@@ -36,7 +36,13 @@ from hebblm.locks import held
 from hebblm.ranks import ALONE, Ranks
 from hebblm.report import MethodResult, Result, ScenarioRecord, frequency_report
 from hebblm.report.accuracy import Accuracy, Guesses, accuracy_report
-from hebblm.report.buckets import OOV_BY_OCCURRENCE, PIECES, occurrence_report, occurrences_so_far, stream_parts
+from hebblm.report.buckets import (
+    OOV_BY_OCCURRENCE,
+    PIECES,
+    occurrence_report,
+    occurrences_so_far,
+    stream_parts,
+)
 from hebblm.report.gains import Bootstrap, bootstrap_gains, lead, paired_gains
 from hebblm.report.inspection import COMPONENTS_FILE, NEIGHBORS_FILE
 from hebblm.report.methods import BASE
@@ -75,7 +81,9 @@ class Evaluation:
     components: ComponentLog | None = None
 
     def save(self, folder: Path, *, log_samples: bool) -> None:
-        """Write the tables, tokens with ``log_samples`` and neighbours if any, then the result with their hashes."""
+        """Write the tables, tokens with ``log_samples`` and neighbours if any, then the result with
+        their hashes.
+        """
         tables: dict[str, pa.Table] = {}
         if log_samples:
             tables[TOKENS_FILE] = self.tokens()
@@ -83,7 +91,8 @@ class Evaluation:
             tables[NEIGHBORS_FILE] = neighbor_table(self.neighbors, self.scenario)
         if self.components is not None:
             tables[COMPONENTS_FILE] = component_table(self.components, self.scenario.stream)
-        # A result's hashes are those of its own tables: all files are written before any of them replaces a former one.
+        # A result's hashes are those of its own tables: all files are written before any of them
+        # replaces a former one.
         with held(folder / RESULT_FILE, "a result"), ExitStack() as stack:
             files = {}
             for name, table in tables.items():
@@ -95,8 +104,8 @@ class Evaluation:
     def tokens(self) -> pa.Table:
         """Return one row per token or, for a model of pieces, word.
 
-        Its columns: position, token, counts in training and stream so far, is_oov, the word as it stands in the text
-        with the blanks before it, the number of its pieces, losses, ranks.
+        Its columns: position, token, counts in training and stream so far, is_oov, the word as it
+        stands in the text with the blanks before it, the number of its pieces, losses, ranks.
         """
         stream = self.scenario.stream.reported
         targets, counts = stream.targets, stream.target_counts
@@ -105,11 +114,17 @@ class Evaluation:
         columns = {
             "position": pa.array(np.arange(len(stream), dtype=np.int64)),
             "token": symbols.take(pa.array(targets)),
-            "train_count": pa.array(counts) if counts is not None else pa.nulls(len(stream), pa.int64()),
+            "train_count": pa.array(counts)
+            if counts is not None
+            else pa.nulls(len(stream), pa.int64()),
             "is_oov": pa.array(stream.oov),
             "seen": pa.array(occurrences_so_far(targets)),
             **({} if written is None else {"text": pa.array(written, type=pa.string())}),
-            **({} if pieces is None else {"pieces": pa.array(pieces.sums(np.ones(len(self.scenario.stream))))}),
+            **(
+                {}
+                if pieces is None
+                else {"pieces": pa.array(pieces.sums(np.ones(len(self.scenario.stream))))}
+            ),
             **{f"nll_{name}": pa.array(values) for name, values in self.nll.items()},
             **{
                 f"rank_{name}": pa.array(found.rank, mask=found.rank == NOT_ASKED)
@@ -145,9 +160,10 @@ def run_scenario(
         log_neighbors: number of tokens whose neighbours to log, from the beginning of the stream.
         forgetting: tokens of the source's own text to score before and after; None skips this.
         check: see :class:`~hebblm.evaluation.loop.Hooks`.
-        accuracy: also find how well each method suggests words, except ensembles: all where tokens are words, else so
-            many, or those of some numbers; 0 or no numbers for none.
-        show_learned: also ask for what was learned, see :class:`~hebblm.evaluation.learned.LearnedWords`.
+        accuracy: also find how well each method suggests words, except ensembles: all where tokens
+            are words, else so many, or those of some numbers; 0 or no numbers for none.
+        show_learned: also ask for what was learned, see
+            :class:`~hebblm.evaluation.learned.LearnedWords`.
         ranks: processes that share the streams.
         checkpoint: checkpoint of the run, None without one.
 
@@ -155,8 +171,8 @@ def run_scenario(
         The evaluation; None for ranks other than the first.
 
     Raises:
-        UserError: a log of neighbours although no method retrieves; forgetting within one domain; a method whose losses
-            have become nan.
+        UserError: a log of neighbours although no method retrieves; forgetting within one domain; a
+            method whose losses have become nan.
     """
     started, config = time.perf_counter(), scenario.config
     built = {name: METHODS[name].rule(settings.methods) for name in methods if name in METHODS}
@@ -168,7 +184,9 @@ def run_scenario(
     log, parts = None, None
     if log_neighbors:
         if not any(rule.needs.retrieval for rule in rules.values()):
-            raise UserError(f"{','.join(methods)} look up no neighbours; add a method that does, such as knn")
+            raise UserError(
+                f"{','.join(methods)} look up no neighbours; add a method that does, such as knn"
+            )
         log = NeighborLog(log_neighbors, settings.methods[MbpaConfig], write=scenario.writes)
         parts = ComponentLog(log_neighbors, rules)
     logs, asked = _accuracy(scenario, accuracy, rules, moving)
@@ -179,7 +197,9 @@ def run_scenario(
         if show_learned:
             pieces = scenario.dictionary if isinstance(scenario.dictionary, Subwords) else None
             learned = LearnedWords(scenario.stream, scenario.vocabulary, pieces)
-        watching = Watching(probe, check, observers, asked[0] if asked else None, learned, checkpoint)
+        watching = Watching(
+            probe, check, observers, asked[0] if asked else None, learned, checkpoint
+        )
         shared = shared_pass(scenario, rules, settings, watching, ranks)
     if not ranks.leads:
         return None
@@ -189,17 +209,26 @@ def run_scenario(
         settings = replace(settings, dynamic=dynamic.dynamic or settings.dynamic)
     passes = {name: dynamic if name in moving else shared for name in built}
     ensembles = [name for name in methods if name in ENSEMBLES]
-    mixed = ensemble_scores(ensembles, {name: found.scores for name, found in passes.items()}, config.update_every)
+    mixed = ensemble_scores(
+        ensembles, {name: found.scores for name, found in passes.items()}, config.update_every
+    )
     passes |= dict.fromkeys(ensembles, Pass(mixed))
     by_token = {name: passes[name].scores.nll[name] for name in methods}
     for name, losses in by_token.items():
         if lost := int(np.isnan(losses).sum()):
             rates = METHODS[name].rates(settings.methods)
-            raise UserError(f"{name}: {lost:,} of {len(losses):,} losses are nan; lower {rates} (--set)")
+            raise UserError(
+                f"{name}: {lost:,} of {len(losses):,} losses are nan; lower {rates} (--set)"
+            )
     nll = {name: scenario.stream.word_losses(losses) for name, losses in by_token.items()}
     bootstrap = Bootstrap(seed=config.seed)
     noted: list[AccuracyLog | WordsAsked] = [*logs, *asked]
-    guesses = {name: found for each in noted if each.rules for name, found in each.guesses(scenario.stream).items()}
+    guesses = {
+        name: found
+        for each in noted
+        if each.rules
+        for name, found in each.guesses(scenario.stream).items()
+    }
     suggested = _suggested(scenario.stream, guesses, edges, bootstrap)
     gains, paired = _gains(scenario, nll, by_token, edges, bootstrap)
     results: dict[str, MethodResult] = {}
@@ -219,7 +248,11 @@ def run_scenario(
             forgetting=found.forgetting.get(name),
             accuracy=suggested.get(name, ()),
         )
-    extra: dict[str, Any] = {"bootstrap": asdict(bootstrap), "lead": lead(by_token, bootstrap), "paired": paired}
+    extra: dict[str, Any] = {
+        "bootstrap": asdict(bootstrap),
+        "lead": lead(by_token, bootstrap),
+        "paired": paired,
+    }
     if probe is not None:
         extra["forgetting"] = probe.describe()
     if scenario.closed:
@@ -231,11 +264,17 @@ def run_scenario(
     whole = Result(
         scenario=_record(scenario, shared.exchanged),
         model={**scenario.model.describe(), "update": asdict(settings.base)},
-        memory={**(shared.memory or dynamic.memory), "content": config.memory_content, "k": config.k},
+        memory={
+            **(shared.memory or dynamic.memory),
+            "content": config.memory_content,
+            "k": config.k,
+        },
         provenance={**provenance, "data_sha256": scenario.data_sha256},
         methods=results,
         seconds=Seconds(
-            time.perf_counter() - started + sum(found.scores.earlier_seconds for found in (shared, dynamic)),
+            time.perf_counter()
+            - started
+            + sum(found.scores.earlier_seconds for found in (shared, dynamic)),
             (*_parts(shared), *_parts(dynamic, " of dynamic evaluation")),
         ),
         extra=extra,
@@ -252,11 +291,15 @@ def _gains(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the gains of the methods, by name, and the gains of each over each other."""
     stream = scenario.stream.reported
-    parts = stream_parts(stream.target_counts, occurrences_so_far(stream.targets), stream.oov, edges)
+    parts = stream_parts(
+        stream.target_counts, occurrences_so_far(stream.targets), stream.oov, edges
+    )
     gains = bootstrap_gains(nll, parts, bootstrap)
     larger = {name: part for name, part in parts.items() if name not in OOV_BY_OCCURRENCE}
     paired = paired_gains(nll, larger, bootstrap)
-    if scenario.closed:  # gains a piece as well as a word, because a text without blanks has few words
+    if (
+        scenario.closed
+    ):  # gains a piece as well as a word, because a text without blanks has few words
         every = {PIECES: np.ones(len(scenario.stream), dtype=np.bool_)}
         for name, of_pieces in bootstrap_gains(by_token, every, bootstrap).items():
             gains[name] += of_pieces
@@ -267,7 +310,9 @@ def _gains(
 
 
 def _pieces_of_parts(stream: EvaluationStream, edges: tuple[int, ...]) -> dict[str, int]:
-    """Return the pieces of each part of the text; a piece of several words counts for each in equal parts."""
+    """Return the pieces of each part of the text; a piece of several words counts for each in equal
+    parts.
+    """
     assert stream.pieces is not None
     words, pieces = stream.reported, stream.pieces.sums(np.ones(len(stream)))
     parts = stream_parts(words.target_counts, occurrences_so_far(words.targets), words.oov, edges)
@@ -277,7 +322,9 @@ def _pieces_of_parts(stream: EvaluationStream, edges: tuple[int, ...]) -> dict[s
 def _accuracy(
     scenario: Scenario, accuracy: int | Sequence[int], *passes: Mapping[str, Rule]
 ) -> tuple[tuple[AccuracyLog, ...], tuple[WordsAsked, ...]]:
-    """Return the logs of the methods of each pass, of all words or of those that are asked for; both may be empty."""
+    """Return the logs of the methods of each pass, of all words or of those that are asked for;
+    both may be empty.
+    """
     stream = scenario.stream
     if not accuracy:
         return (), ()
@@ -289,7 +336,10 @@ def _accuracy(
 
 
 def _suggested(
-    stream: EvaluationStream, guesses: Mapping[str, Guesses], edges: tuple[int, ...], bootstrap: Bootstrap
+    stream: EvaluationStream,
+    guesses: Mapping[str, Guesses],
+    edges: tuple[int, ...],
+    bootstrap: Bootstrap,
 ) -> dict[str, tuple[Accuracy, ...]]:
     """Return how well methods suggest words, part by part."""
     words = stream.reported
@@ -299,11 +349,15 @@ def _suggested(
     there = words.targets != unknown
     for found in guesses.values():  # all were asked for the same words
         there &= found.rank != NOT_ASKED
-    return accuracy_report({name: guesses[name] for name in order}, letters_of(stream), there, parts, bootstrap)
+    return accuracy_report(
+        {name: guesses[name] for name in order}, letters_of(stream), there, parts, bootstrap
+    )
 
 
 def _record(scenario: Scenario, exchanged: Mapping[str, Any] | None) -> ScenarioRecord:
-    """Return a result's record of its scenario; ``exchanged`` is the traffic between processes, None for one."""
+    """Return a result's record of its scenario; ``exchanged`` is the traffic between processes,
+    None for one.
+    """
     config, stream = scenario.config, scenario.stream.reported
     return ScenarioRecord(
         kind=scenario.kind,
@@ -328,7 +382,11 @@ def _record(scenario: Scenario, exchanged: Mapping[str, Any] | None) -> Scenario
             "target_tokenizer": scenario.tokenizer,
             **({} if scenario.column is None else {"column": scenario.column}),
             **scenario.pieces(),
-            **({} if config.streams == 1 else {"streams": config.streams, "memory_scope": config.memory_scope}),
+            **(
+                {}
+                if config.streams == 1
+                else {"streams": config.streams, "memory_scope": config.memory_scope}
+            ),
             **({} if exchanged is None else {"processes": exchanged}),
         },
     )
@@ -344,15 +402,27 @@ def method_result(
     measured: bool,
     checked: bool,
 ) -> MethodResult:
-    """Return a summary of one method's losses, by word, and by piece if tokens are pieces of words."""
+    """Return a summary of one method's losses, by word, and by piece if tokens are pieces of
+    words.
+    """
     words = stream.reported
     losses = stream.word_losses(scores.nll[name]).astype(np.float64)
     seconds, errors = scores.seconds[name], scores.errors[name]
     oov = words.oov
-    mean, total, counts = float(losses.mean()), float(scores.nll[name].sum(dtype=np.float64)), words.target_counts
-    units = stream.words + stream.lines  # a word count leaves out ends of line; token perplexity scores them
+    mean, total, counts = (
+        float(losses.mean()),
+        float(scores.nll[name].sum(dtype=np.float64)),
+        words.target_counts,
+    )
+    units = (
+        stream.words + stream.lines
+    )  # a word count leaves out ends of line; token perplexity scores them
     piece = total / len(stream) if words is not stream else None
-    fast_error = {"queries": len(errors), "mean": sum(errors) / max(1, len(errors)), "max": max(errors, default=0.0)}
+    fast_error = {
+        "queries": len(errors),
+        "mean": sum(errors) / max(1, len(errors)),
+        "max": max(errors, default=0.0),
+    }
     return MethodResult(
         nll=mean,
         perplexity=perplexity(mean),
@@ -382,7 +452,9 @@ def _parts(found: Pass, whose: str = "") -> list[Part]:
         "retrieval": scores.retrieval_seconds,
     }
     parts = [Part(RUN, name + whose, seconds) for name, seconds in times.items()]
-    parts += [Part(SHARED, name + whose, seconds) for name, seconds in scores.shared_seconds.items()]
+    parts += [
+        Part(SHARED, name + whose, seconds) for name, seconds in scores.shared_seconds.items()
+    ]
     parts += [Part(METHOD, name, seconds) for name, seconds in scores.own_seconds.items()]
     return [part for part in parts if part.seconds]
 

@@ -43,12 +43,17 @@ class ModelAndText:
     data_sha256: dict[str, Any]  # of the files read
     whole: bool  # whether the stream is the whole split
     tokenizer: Mapping[str, Any] = field(default_factory=dict)  # tokenizer of the target
-    # Size of the stream's text, if its tokens are words and it is a part of the split whose lines are available.
+    # Size of the stream's text, if its tokens are words and it is a part of the split whose lines
+    # are available.
     beginning: Beginning | None = None
-    total: int | None = None  # tokens of the whole split that the stream is a part of; None if not counted
+    total: int | None = (
+        None  # tokens of the whole split that the stream is a part of; None if not counted
+    )
     column: str | None = None  # of records that holds the text, None if the text is not in records
     splits: Tokenizer | None = None  # how the text was split into words, None for pieces of them
-    counted: str | None = None  # the corpus that words are counted in if the user named it, not the training text
+    counted: str | None = (
+        None  # the corpus that words are counted in if the user named it, not the training text
+    )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -66,7 +71,9 @@ class Scenario(ModelAndText):
 
     @property
     def counts_in(self) -> str:
-        """Name of the source's text: the model's training text, or the one that the user named to count words in."""
+        """Name of the source's text: the model's training text, or the one that the user named to
+        count words in.
+        """
         return self.counted or self.source
 
     @property
@@ -87,7 +94,11 @@ class Scenario(ModelAndText):
         """Record for a result: the scored pieces or, if tokens are words, the text of a part."""
         if not self.closed:
             text = {} if self.beginning is None else {"text": self.beginning._asdict()}
-            lost = {"lost_bytes": self.stream.lost, "lost_of": self.stream.bytes} if self.stream.lost else {}
+            lost = (
+                {"lost_bytes": self.stream.lost, "lost_of": self.stream.bytes}
+                if self.stream.lost
+                else {}
+            )
             return {"spelled_bytes": int(self.stream.spelled.sum()), **lost, **text}
         return {
             "pieces": len(self.stream),
@@ -99,7 +110,9 @@ class Scenario(ModelAndText):
         }
 
     def source_stream(self) -> EvaluationStream | None:
-        """Return the source's own text of the same split as the target's, None if it is not available."""
+        """Return the source's own text of the same split as the target's, None if it is not
+        available.
+        """
         return None if self.train is None else self.train.stream(self.config.split or "test")
 
     @property
@@ -110,7 +123,9 @@ class Scenario(ModelAndText):
         return self.stream.vocabulary_size - self.stream.source_size
 
     def base(self, settings: Hyperparameters | None = None, *, streams: int = 1) -> GradientBase:
-        """Return a fresh base of so many streams, which learns according to the settings; without them it is fixed."""
+        """Return a fresh base of so many streams, which learns according to the settings; without
+        them it is fixed.
+        """
         return self.model.base(
             rows=self.novel_rows,
             init=self.config.new_rows,
@@ -126,9 +141,13 @@ class Scenario(ModelAndText):
     def layout(self) -> Layout:
         config = self.config
         places = borders(self.stream, self.documents)
-        return Layout.of(len(self.stream), config.streams, scope=config.memory_scope, borders=places)
+        return Layout.of(
+            len(self.stream), config.streams, scope=config.memory_scope, borders=places
+        )
 
-    def memories(self, memory: AnyMemory, settings: Hyperparameters, streams: int) -> list[AnyMemory]:
+    def memories(
+        self, memory: AnyMemory, settings: Hyperparameters, streams: int
+    ) -> list[AnyMemory]:
         """Return separate memories of some streams; all begin with the entries of ``memory``."""
         content = self.config.memory_content
         if content == "train":
@@ -148,7 +167,8 @@ class Scenario(ModelAndText):
         ids = self.training_ids("use --memory-content test")
         if len(ids) - 1 > self.config.training_entries:
             say(
-                f"the memory holds the last {self.config.training_entries:,} of {len(ids) - 1:,} training tokens; "
+                f"the memory holds the last {self.config.training_entries:,} of {len(ids) - 1:,} "
+                "training tokens; "
                 "see --training-entries"
             )
             ids = ids[-self.config.training_entries - 1 :]
@@ -177,7 +197,9 @@ class Scenario(ModelAndText):
         return build_memory(self.model.key_width, settings.memory, self.device)
 
     def training_ids(self, *otherwise: str) -> Ids:
-        """Return the source's training stream (T,); a checkpoint with its own words names that text itself."""
+        """Return the source's training stream (T,); a checkpoint with its own words names that text
+        itself.
+        """
         if self.train is not None:
             return self.train.tokens("train")
         try:
@@ -186,23 +208,32 @@ class Scenario(ModelAndText):
             corpus = training_corpus(self.config.checkpoint, self.dictionary.hash())
         except UserError as error:
             remedy = " or ".join(("name it with --source", *otherwise))
-            raise UserError(f"the training text of {self.source} is needed, but {error}; {remedy}") from error
+            raise UserError(
+                f"the training text of {self.source} is needed, but {error}; {remedy}"
+            ) from error
         self.data_sha256[self.source] = corpus.meta.provenance.get("sha256", {})
         return corpus.tokens("train")
 
     def check_statistics(self, config: DynamicConfig, *, tuned: bool = False) -> None:
-        """Refuse dynamic evaluation without an available training text, before any other method has read the text.
+        """Refuse dynamic evaluation without an available training text, before any other method has
+        read the text.
 
-        If it is ``tuned``, its rate must be one that can be tried: from the training text, or a number.
+        If it is ``tuned``, its rate must be one that can be tried: from the training text, or a
+        number.
         """
         leave = "leave dynamic evaluation out of --methods"
         number = "--set dynamic.rule=sgd dynamic.lr=0.01"
         if tuned and config.rule == STREAM:
-            raise UserError(f"dynamic.rule=stream finds its rate by itself, and has none to tune; {leave} or {number}")
+            raise UserError(
+                f"dynamic.rule=stream finds its rate by itself, and has none to tune; {leave} or "
+                f"{number}"
+            )
         if config.needs_statistics and (tuned or config.rule != "auto"):
             self.training_ids(leave, number if tuned else "--set dynamic.rule=stream")
 
-    def context(self, base: StreamBase, memory: AnyMemory, window: int, *, streams: int = 1) -> Context:
+    def context(
+        self, base: StreamBase, memory: AnyMemory, window: int, *, streams: int = 1
+    ) -> Context:
         """Return the shared state of all methods at the start of the streams that share it."""
         head = base.head
         rows = head.weight.shape[0]

@@ -29,10 +29,12 @@ class EvaluationScores:
 
     Args:
         nll: by method, (T,) float32 losses in nats.
-        seconds: by method, time that it takes alone: base, retrieval if it uses it, the work that it shares with
-            others, and its own.
-        rose: by method, number of queries whose neighbours' loss rose during adaptation; empty unless it is checked.
-        stabilized: by method, number of these queries that were run again at a stable rate; empty unless checked.
+        seconds: by method, time that it takes alone: base, retrieval if it uses it, the work that
+            it shares with others, and its own.
+        rose: by method, number of queries whose neighbours' loss rose during adaptation; empty
+            unless it is checked.
+        stabilized: by method, number of these queries that were run again at a stable rate; empty
+            unless checked.
         errors: by method, measured errors of the fast form, nats a token; empty unless checked.
         base_seconds: reading and learning of the base.
         ngram_seconds: counting of n-grams, charged to methods that use them.
@@ -62,7 +64,9 @@ class EvaluationScores:
         cost: Literal["base_seconds", "retrieval_seconds", "ngram_seconds"],
         function: Callable[P, T],
     ) -> Callable[P, T]:
-        """Wrap a function so that its time counts for the base, for search and update, or for counting."""
+        """Wrap a function so that its time counts for the base, for search and update, or for
+        counting.
+        """
 
         def call(*args: P.args, **kwargs: P.kwargs) -> T:
             started = clock()
@@ -73,14 +77,18 @@ class EvaluationScores:
         return call
 
     def charge(self, works: Mapping[str, Work]) -> None:
-        """Charge methods for their work on a mini-batch, and each in full for every piece of work that it uses."""
+        """Charge methods for their work on a mini-batch, and each in full for every piece of work
+        that it uses.
+        """
         pieces = {name: work.pieces() for name, work in works.items()}
         for name, work in works.items():
             self.own_seconds[name] += work.seconds
             self.seconds[name] += work.seconds + sum(piece.seconds for piece in pieces[name])
         for piece in set().union(*pieces.values()):
             self.shared_seconds[piece.name] += piece.seconds
-        self.retrieving |= {name for name, used in pieces.items() if any(piece.name == SEARCH for piece in used)}
+        self.retrieving |= {
+            name for name, used in pieces.items() if any(piece.name == SEARCH for piece in used)
+        }
 
     def count(self, name: str, needed: Safeguards) -> None:
         """Add the outcome of a mini-batch's queries."""
@@ -89,13 +97,16 @@ class EvaluationScores:
         self.errors[name] += needed.errors.tolist()
 
     def settle(self, counting: Collection[str] = ()) -> None:
-        """After the text is read, charge every method for the base, and for retrieval if it uses that.
+        """After the text is read, charge every method for the base, and for retrieval if it uses
+        that.
 
         ``counting`` names the methods that use n-grams.
         """
         for name in self.nll:
             update = self.retrieval_seconds if name in self.retrieving else 0.0
-            self.seconds[name] += self.base_seconds + update + (self.ngram_seconds if name in counting else 0.0)
+            self.seconds[name] += (
+                self.base_seconds + update + (self.ngram_seconds if name in counting else 0.0)
+            )
         self.retrieval_seconds += self.ngram_seconds
         self.retrieval_seconds += self.shared_seconds.pop(SEARCH, 0.0)
 
@@ -104,7 +115,8 @@ class EvaluationScores:
         if ranks.size == 1:
             return self
         nll = {
-            name: ranks.all_gather(torch.from_numpy(losses[layout.text])).numpy() for name, losses in self.nll.items()
+            name: ranks.all_gather(torch.from_numpy(losses[layout.text])).numpy()
+            for name, losses in self.nll.items()
         }
         together = EvaluationScores(nll, earlier_seconds=self.earlier_seconds)
         for totals in ranks.all_gather_object(self.totals()):
@@ -117,11 +129,17 @@ class EvaluationScores:
     def totals(self) -> dict[str, Any]:
         """Return the numbers that :meth:`add` adds up, as JSON."""
         by_name = {name: dict(getattr(self, name)) for name in (*SECONDS, *COUNTS)}
-        whole = {"base": self.base_seconds, "retrieval": self.retrieval_seconds, "ngram": self.ngram_seconds}
+        whole = {
+            "base": self.base_seconds,
+            "retrieval": self.retrieval_seconds,
+            "ngram": self.ngram_seconds,
+        }
         return {**by_name, **whole, "retrieving": sorted(self.retrieving)}
 
     def add(self, totals: Mapping[str, Any], ranks: int = 1) -> None:
-        """Add the counts of one of several ranks, or of an earlier process, and its share of the mean time."""
+        """Add the counts of one of several ranks, or of an earlier process, and its share of the
+        mean time.
+        """
         for name in SECONDS:
             for key, seconds in totals[name].items():
                 getattr(self, name)[key] += seconds / ranks

@@ -1,4 +1,6 @@
-"""Data from a model's training text, computed once and kept in the cache: memory entries, size of gradients."""
+"""Data from a model's training text, computed once and kept in the cache: memory entries, size of
+gradients.
+"""
 
 from __future__ import annotations
 
@@ -52,8 +54,12 @@ class Segments:
         write_tensors(self._path(index), tensors, KIND)
 
     def load(self, index: int) -> dict[str, Tensor]:
-        """Return a file's tensors, not yet :func:`hebblm.tensors.placed`; refuse a missing or changed file."""
-        return read_tensors(self._path(index), KIND, f"delete {self.folder}; it is computed again")[0]
+        """Return a file's tensors, not yet :func:`hebblm.tensors.placed`; refuse a missing or
+        changed file.
+        """
+        return read_tensors(self._path(index), KIND, f"delete {self.folder}; it is computed again")[
+            0
+        ]
 
     def held(self, what: str) -> AbstractContextManager[bool]:
         """Lock the segments of ``what`` for this process, see :func:`hebblm.locks.held`."""
@@ -69,7 +75,9 @@ def unpacked_state(tensors: Mapping[str, Tensor], device: torch.device) -> State
 
 def training_states(model: TrainedModel, ids: Ids) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield hidden states (M, D) and the labels (M,) that follow them, segment by segment."""
-    for segment in track(model.segments(ids), "training states", model.segment_count(len(ids) - 1), "segments"):
+    for segment in track(
+        model.segments(ids), "training states", model.segment_count(len(ids) - 1), "segments"
+    ):
         yield segment.keys, segment.labels
 
 
@@ -82,21 +90,28 @@ def training_memory(
     head: OutputHead | None = None,
     ranks: Ranks = ALONE,
 ) -> AnyMemory:
-    """Return a memory of the training text (T,), or a rank's share of it, from the cache if it was built before.
+    """Return a memory of the training text (T,), or a rank's share of it, from the cache if it was
+    built before.
 
-    It is built in segments that are kept until it is whole: an interrupted build goes on where it stopped.
+    It is built in segments that are kept until it is whole: an interrupted build goes on where it
+    stopped.
 
     Args:
         model: gives the keys.
         ids: (T,) the training stream.
         config: options of keeping and searching entries.
         dictionary_hash: identifies the ids.
-        head: the softmax layer for the log-normalisers of the keys: the model's own, then rows of new words. None if it
-            will learn, which would make them wrong.
+        head: the softmax layer for the log-normalisers of the keys: the model's own, then rows of
+            new words. None if it will learn, which would make them wrong.
         ranks: the ranks that share the memory.
     """
     memory = _whole_memory(
-        model, ids, config, dictionary_hash=dictionary_hash, normalized=head is not None, ranks=ranks
+        model,
+        ids,
+        config,
+        dictionary_hash=dictionary_hash,
+        normalized=head is not None,
+        ranks=ranks,
     )
     if ranks.size > 1:
         memory = _share(memory, config, device_of(model), ranks)
@@ -114,26 +129,47 @@ def _whole_memory(
     normalized: bool,
     ranks: Ranks,
 ) -> AnyMemory:
-    """Return a memory of all the training text, with log-normalisers of the model's own rows if requested.
+    """Return a memory of all the training text, with log-normalisers of the model's own rows if
+    requested.
 
     Ranks read it together, and all of them find it in the cache.
     """
     device, model_hash = device_of(model), model.sha256
-    identity = [model_hash, dictionary_hash, config.identity(), hash_of_ids(ids), *model.reading().values()]
-    folders = [cache_dir() / "memory" / hash_of(key) for key in (identity, [*identity, "log-normalizers"])]
+    identity = [
+        model_hash,
+        dictionary_hash,
+        config.identity(),
+        hash_of_ids(ids),
+        *model.reading().values(),
+    ]
+    folders = [
+        cache_dir() / "memory" / hash_of(key) for key in (identity, [*identity, "log-normalizers"])
+    ]
     folder = folders[normalized or folders[1].exists()]
     segments = Segments(folder.with_name(f"{folder.name}.parts"))
     if not ranks.all_gather_object(folder.exists())[0]:
-        memory = build_memory(model.key_width, config, device, work=segments.folder if ranks.leads else None)
+        memory = build_memory(
+            model.key_width, config, device, work=segments.folder if ranks.leads else None
+        )
         with segments.held("the memory of the training text") if ranks.leads else nullcontext():
-            if not ranks.all_gather_object(folder.exists())[0]:  # another process may have built it meanwhile
-                save = partial(save_memory, memory, folder, model_hash=model_hash, dictionary_hash=dictionary_hash)
+            if not ranks.all_gather_object(folder.exists())[
+                0
+            ]:  # another process may have built it meanwhile
+                save = partial(
+                    save_memory,
+                    memory,
+                    folder,
+                    model_hash=model_hash,
+                    dictionary_hash=dictionary_hash,
+                )
                 _build(memory, model, ids, segments, normalized=normalized, save=save, ranks=ranks)
     else:
         say(f"the memory of the training text comes from an earlier run ({folder})")
     if ranks.leads:
         shutil.rmtree(segments.folder, ignore_errors=True)
-    return load_memory(folder, model_hash=model_hash, dictionary_hash=dictionary_hash, device=device)
+    return load_memory(
+        folder, model_hash=model_hash, dictionary_hash=dictionary_hash, device=device
+    )
 
 
 def _build(
@@ -146,19 +182,27 @@ def _build(
     save: Callable[[], None],
     ranks: Ranks,
 ) -> None:
-    """Fill a memory with the training text, and save it; segments that are there are not computed again.
+    """Fill a memory with the training text, and save it; segments that are there are not computed
+    again.
 
     Ranks read their shares of each segment; the first one fills and saves.
     """
     total, done = model.segment_count(len(ids) - 1), ranks.all_gather_object(segments.finished())[0]
-    whence = f"goes on from part {done + 1:,} of {total:,}" if done else f"is read once, in {total:,} parts"
+    whence = (
+        f"goes on from part {done + 1:,} of {total:,}"
+        if done
+        else f"is read once, in {total:,} parts"
+    )
     say(
-        f"the memory of the training text {whence}; if it is interrupted, run the same command to continue, and with "
+        f"the memory of the training text {whence}; if it is interrupted, run the same command to "
+        "continue, and with "
         "--training-entries N it remembers only the last N tokens"
     )
     with bar() as progress:
         resumed = f", going on from part {done + 1:,}" if done else ""
-        task = progress.add_task(f"training memory{resumed}", total=total + 1, completed=done, unit="parts")
+        task = progress.add_task(
+            f"training memory{resumed}", total=total + 1, completed=done, unit="parts"
+        )
         for index, tensors in enumerate(
             saved_segments(model, ids, segments, memory, normalized=normalized, ranks=ranks)
         ):
@@ -180,13 +224,15 @@ def saved_segments(
     normalized: bool = False,
     ranks: Ranks = ALONE,
 ) -> Iterator[dict[str, Tensor]]:
-    """Yield the entries of a text (T,) for a memory, segment by segment; saved segments are not computed again.
+    """Yield the entries of a text (T,) for a memory, segment by segment; saved segments are not
+    computed again.
 
-    Each is saved with the state that the next one begins with. Ranks read their shares of each; the first rank saves
-    it, and has all of it.
+    Each is saved with the state that the next one begins with. Ranks read their shares of each; the
+    first rank saves it, and has all of it.
 
     Yields:
-        ``keys`` (M, D), ``labels`` (M,) and, if ``normalized``, ``log-normalizers`` (M,), with the state.
+        ``keys`` (M, D), ``labels`` (M,) and, if ``normalized``, ``log-normalizers`` (M,), with the
+        state.
     """
     done, tensors = ranks.all_gather_object(segments.finished())[0], {}
     for tensors in map(segments.load, range(done)):
@@ -199,7 +245,10 @@ def saved_segments(
             tensors["log-normalizers"] = log_normalizers(
                 memory.states_of(tensors["keys"].to(segment.keys.dtype)), model.head
             )
-        tensors = {name: ranks.gather(rows) for name, rows in (tensors | prefixed(STATE, segment.state)).items()}
+        tensors = {
+            name: ranks.gather(rows)
+            for name, rows in (tensors | prefixed(STATE, segment.state)).items()
+        }
         yield tensors  # before saving: entries that the memory refuses are not saved
         if ranks.leads:
             segments.save(index, tensors)
@@ -233,8 +282,11 @@ def _include_rows(memory: AnyMemory, head: OutputHead, known: int) -> None:
     memory.mark_base()
 
 
-def gradient_statistics(model: TrainedModel, config: DynamicConfig, training: Callable[[], Ids]) -> list[Tensor] | None:
-    """Return dynamic evaluation's statistics of the gradients on training text, one tensor per parameter.
+def gradient_statistics(
+    model: TrainedModel, config: DynamicConfig, training: Callable[[], Ids]
+) -> list[Tensor] | None:
+    """Return dynamic evaluation's statistics of the gradients on training text, one tensor per
+    parameter.
 
     Args:
         model: reads the text.
@@ -242,7 +294,8 @@ def gradient_statistics(model: TrainedModel, config: DynamicConfig, training: Ca
         training: returns the training ids (T,).
 
     Returns:
-        Mean squares; None if the rule needs none, or if it is auto and there is no such text, which prints a line.
+        Mean squares; None if the rule needs none, or if it is auto and there is no such text, which
+        prints a line.
 
     Raises:
         UserError: the rule needs a training text that is not available.
@@ -254,13 +307,18 @@ def gradient_statistics(model: TrainedModel, config: DynamicConfig, training: Ca
     except UserError as error:
         if config.rule != "auto":
             raise
-        say(f"dynamic evaluation finds its rate on the text that it reads, as dynamic.rule=stream does: {error}")
+        say(
+            "dynamic evaluation finds its rate on the text that it reads, as dynamic.rule=stream "
+            f"does: {error}"
+        )
         return None
     return mean_squares(model, ids[: config.statistics], config.segment)
 
 
 def mean_squares(model: TrainedModel, ids: Ids, segment: int) -> list[Tensor]:
-    """Return mean squares of a model's gradients on training ids (T,), ``segment`` tokens a step, or cached ones."""
+    """Return mean squares of a model's gradients on training ids (T,), ``segment`` tokens a step,
+    or cached ones.
+    """
     identity = [
         *(GRADIENTS_SCHEMA, torch.__version__, torch.get_num_threads(), device_of(model).type),
         *(model.sha256, model.reading(), segment),
@@ -272,7 +330,9 @@ def mean_squares(model: TrainedModel, ids: Ids, segment: int) -> list[Tensor]:
         with held(path, "the gradient statistics"):
             if not path.exists():  # another process may have computed them meanwhile
                 squares = model.mean_squares(ids, segment, _announce)
-                write_tensors(path, {f"{i:05d}": tensor for i, tensor in enumerate(squares)}, GRADIENTS)
+                write_tensors(
+                    path, {f"{i:05d}": tensor for i, tensor in enumerate(squares)}, GRADIENTS
+                )
                 return squares
     say(f"the gradient statistics of dynamic evaluation come from an earlier run ({path})")
     tensors, _ = read_tensors(path, GRADIENTS, "delete it, it is computed anew")
@@ -281,6 +341,7 @@ def mean_squares(model: TrainedModel, ids: Ids, segment: int) -> list[Tensor]:
 
 def _announce(seconds: float) -> None:
     say(
-        f"dynamic evaluation needs the gradients of the training text: about {duration(seconds)}, once for this model; "
+        f"dynamic evaluation needs the gradients of the training text: about {duration(seconds)}, "
+        "once for this model; "
         "the other methods do without (--methods)"
     )

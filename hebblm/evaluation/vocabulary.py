@@ -1,4 +1,6 @@
-"""Vocabulary policies for words that the base never saw: rows from the start (union) or at first sight (open)."""
+"""Vocabulary policies for words that the base never saw: rows from the start (union) or at first
+sight (open).
+"""
 
 from __future__ import annotations
 
@@ -42,11 +44,12 @@ class UnionVocabulary:
 
 @dataclass(frozen=True, slots=True)
 class OpenVocabulary:
-    """A word gets a row after it is first observed; until then it has a share of the probability of ``<unk>``.
+    """A word gets a row after it is first observed; until then it has a share of the probability of
+    ``<unk>``.
 
-    With U words unseen so far, each gets ``share / U`` of P(<unk>) and the symbol ``<unk>`` itself keeps the
-    rest, so that the probabilities of all rows and all unseen words sum to one at every step. Without
-    unseen words ``<unk>`` keeps everything.
+    With U words unseen so far, each gets ``share / U`` of P(<unk>) and the symbol ``<unk>`` itself
+    keeps the rest, so that the probabilities of all rows and all unseen words sum to one at every
+    step. Without unseen words ``<unk>`` keeps everything.
 
     Args:
         unk: row of ``<unk>``.
@@ -69,7 +72,8 @@ class OpenVocabulary:
         return self.charged(rule.score(batch, self.readable(targets, rows)), targets, rows)
 
     def charged(self, losses: Tensor, targets: Tensor, rows: int) -> Tensor:
-        """Return the losses (N,) of targets, given those of the rows that a model of ``rows`` rows has for them.
+        """Return the losses (N,) of targets, given those of the rows that a model of ``rows`` rows
+        has for them.
 
         ``<unk>`` gives ``share`` of its probability to the words without a row, in equal parts.
         """

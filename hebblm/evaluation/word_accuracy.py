@@ -1,4 +1,6 @@
-"""Accuracy of the whole words that methods suggest with a model of pieces, at some of a text's words."""
+"""Accuracy of the whole words that methods suggest with a model of pieces, at some of a text's
+words.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,8 @@ class AskedPlace(NamedTuple):
 
 
 def places_of(stream: EvaluationStream, asked: int | Sequence[int]) -> list[AskedPlace]:
-    """Return so many evenly spread words, or those of some numbers, that begin with a piece of their own.
+    """Return so many evenly spread words, or those of some numbers, that begin with a piece of
+    their own.
 
     The last word is never asked for: it may be cut off.
     """
@@ -47,16 +50,23 @@ def places_of(stream: EvaluationStream, asked: int | Sequence[int]) -> list[Aske
     begins = np.flatnonzero(np.r_[len(first) > 0, first[1:] > last[:-1]])
     ends = np.searchsorted(first, first[begins], side="right")
     unknown = words.symbols.index(UNK) if UNK in words.symbols else NEVER
-    found = np.stack([first[begins], begins, ends], 1)[(words.targets[first[begins]] != unknown) & (ends < len(first))]
+    found = np.stack([first[begins], begins, ends], 1)[
+        (words.targets[first[begins]] != unknown) & (ends < len(first))
+    ]
     if isinstance(asked, int):
-        found = found[np.unique(np.linspace(0, len(found) - 1, asked).astype(int))] if len(found) else found
+        found = (
+            found[np.unique(np.linspace(0, len(found) - 1, asked).astype(int))]
+            if len(found)
+            else found
+        )
     else:
         found = found[np.isin(found[:, 0], asked)]
     return [AskedPlace(*row) for row in found.tolist()]
 
 
 class Expectations:
-    """Distributions of methods after pieces that follow a place; the base reads each beginning of a word once.
+    """Distributions of methods after pieces that follow a place; the base reads each beginning of a
+    word once.
 
     Args:
         base: it stands at the place.
@@ -65,7 +75,9 @@ class Expectations:
         past: the tokens before it, as many as n-grams look at.
     """
 
-    def __init__(self, base: StreamBase, context: Context, state: Tensor, past: Sequence[int]) -> None:
+    def __init__(
+        self, base: StreamBase, context: Context, state: Tensor, past: Sequence[int]
+    ) -> None:
         self._base, self._context, self._past = base, context, past
         self._states: dict[tuple[int, ...], Tensor] = {(): state}
         self._batches: dict[tuple[tuple[int, ...], ...], EvalBatch] = {}
@@ -79,10 +91,14 @@ class Expectations:
         return torch.stack([self._known[name, row] for row in rows])
 
     def _batch(self, rows: tuple[tuple[int, ...], ...]) -> EvalBatch:
-        """Return the queries after rows of pieces; methods that ask for the same ones share them."""
+        """Return the queries after rows of pieces; methods that ask for the same ones share
+        them.
+        """
         if rows not in self._batches:
             left = [row for row in rows if row not in self._states]
-            for row, states in zip(left, self._base.branches([self._ids(row) for row in left]), strict=True):
+            for row, states in zip(
+                left, self._base.branches([self._ids(row) for row in left]), strict=True
+            ):
                 self._states |= {row[: at + 1]: state for at, state in enumerate(states)}
             states = torch.stack([self._states[row] for row in rows])
             self._batches[rows] = EvalBatch.after(rows, states, self._context, self._past)
@@ -93,7 +109,9 @@ class Expectations:
 
 
 class Asked(NamedTuple):
-    """A word that is asked for: without punctuation that follows, its pieces, and whether a word must end before it."""
+    """A word that is asked for: without punctuation that follows, its pieces, and whether a word
+    must end before it.
+    """
 
     word: str
     ids: tuple[int, ...]
@@ -119,10 +137,11 @@ def rank_of(expect: Expect, texts: PieceTexts, asked: Asked, shown: int, typed: 
 
 @dataclass(slots=True)
 class WordsAsked(Notes):
-    """The rank of some words of a text among the whole words that each method expects there, and the letters to type.
+    """The rank of some words of a text among the whole words that each method expects there, and
+    the letters to type.
 
-    Its columns have one row per word: its ``word`` number, and per numbered method its ``rank`` in a list of ten and
-    the letters ``typed`` until a list of three has it, both NEVER without it.
+    Its columns have one row per word: its ``word`` number, and per numbered method its ``rank`` in
+    a list of ten and the letters ``typed`` until a list of three has it, both NEVER without it.
 
     Args:
         rules: rules by name.
@@ -137,7 +156,9 @@ class WordsAsked(Notes):
     places: Sequence[AskedPlace]
 
     def ask(self, base: StreamBase, context: Context, begin: int, end: int) -> None:
-        """Ask for the words that begin in an interval that the base is about to read; it stays where it stands."""
+        """Ask for the words that begin in an interval that the base is about to read; it stays
+        where it stands.
+        """
         places = [place for place in self.places if begin <= place.begin < end]
         if not places:
             return
@@ -145,21 +166,33 @@ class WordsAsked(Notes):
         with base.aside():
             for place in places:
                 state = base.read(inputs[begin : place.begin + 1])[-1]
-                begin, order = place.begin + 1, 0 if context.ngrams is None else context.ngrams.order
+                begin, order = (
+                    place.begin + 1,
+                    0 if context.ngrams is None else context.ngrams.order,
+                )
                 past = self.stream.ids[max(0, place.begin - order) : place.begin].tolist()
                 self._ask(place, Expectations(base, context, state, past))
 
     def _ask(self, place: AskedPlace, ahead: Expectations) -> None:
         assert self.stream.pieces is not None
-        word, ids = self.stream.pieces.texts[place.word], self.stream.ids[place.begin : place.end].tolist()
-        before = self.texts.text(self.stream.ids[place.begin - 1 : place.begin].tolist()) if place.begin else ""
+        word, ids = (
+            self.stream.pieces.texts[place.word],
+            self.stream.ids[place.begin : place.end].tolist(),
+        )
+        before = (
+            self.texts.text(self.stream.ids[place.begin - 1 : place.begin].tolist())
+            if place.begin
+            else ""
+        )
         core = without_closing(word)
         asked = Asked(core, tuple(ids), new=bool(before) and not before[-1].isspace())
         after = len(graphemes(word)) - len(graphemes(core))  # punctuation is typed
         columns = {"word": place.word}
         for number, (name, rule) in enumerate(self.rules.items()):
 
-            def expect(rows: Sequence[tuple[int, ...]], name: str = name, rule: Rule = rule) -> tuple[Tensor, Tensor]:
+            def expect(
+                rows: Sequence[tuple[int, ...]], name: str = name, rule: Rule = rule
+            ) -> tuple[Tensor, Tensor]:
                 log_probs = ahead.log_probs(name, rule, rows)
                 return log_probs, log_probs
 
@@ -184,7 +217,9 @@ class WordsAsked(Notes):
 
 
 def _letters(word: str, rank: Callable[[str], int]) -> int:
-    """Return the fewest letters of a word, but not all, after which a list has it; NEVER if none."""
+    """Return the fewest letters of a word, but not all, after which a list has it; NEVER if
+    none.
+    """
     letters = graphemes(word)
     low, high = 1, len(letters)  # each further letter leaves fewer words before it
     while low < high:

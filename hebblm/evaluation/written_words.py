@@ -1,4 +1,6 @@
-"""The words of a text as they stand there, each with the blanks before it, so that a page can show the text."""
+"""The words of a text as they stand there, each with the blanks before it, so that a page can show
+the text.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +15,14 @@ NEAR = 1_000  # characters in which a word is looked for after the one before it
 
 
 def written_words(scenario: Scenario) -> list[str] | None:
-    """Return the words (U,) of a scenario's stream with their blanks; None if they cannot be joined to a text."""
+    """Return the words (U,) of a scenario's stream with their blanks; None if they cannot be joined
+    to a text.
+    """
     stream = scenario.stream.reported
     if scenario.stream.pieces is not None and isinstance(scenario.dictionary, Subwords):
-        return spaced(scenario.dictionary.join(scenario.stream.ids.tolist()), scenario.stream.pieces.texts)
+        return spaced(
+            scenario.dictionary.join(scenario.stream.ids.tolist()), scenario.stream.pieces.texts
+        )
     if scenario.splits is None:
         return None
     words = [stream.symbols[index] for index in stream.ids.tolist()]
@@ -25,7 +31,9 @@ def written_words(scenario: Scenario) -> list[str] | None:
 
 
 def spaced(text: str, words: Sequence[str]) -> list[str]:
-    """Return words with the blanks before them in a text; with a single one where the text has another spelling."""
+    """Return words with the blanks before them in a text; with a single one where the text has
+    another spelling.
+    """
     found, at = [], 0
     for word in words:
         begin = text.find(word, at, at + NEAR + len(word))

@@ -1,4 +1,5 @@
-"""Adapted models in lm-evaluation-harness: ``python -m hebblm.integrations.lm_eval --model hebblm ...``.
+"""Adapted models in lm-evaluation-harness: ``python -m hebblm.integrations.lm_eval --model hebblm
+...``.
 
 Importing this module registers the model; the command is that of ``lm_eval``, with it registered.
 """
@@ -32,7 +33,9 @@ GENERATED = 256  # tokens of an answer, if the task does not say
 HARNESS_DEVICE = "cuda:0"
 """Device of the harness's command if you name none."""
 LONGEST = 8192
-"""Tokens of a window by default; keys and values of more may not fit into memory with the weights."""
+"""Tokens of a window by default; keys and values of more may not fit into memory with the
+weights.
+"""
 
 
 @register_model("hebblm")
@@ -41,21 +44,22 @@ class AdaptedLM(TemplateLM):  # type: ignore[misc]
 
     Args:
         pretrained: a shipped model's name, a folder, or a hub id, as for :func:`hebblm.load`.
-        method: a name from :data:`hebblm.METHODS`; ``lstm`` is the unadapted model. None takes the method of a saved
-            reader in ``memory``, or ``best``.
+        method: a name from :data:`hebblm.METHODS`; ``lstm`` is the unadapted model. None takes the
+            method of a saved reader in ``memory``, or ``best``.
         memory: folder of a memory or of a saved reader; None starts with an empty memory.
-        learn: whether to learn from the documents of ``loglikelihood_rolling``, ``update_every`` tokens at a time,
-            after they are scored.
+        learn: whether to learn from the documents of ``loglikelihood_rolling``, ``update_every``
+            tokens at a time, after they are scored.
         k: neighbours of each query; None takes the saved reader's number, or 200.
-        update_every: most tokens between two updates, and most tokens of a document to score at a time; None takes the
-            saved reader's number, or 50.
-        device: auto, cpu, cuda, or one of several GPUs, such as cuda:1. None means auto; so does the harness's default
-            cuda:0 on a machine without CUDA, which prints a line.
+        update_every: most tokens between two updates, and most tokens of a document to score at a
+            time; None takes the saved reader's number, or 50.
+        device: auto, cpu, cuda, or one of several GPUs, such as cuda:1. None means auto; so does
+            the harness's default cuda:0 on a machine without CUDA, which prints a line.
         dtype: type of the weights.
         batch_size: ignored; the harness always passes it.
         max_batch_size: ignored likewise.
-        options: passed to :func:`hebblm.load`, e.g. ``context``, ``stride`` or ``device_map``. Without ``context`` the
-            window is as long as the model allows, like that of ``hf``, but at most 8,192 tokens.
+        options: passed to :func:`hebblm.load`, e.g. ``context``, ``stride`` or ``device_map``.
+            Without ``context`` the window is as long as the model allows, like that of ``hf``, but
+            at most 8,192 tokens.
     """
 
     def __init__(
@@ -76,7 +80,10 @@ class AdaptedLM(TemplateLM):  # type: ignore[misc]
         if not pretrained:
             raise UserError("no model is named; name one with --model_args pretrained=NAME")
         if device == HARNESS_DEVICE and not torch.cuda.is_available():
-            say(f"torch finds no CUDA device; {pretrained} is read on the CPU instead of the harness's {device}")
+            say(
+                f"torch finds no CUDA device; {pretrained} is read on the CPU instead of the "
+                f"harness's {device}"
+            )
             device = "cpu"
         lm = load(pretrained, device=device or "auto", dtype=dtype, **options)
         if options.get("context") is None:
@@ -97,15 +104,21 @@ class AdaptedLM(TemplateLM):  # type: ignore[misc]
     def set_cache_hook(self, cache_hook: CacheHook) -> None:
         """Refuse the harness's cache of scores if the reader learns."""
         if self.learn:
-            raise UserError("learn=True cannot learn from documents with cached scores; leave --use_cache out")
+            raise UserError(
+                "learn=True cannot learn from documents with cached scores; leave --use_cache out"
+            )
         super().set_cache_hook(cache_hook)
 
     @property
     def tokenizer_name(self) -> str:
         return str(getattr(self.tokenizer, "name_or_path", "")).replace("/", "__")
 
-    def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
-        """Return a conversation as one prompt; like ``hf``, leave the system role out if the template refuses it."""
+    def apply_chat_template(
+        self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True
+    ) -> str:
+        """Return a conversation as one prompt; like ``hf``, leave the system role out if the
+        template refuses it.
+        """
         if getattr(self.tokenizer, "chat_template", None) is None:
             raise UserError("the model has no chat template; leave --apply_chat_template out")
         render = partial(
@@ -117,19 +130,32 @@ class AdaptedLM(TemplateLM):  # type: ignore[misc]
         try:
             return str(render(chat_history))
         except TemplateError as error:
-            say(f"the chat template refuses the conversation ({error}); the system message is left out")
+            say(
+                f"the chat template refuses the conversation ({error}); the system message is left "
+                "out"
+            )
             return str(render([message for message in chat_history if message["role"] != "system"]))
 
-    def tok_encode(self, string: str, add_special_tokens: bool | None = None, **_: Any) -> list[int]:
-        """Return the ids of a string; with None, including the special ones that the tokenizer adds by itself."""
+    def tok_encode(
+        self, string: str, add_special_tokens: bool | None = None, **_: Any
+    ) -> list[int]:
+        """Return the ids of a string; with None, including the special ones that the tokenizer adds
+        by itself.
+        """
         if self.tokenizer is None:
             return list(self.vocabulary.encode(string, include=False).ids)
         if add_special_tokens is None:  # a chat template may have written the first of them already
             add_special_tokens = not string.startswith(self.tokenizer.decode(self.prefix_token_id))
-        return list(self.tokenizer.encode(string, add_special_tokens=add_special_tokens, verbose=False))
+        return list(
+            self.tokenizer.encode(string, add_special_tokens=add_special_tokens, verbose=False)
+        )
 
-    def loglikelihood_rolling(self, requests: Sequence[Instance], disable_tqdm: bool = False) -> list[float]:
-        """Return log-probabilities of whole documents, nats; with ``learn``, learn from them while reading."""
+    def loglikelihood_rolling(
+        self, requests: Sequence[Instance], disable_tqdm: bool = False
+    ) -> list[float]:
+        """Return log-probabilities of whole documents, nats; with ``learn``, learn from them while
+        reading.
+        """
         totals = []
         for request in track(requests, "documents", len(requests), "documents"):
             begun, rest = self._document(request.args[0])
@@ -159,21 +185,34 @@ class AdaptedLM(TemplateLM):  # type: ignore[misc]
         return answers
 
     def _document(self, text: str) -> tuple[Tensor, Text]:
-        """Split off a special id before a document (at most 1,), which ``hf`` scores; nothing learns from it.
+        """Split off a special id before a document (at most 1,), which ``hf`` scores; nothing
+        learns from it.
 
-        It follows the id that every document begins with, so after the first document the reader would know it.
+        It follows the id that every document begins with, so after the first document the reader
+        would know it.
         """
-        ids = torch.tensor([] if self.tokenizer is None else self.tok_encode(text), dtype=torch.int64)
+        ids = torch.tensor(
+            [] if self.tokenizer is None else self.tok_encode(text), dtype=torch.int64
+        )
         special = int(ids[:1].tolist() == [self.prefix_token_id])
         return ids[:special], text if self.tokenizer is None else ids[special:]
 
-    def _answer(self, ids: list[int], *, most: int, temperature: float, until: Sequence[str]) -> str:
-        """Continue ids (T,) with nothing before them: ``Reader.generate`` would put ``start`` there."""
+    def _answer(
+        self, ids: list[int], *, most: int, temperature: float, until: Sequence[str]
+    ) -> str:
+        """Continue ids (T,) with nothing before them: ``Reader.generate`` would put ``start``
+        there.
+        """
         base = self.reader._base
         with base.aside():
             base.load_stream_state(self.reader._beginning)
             return draw(
-                Ahead(base, lambda state, text: self.reader.predict(state, [text])[0][0], ids[:1], None),
+                Ahead(
+                    base,
+                    lambda state, text: self.reader.predict(state, [text])[0][0],
+                    ids[:1],
+                    None,
+                ),
                 torch.tensor(ids, device=device_of(self.reader.model)),
                 Answer(self.vocabulary),
                 most=most,
@@ -183,7 +222,9 @@ class AdaptedLM(TemplateLM):  # type: ignore[misc]
             )
 
     def _ends(self) -> list[str]:
-        """Return the texts of tokens that end an answer in the model's own configuration, such as a turn's end."""
+        """Return the texts of tokens that end an answer in the model's own configuration, such as a
+        turn's end.
+        """
         if not isinstance(self.reader.model, HuggingFaceModel):
             return []
         ends = self.reader.model.model.generation_config.eos_token_id
@@ -196,9 +237,13 @@ class AdaptedLM(TemplateLM):  # type: ignore[misc]
         disable_tqdm: bool = False,
         **_: Any,
     ) -> list[tuple[float, bool]]:
-        """Return the log-probability of each continuation, nats, and whether all its tokens are the most probable."""
+        """Return the log-probability of each continuation, nats, and whether all its tokens are the
+        most probable.
+        """
         answers = []
-        for words, context, continuation in track(requests, "continuations", len(requests), "continuations"):
+        for words, context, continuation in track(
+            requests, "continuations", len(requests), "continuations"
+        ):
             ids = torch.tensor([*context, *continuation])
             scores = self.reader.log_probs(ids[:-1], last=len(continuation)).cpu()  # (N, V)
             answers.append(scored(scores, ids[len(context) :]))
@@ -211,11 +256,15 @@ def widened(lm: LanguageModel, stride: int | None) -> LanguageModel:
     if not isinstance(lm.model, HuggingFaceModel):
         return lm
     context = max(lm.model.context, min(LONGEST, longest(lm.model.model.config) or 0))
-    return replace(lm, model=replace(lm.model, context=context, stride=stride or max(1, context // 2)))
+    return replace(
+        lm, model=replace(lm.model, context=context, stride=stride or max(1, context // 2))
+    )
 
 
 def scored(log_probs: Tensor, targets: Tensor) -> tuple[float, bool]:
-    """Return the sum of the targets' (N,) log-probabilities (N, V), nats, and whether each is the most probable."""
+    """Return the sum of the targets' (N,) log-probabilities (N, V), nats, and whether each is the
+    most probable.
+    """
     total = log_probs.double().gather(1, targets[:, None]).sum()
     return float(total), bool((log_probs.argmax(1) == targets).all())
 

@@ -17,36 +17,46 @@ from hebblm.errors import UserError
 from hebblm.models.huggingface.model import HuggingFaceModel
 from hebblm.reader import Reader
 
-ROUNDING = 16  # units of rounding of the largest logit, by which scores may differ from the logits of their pass
+# units of rounding of the largest logit, by which scores may differ from the logits of their pass
+ROUNDING = 16
 
 
 class AdaptedLogitsProcessor(LogitsProcessor):
     """Logits processor with which ``model.generate`` draws from a reader's adapted distribution.
 
-    It replaces ``log P_base`` by ``log((1 - w) P_base + w P_adapted)``. It adds the difference to the scores, so other
-    processors' changes stay, and tokens that they forbid remain forbidden. All rows of a batch and all beams are
-    adapted from the same memory, which does not change. What the attention mask hides, such as padding at the left, is
-    not text. The processor records the hidden states that enter the model's output layer, the logits and the mask,
-    until :meth:`close` or the end of the ``with`` block or the processor.
+    It replaces ``log P_base`` by ``log((1 - w) P_base + w P_adapted)``. It adds the difference to
+    the scores, so other processors' changes stay, and tokens that they forbid remain forbidden. All
+    rows of a batch and all beams are adapted from the same memory, which does not change. What the
+    attention mask hides, such as padding at the left, is not text. The processor records the hidden
+    states that enter the model's output layer, the logits and the mask, until :meth:`close` or the
+    end of the ``with`` block or the processor.
 
     Args:
         reader: reader of the same model, from ``hebblm.load((model, tokenizer)).reader(...)``.
         weight: w, share of the adapted distribution; 0 changes nothing.
 
     Raises:
-        UserError: a weight outside [0, 1], a reader whose model is not from ``transformers``, whose weights learn, or
-            whose memory keeps another layer's states.
+        UserError: a weight outside [0, 1], a reader whose model is not from ``transformers``, whose
+            weights learn, or whose memory keeps another layer's states.
     """
 
     def __init__(self, reader: Reader, *, weight: float = 1.0) -> None:
         if not isinstance(weight, int | float) or not 0 <= weight <= 1:
             raise UserError(f"weight = {weight!r:.60} must be a number between 0 and 1")
         if not isinstance(reader.model, HuggingFaceModel):
-            raise UserError("the reader's model is not a transformers model, so it has no generate()")
+            raise UserError(
+                "the reader's model is not a transformers model, so it has no generate()"
+            )
         if reader.moving:
-            raise UserError(f"{reader.method!r} changes the weights, but the model generates with the trained ones")
+            raise UserError(
+                f"{reader.method!r} changes the weights, but the model generates with the trained "
+                "ones"
+            )
         if reader.model.keyed:  # it records only the states that enter the output layer
-            raise UserError(f"the memory keeps states of key={reader.model.key.name!r}; load the model with key='last'")
+            raise UserError(
+                f"the memory keeps states of key={reader.model.key.name!r}; load the model with "
+                "key='last'"
+            )
         self.reader = reader
         self.weight = weight
         noted = self._noted = threading.local()  # each generating thread has its own passes
@@ -59,7 +69,9 @@ class AdaptedLogitsProcessor(LogitsProcessor):
             logits = getattr(out, "logits", None)  # a tuple has none; generate asks for no tuples
             noted.logits = None if logits is None else logits[:, -1].detach()  # (B, V)
             mask, ids = options.get("attention_mask"), options.get("input_ids")
-            if mask is not None or ids is None or ids.shape[1] > 1:  # a step without a mask goes on with its texts
+            if (
+                mask is not None or ids is None or ids.shape[1] > 1
+            ):  # a step without a mask goes on with its texts
                 noted.padding = _padding(mask)
 
         model = reader.model
@@ -70,26 +82,35 @@ class AdaptedLogitsProcessor(LogitsProcessor):
         self._open = weakref.finalize(self, _remove, hooks)
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        """Return adapted scores (B, V) from logits or log-probabilities (B, V) of the next token after ids (B, T)."""
+        """Return adapted scores (B, V) from logits or log-probabilities (B, V) of the next token
+        after ids (B, T).
+        """
         if self.weight == 0:
             return scores
         if not self._open.alive:
-            raise UserError("this processor was closed; generate inside its with block, or make another one")
+            raise UserError(
+                "this processor was closed; generate inside its with block, or make another one"
+            )
         hidden, logits = getattr(self._noted, "hidden", None), getattr(self._noted, "logits", None)
         self._noted.hidden = self._noted.logits = None
         if hidden is None or logits is None or len(hidden) != len(scores):
             raise UserError(
-                "these scores come from another model than the reader's, or from drafts; load (model, tokenizer) "
+                "these scores come from another model than the reader's, or from drafts; load "
+                "(model, tokenizer) "
                 "unchanged, and generate without drafts"
             )
         if not _are_of(logits, scores, input_ids):
             raise UserError(
-                "these scores are not those of the model's last pass; generate without guidance_scale and "
+                "these scores are not those of the model's last pass; generate without "
+                "guidance_scale and "
                 "drafts, and put this processor before others that change all scores"
             )
         texts = input_ids.tolist()
         if self._noted.padding is not None:
-            texts = [text[count:] for text, count in zip(texts, self._noted.padding.tolist(), strict=True)]
+            texts = [
+                text[count:]
+                for text, count in zip(texts, self._noted.padding.tolist(), strict=True)
+            ]
         adapted, base = self.reader.predict(hidden, texts)
         if self.weight < 1:
             share = torch.tensor(self.weight, device=base.device)
@@ -104,7 +125,10 @@ class AdaptedLogitsProcessor(LogitsProcessor):
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         """Stop recording states."""
         self.close()
@@ -116,23 +140,29 @@ def _remove(hooks: Sequence[RemovableHandle]) -> None:
 
 
 def _padding(mask: object) -> Tensor | None:
-    """Return the number (B,) of tokens at the left that an attention mask hides from the last one; None if unknown.
+    """Return the number (B,) of tokens at the left that an attention mask hides from the last one;
+    None if unknown.
 
-    A mask is (B, T), or (B, 1, Q, T) for a cache of fixed size, or a dictionary of these by kind of layer.
+    A mask is (B, T), or (B, 1, Q, T) for a cache of fixed size, or a dictionary of these by kind of
+    layer.
     """
     if isinstance(mask, dict):
         mask = mask.get("full_attention")
     if not isinstance(mask, Tensor):
         return None
     last = mask if mask.ndim == 2 else mask[:, 0, -1]
-    seen = last == 0 if mask.ndim == 4 and mask.is_floating_point() else last.bool()  # those add 0, or hide
+    seen = (
+        last == 0 if mask.ndim == 4 and mask.is_floating_point() else last.bool()
+    )  # those add 0, or hide
     return (seen.cumsum(-1) == 0).sum(-1)
 
 
 def _are_of(logits: Tensor, scores: Tensor, ids: Tensor) -> bool:
-    """Return whether scores (B, V) are these logits (B, V), but for a constant of each row and for single tokens.
+    """Return whether scores (B, V) are these logits (B, V), but for a constant of each row and for
+    single tokens.
 
-    Other processors may have changed single tokens, forbidden most, or penalised those of the texts (B, T).
+    Other processors may have changed single tokens, forbidden most, or penalised those of the texts
+    (B, T).
     """
     logits = logits.to(scores.device, torch.float32)
     gap = (scores.float() - logits).masked_fill(~scores.isfinite(), torch.nan)

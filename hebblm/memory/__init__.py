@@ -1,7 +1,7 @@
 """Memories of (hidden state, label) pairs, searched by squared L2 distance.
 
-Every class is an :class:`AnyMemory`, and so satisfies :class:`hebblm.types.Memory`; equal distances are ordered oldest
-first.
+Every class is an :class:`AnyMemory`, and so satisfies :class:`hebblm.types.Memory`; equal distances
+are ordered oldest first.
 """
 
 from __future__ import annotations
@@ -37,5 +37,14 @@ __all__ = [
 
 if not TYPE_CHECKING:  # the type checker still reports a name that does not exist
     __getattr__ = lazily(
-        __name__, "config", "base", "disk", "exact", "factory", "hybrid", "persistence", "pq", "sharded"
+        __name__,
+        "config",
+        "base",
+        "disk",
+        "exact",
+        "factory",
+        "hybrid",
+        "persistence",
+        "pq",
+        "sharded",
     )

@@ -17,10 +17,12 @@ from hebblm.types import Neighbors
 
 
 def rooted(states: Tensor) -> Tensor:
-    """``sign(h) sqrt(|h|)`` of every number of states: the signed square root (Perronnin, Sanchez and Mensink 2010).
+    """``sign(h) sqrt(|h|)`` of every number of states: the signed square root (Perronnin, Sanchez
+    and Mensink 2010).
 
-    In the states of a pretrained transformer a few dimensions are many times as large as the others and dominate
-    distances and products. Their roots do not, whatever the model, and the rule needs no statistics of the model.
+    In the states of a pretrained transformer a few dimensions are many times as large as the others
+    and dominate distances and products. Their roots do not, whatever the model, and the rule needs
+    no statistics of the model.
     """
     return states.abs().sqrt_().copysign_(states)
 
@@ -37,11 +39,15 @@ class AnyMemory(ABC):
     """Name in results and manifests."""
 
     in_blocks: ClassVar[bool] = False
-    """Whether a block of the stream can be searched together with it (:mod:`hebblm.memory.causal`): later entries must
-    not change its neighbours. A memory without this property is searched interval by interval."""
+    """Whether a block of the stream can be searched together with it (:mod:`hebblm.memory.causal`):
+    later entries must not change its neighbours. A memory without this property is searched
+    interval by interval.
+    """
 
     forgets: ClassVar[bool] = False
-    """Whether old entries make room for new ones; such a memory can be neither split over processes nor shared."""
+    """Whether old entries make room for new ones; such a memory can be neither split over processes
+    nor shared.
+    """
 
     rooted: bool = False
     """Whether keys are square roots of states, see :func:`rooted`."""
@@ -69,7 +75,9 @@ class AnyMemory(ABC):
         return
 
     def note(self, labels: Sequence[Tensor]) -> None:
-        """Record the labels (M,) that each process has written, if several processes share the memory."""
+        """Record the labels (M,) that each process has written, if several processes share the
+        memory.
+        """
         return
 
     @abstractmethod
@@ -115,7 +123,8 @@ class AnyMemory(ABC):
         return gather(self.segments(), self.nearest(queries, k), queries)
 
     def span(self, every: int) -> int | None:
-        """Return how many tokens from here on can be searched at once, if ``every`` tokens are written at a time.
+        """Return how many tokens from here on can be searched at once, if ``every`` tokens are
+        written at a time.
 
         Returns:
             A multiple of ``every``; None for any number.
@@ -123,19 +132,27 @@ class AnyMemory(ABC):
         return None if self.in_blocks else every
 
     def dropped(self, written: Tensor) -> Tensor:
-        """Return how many of the oldest entries and rows (N,) are forgotten once so many more (N,) are written."""
+        """Return how many of the oldest entries and rows (N,) are forgotten once so many more (N,)
+        are written.
+        """
         return torch.zeros_like(written)
 
     def counts(self, classes: int) -> Tensor:
         """Return the number of present entries of each of ``classes`` labels, (V,) int64."""
-        return torch.stack([torch.bincount(part.values, minlength=classes) for part in self.segments()]).sum(0)
+        return torch.stack(
+            [torch.bincount(part.values, minlength=classes) for part in self.segments()]
+        ).sum(0)
 
     def refresh(self) -> TrainedIndex | None:
-        """Bring the trained index up to date, as a search would; None if all entries are compared."""
+        """Bring the trained index up to date, as a search would; None if all entries are
+        compared.
+        """
         return None
 
     def write_index(self, folder: Path) -> TrainedIndex | None:
-        """Write the trained index of the entries in ``folder`` next to their arrays; None without an index."""
+        """Write the trained index of the entries in ``folder`` next to their arrays; None without
+        an index.
+        """
         return None
 
     def describe(self) -> dict[str, object]:

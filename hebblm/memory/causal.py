@@ -1,7 +1,9 @@
-"""Retrieval for a block of the stream at once, as if it had been written to the memory token by token.
+"""Retrieval for a block of the stream at once, as if it had been written to the memory token by
+token.
 
-The states of a block are known before its labels are scored, so all its rows can be searched together: row i finds the
-nearest of the stored entries and of the rows of the block that were written before it.
+The states of a block are known before its labels are scored, so all its rows can be searched
+together: row i finds the nearest of the stored entries and of the rows of the block that were
+written before it.
 """
 
 from __future__ import annotations
@@ -16,10 +18,12 @@ from hebblm.types import Neighbors
 
 
 class WrittenBlock:
-    """A block of the stream, keys (N, D) and labels (N,), with the memory that it is being written to.
+    """A block of the stream, keys (N, D) and labels (N,), with the memory that it is being written
+    to.
 
-    Row i is searched after the first ``visible[i]`` rows were written; ``visible`` is ascending, and at most i. The
-    memory's span allows a block of this size. Positions count the memory's entries first, then the block's rows.
+    Row i is searched after the first ``visible[i]`` rows were written; ``visible`` is ascending,
+    and at most i. The memory's span allows a block of this size. Positions count the memory's
+    entries first, then the block's rows.
     """
 
     def __init__(
@@ -48,7 +52,9 @@ class WrittenBlock:
         return gather([*self._stored, self._rows], ranked, self.queries)
 
     def nearest(self, k: int) -> Ranked:
-        """Return distances and positions (N, K) only; on equal distances the older entry comes first."""
+        """Return distances and positions (N, K) only; on equal distances the older entry comes
+        first.
+        """
         queries = checked(self.queries, self._rows, k)
         stored, first = len(self.memory), self.memory.dropped(self._visible)
         if bool(first.any()):
@@ -60,7 +66,9 @@ class WrittenBlock:
 
 
 def _left_nearest(queries: Tensor, entries: Entries, first: Tensor, k: int) -> Ranked:
-    """Return the nearest entries from position ``first`` (N,) on, which are those that each row still finds."""
+    """Return the nearest entries from position ``first`` (N,) on, which are those that each row
+    still finds.
+    """
     going = min(len(entries), int(first.max()))  # entries that some rows find and others do not
     leaving = _nearest_between(queries, entries.run(0, going), first, torch.full_like(first, going))
     staying = nearest(queries, entries.run(going), k)
@@ -68,7 +76,9 @@ def _left_nearest(queries: Tensor, entries: Entries, first: Tensor, k: int) -> R
 
 
 def _nearest_between(queries: Tensor, entries: Entries, first: Tensor, last: Tensor) -> Ranked:
-    """Rank by direct difference, for each query, the few entries at positions ``first`` to ``last`` (N,)."""
+    """Rank by direct difference, for each query, the few entries at positions ``first`` to ``last``
+    (N,).
+    """
     positions = torch.arange(len(entries), device=entries.keys.device)
     distances = listed_distances(queries, entries.keys, positions.expand(len(queries), -1))
     outside = (positions < first[:, None]) | (positions >= last[:, None])  # (N, n)
@@ -77,9 +87,11 @@ def _nearest_between(queries: Tensor, entries: Entries, first: Tensor, last: Ten
 
 
 def dropped_counts(memory: AnyMemory, wanted: Tensor, labels: Tensor, visible: Tensor) -> Tensor:
-    """Return how many entries (N, K) of each wanted label (N, K) a memory drops while a block is written to it.
+    """Return how many entries (N, K) of each wanted label (N, K) a memory drops while a block is
+    written to it.
 
-    It may drop the block's own ``labels`` (N,) too; each row comes after ``visible`` (N,) rows were written.
+    It may drop the block's own ``labels`` (N,) too; each row comes after ``visible`` (N,) rows were
+    written.
     """
     dropped = memory.dropped(visible)  # (N,)
     if not bool(dropped.any()):
@@ -89,10 +101,13 @@ def dropped_counts(memory: AnyMemory, wanted: Tensor, labels: Tensor, visible: T
 
 
 def occurrences(wanted: Tensor, values: Tensor, last: Tensor) -> Tensor:
-    """Return how often (N, K) each wanted label (N, K) occurs in the first ``last`` (N,) labels of ``values`` (B,)."""
+    """Return how often (N, K) each wanted label (N, K) occurs in the first ``last`` (N,) labels of
+    ``values`` (B,).
+    """
     if not len(values) or not wanted.numel():
         return torch.zeros_like(wanted)
-    # Each label is represented by the position of one of its places, and a missing label by the last position.
+    # Each label is represented by the position of one of its places, and a missing label by the
+    # last position.
     places = values.new_full((int(torch.maximum(wanted.max(), values.max())) + 1,), len(values))
     places[values] = torch.arange(len(values), device=values.device)
     running = values.new_zeros(len(values) + 1, len(values) + 1)

@@ -26,7 +26,9 @@ from hebblm.memory.pq import FaissMemory
 from hebblm.memory.store import EntryStore, MappedArray, accumulation_dtype
 
 INDEX, LISTS = "index.faiss", "lists.bin"
-SHARD = 1 << 18  # entries that are encoded at once; an interrupted build encodes at most so many again
+SHARD = (
+    1 << 18
+)  # entries that are encoded at once; an interrupted build encodes at most so many again
 READ_AT_ONCE = 1 << 13  # keys read between two releases; each may load 64 kB around it
 RELEASED_FROM = 1 << 30  # bytes of keys; fewer may stay in memory
 
@@ -41,15 +43,17 @@ class ListsOnDisk(TrainedIndex):
 class DiskMemory(FaissMemory):
     """Entries in memory-mapped files, found by inverted lists in a file, with exact distances.
 
-    A search keeps few pages of keys in memory: it frees them as it goes on. Lists never change: the lists of new
-    entries are merged with the old ones into another file. So several processes can read a saved memory, and
-    :meth:`reset` finds the state that it returns to.
+    A search keeps few pages of keys in memory: it frees them as it goes on. Lists never change: the
+    lists of new entries are merged with the old ones into another file. So several processes can
+    read a saved memory, and :meth:`reset` finds the state that it returns to.
 
     Args:
-        dim: D; ``dtype``, ``rescore`` and ``nprobe`` are those of :class:`~hebblm.memory.FaissMemory`.
-        factory: "auto" (exact below 20,000 entries, ``IVF{n},SQ4`` above) or a factory string of inverted lists.
-        work: folder that keeps the finished parts of an index for the next process that makes the same one; None for a
-            temporary folder.
+        dim: D; ``dtype``, ``rescore`` and ``nprobe`` are those of
+            :class:`~hebblm.memory.FaissMemory`.
+        factory: "auto" (exact below 20,000 entries, ``IVF{n},SQ4`` above) or a factory string of
+            inverted lists.
+        work: folder that keeps the finished parts of an index for the next process that makes the
+            same one; None for a temporary folder.
 
     Raises:
         UserError: FAISS is missing, or an argument is out of range or not understood.
@@ -93,15 +97,19 @@ class DiskMemory(FaissMemory):
     def write_index(self, folder: Path) -> TrainedIndex | None:
         count = (folder / "values.bin").stat().st_size // 8
         with tempfile.TemporaryDirectory(prefix="hebblm-memory-") as temporary:
-            return self._index(saved_entries(folder, self.dtype, count, self.dim), folder, Path(temporary))
+            return self._index(
+                saved_entries(folder, self.dtype, count, self.dim), folder, Path(temporary)
+            )
 
     def settings(self) -> dict[str, Any]:
         return {**super().settings(), "store": "disk"}
 
     def _index(self, store: EntryStore, folder: Path, temporary: Path) -> TrainedIndex | None:
-        """Make an index of all entries of a store; extend this memory's index if it was trained on half of them.
+        """Make an index of all entries of a store; extend this memory's index if it was trained on
+        half of them.
 
-        The lists go to ``folder``. Intermediate files go to ``temporary``, or to ``work`` if there is one.
+        The lists go to ``folder``. Intermediate files go to ``temporary``, or to ``work`` if there
+        is one.
         """
         count, trained, work = len(store), self._trained, self._work or temporary
         if trained is None or count >= 2 * trained.trained:
@@ -127,8 +135,9 @@ class DiskMemory(FaissMemory):
 def auto_spec(count: int) -> str | None:
     """Return a factory string for ``count`` keys on disk, None if exact search is as fast.
 
-    It uses four bits a dimension in about sqrt(2 n) inverted lists. FAISS cannot keep the 4-bit product quantisation
-    of a memory in RAM in lists on disk, and training an 8-bit one takes a hundred times as long.
+    It uses four bits a dimension in about sqrt(2 n) inverted lists. FAISS cannot keep the 4-bit
+    product quantisation of a memory in RAM in lists on disk, and training an 8-bit one takes a
+    hundred times as long.
     """
     if count < faiss_index.EXACT_BELOW:
         return None
@@ -136,7 +145,9 @@ def auto_spec(count: int) -> str | None:
 
 
 def open_lists(folder: Path, spec: str, trained: int) -> ListsOnDisk:
-    """Open a folder's saved index, made from ``spec`` and trained on ``trained`` entries; its lists are only read."""
+    """Open a folder's saved index, made from ``spec`` and trained on ``trained`` entries; its lists
+    are only read.
+    """
     faiss = load_faiss()
     flags = faiss.IO_FLAG_ONDISK_SAME_DIR | faiss.IO_FLAG_READ_ONLY
     with _silent():
@@ -150,7 +161,9 @@ def open_lists(folder: Path, spec: str, trained: int) -> ListsOnDisk:
 
 
 def saved_entries(folder: Path, dtype: torch.dtype, count: int, dim: int) -> EntryStore:
-    """Return the entries of a saved memory, ``count`` keys of ``dtype`` and width ``dim``; all arrays are mapped."""
+    """Return the entries of a saved memory, ``count`` keys of ``dtype`` and width ``dim``; all
+    arrays are mapped.
+    """
     return EntryStore.mapped(
         MappedArray.open(folder / "keys.bin", dtype, (count, dim)),
         MappedArray.open(folder / "values.bin", torch.int64, (count,)),
@@ -162,8 +175,8 @@ def saved_entries(folder: Path, dtype: torch.dtype, count: int, dim: int) -> Ent
 def _extended(trained: ListsOnDisk, store: EntryStore, folder: Path, work: Path) -> ListsOnDisk:
     """Return an index of all entries of a store, and write its lists and head to ``folder``.
 
-    Entries that ``trained`` lacks are encoded shard by shard. Each shard stays in ``work``, for a process that makes
-    the same index.
+    Entries that ``trained`` lacks are encoded shard by shard. Each shard stays in ``work``, for a
+    process that makes the same index.
     """
     faiss, keys = load_faiss(), store.entries().keys
     paths = []
@@ -191,10 +204,12 @@ def _extended(trained: ListsOnDisk, store: EntryStore, folder: Path, work: Path)
 
 
 def _merged(first: Any, paths: Sequence[Path], place: Path) -> Any:
-    """Merge the inverted lists of several indexes into a file, each list after the same list of the index before.
+    """Merge the inverted lists of several indexes into a file, each list after the same list of the
+    index before.
 
-    FAISS' own merging maps everything that it reads and writes, so all of it is resident at once. This one opens one
-    index at a time and uses plain writes: for each list the codes, then the numbers of the entries.
+    FAISS' own merging maps everything that it reads and writes, so all of it is resident at once.
+    This one opens one index at a time and uses plain writes: for each list the codes, then the
+    numbers of the entries.
     """
     faiss = load_faiss()
 
@@ -204,7 +219,9 @@ def _merged(first: Any, paths: Sequence[Path], place: Path) -> Any:
             index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP)
             yield faiss.extract_index_ivf(index).invlists
 
-    sizes = np.array([[part.list_size(number) for number in range(part.nlist)] for part in each()])  # (parts, lists)
+    sizes = np.array(
+        [[part.list_size(number) for number in range(part.nlist)] for part in each()]
+    )  # (parts, lists)
     totals, width = sizes.sum(0), faiss.extract_index_ivf(first).code_size
     begins = (np.cumsum(totals) - totals) * (width + 8)  # (lists,) bytes
     with atomic_path(place) as temporary, temporary.open("wb") as stream:
@@ -217,7 +234,10 @@ def _merged(first: Any, paths: Sequence[Path], place: Path) -> Any:
                 stream.write(codes)
                 stream.seek(begins[number] + totals[number] * width + before[number] * 8)
                 stream.write(ids)
-    lists, counts = faiss.OnDiskInvertedLists(len(totals), width, str(place)), totals.astype(np.uint64)
+    lists, counts = (
+        faiss.OnDiskInvertedLists(len(totals), width, str(place)),
+        totals.astype(np.uint64),
+    )
     lists.set_all_lists_sizes(faiss.swig_ptr(counts))  # a pointer does not keep what it points at
     lists.totsize = place.stat().st_size
     lists.read_only = True
@@ -249,10 +269,16 @@ def _silent() -> Iterator[None]:
 
 
 def _check_lists(dim: int, factory: str) -> None:
-    """Refuse an index that FAISS cannot keep on disk: without inverted lists, or with blocks scanned at once."""
-    faiss, index = load_faiss(), faiss_index.make_index(dim, factory)  # the index owns the extracted lists
+    """Refuse an index that FAISS cannot keep on disk: without inverted lists, or with blocks
+    scanned at once.
+    """
+    faiss, index = (
+        load_faiss(),
+        faiss_index.make_index(dim, factory),
+    )  # the index owns the extracted lists
     inverted = faiss.try_extract_index_ivf(index)
     if inverted is None or hasattr(faiss.downcast_index(inverted), "bbs"):
         raise UserError(
-            f"memory.index={factory} cannot be kept on disk; use auto, or inverted lists of codes such as IVF1024,SQ4"
+            f"memory.index={factory} cannot be kept on disk; use auto, or inverted lists of codes "
+            "such as IVF1024,SQ4"
         )

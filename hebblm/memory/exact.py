@@ -14,7 +14,9 @@ from hebblm.memory.store import SPILL_BYTES, Entries, EntryStore
 
 
 class StoredMemory(AnyMemory):
-    """A memory whose entries are in one store; the initial entries are not a base, see :meth:`mark_base`."""
+    """A memory whose entries are in one store; the initial entries are not a base, see
+    :meth:`mark_base`.
+    """
 
     chunk_bytes: int | None = None
 
@@ -66,15 +68,16 @@ class StoredMemory(AnyMemory):
 class FlatMemory(StoredMemory):
     """All entries, searched exactly.
 
-    Neighbours are the same bit for bit whether a query comes alone or in a batch; equal distances are ordered
-    oldest first. Scratch memory is bounded whatever the number of entries.
+    Neighbours are the same bit for bit whether a query comes alone or in a batch; equal distances
+    are ordered oldest first. Scratch memory is bounded whatever the number of entries.
 
     Args:
         dim: D, the width of a key.
         dtype: of the stored keys: float32, float16, bfloat16 or float64.
         device: where entries live and searches run; None takes the device of the first keys added.
         chunk_bytes: bound on the scratch memory of a search; None chooses by device.
-        spill_bytes: keys on the CPU that outgrow this many bytes are memory-mapped from a temporary file.
+        spill_bytes: keys on the CPU that outgrow this many bytes are memory-mapped from a temporary
+            file.
 
     Raises:
         UserError: an unknown ``dtype``.
@@ -101,7 +104,8 @@ class FlatMemory(StoredMemory):
 
 
 class RingMemory(StoredMemory):
-    """The latest ``capacity`` entries (Hebb-250, Hebb-500), searched exactly as :class:`FlatMemory` searches.
+    """The latest ``capacity`` entries (Hebb-250, Hebb-500), searched exactly as :class:`FlatMemory`
+    searches.
 
     Args:
         dim: D, the width of a key.
@@ -125,7 +129,10 @@ class RingMemory(StoredMemory):
         device: torch.device | str | None = None,
     ) -> None:
         if capacity < 1:
-            raise UserError(f"memory.capacity={capacity} keeps nothing; use at least 1, or unset it for no limit")
+            raise UserError(
+                f"memory.capacity={capacity} keeps nothing; use at least 1, or unset it for no "
+                "limit"
+            )
         super().__init__(EntryStore(dim, dtype=dtype, device=device))
         self.capacity = capacity
         self._base_store: EntryStore | None = None
@@ -149,7 +156,9 @@ class RingMemory(StoredMemory):
         self._base_store = self._store.copy(self.capacity)
 
     def reset(self) -> None:
-        """Return to the entries of the last :meth:`mark_base`, even those forgotten since, or to an empty memory."""
+        """Return to the entries of the last :meth:`mark_base`, even those forgotten since, or to an
+        empty memory.
+        """
         if self._base_store is None:
             self._store.truncate(0)
         else:

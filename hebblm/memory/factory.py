@@ -13,7 +13,14 @@ from hebblm.memory.config import MemoryConfig
 from hebblm.memory.disk import DiskMemory
 from hebblm.memory.exact import FlatMemory, RingMemory
 from hebblm.memory.hybrid import HybridMemory
-from hebblm.memory.persistence import Manifest, check_files, check_owner, read_entries, read_index, read_manifest
+from hebblm.memory.persistence import (
+    Manifest,
+    check_files,
+    check_owner,
+    read_entries,
+    read_index,
+    read_manifest,
+)
 from hebblm.memory.pq import FaissMemory, check_search
 from hebblm.memory.store import KEY_DTYPES
 
@@ -29,31 +36,42 @@ def build_memory(
         dim: D.
         config: how to keep and search entries.
         device: device of entries and searches; a memory on disk is searched on the CPU.
-        work: folder for preparing an index on disk; the process after one that was killed goes on there.
+        work: folder for preparing an index on disk; the process after one that was killed goes on
+            there.
 
     Raises:
-        UserError: a value out of range, values that exclude each other, or a configuration that needs a missing FAISS.
+        UserError: a value out of range, values that exclude each other, or a configuration that
+            needs a missing FAISS.
     """
     memory = _build(dim, config, device, work)
     memory.rooted = config.keys == "root"
     return memory
 
 
-def _build(dim: int, config: MemoryConfig, device: torch.device | str, work: Path | None) -> AnyMemory:
+def _build(
+    dim: int, config: MemoryConfig, device: torch.device | str, work: Path | None
+) -> AnyMemory:
     dtype = KEY_DTYPES[config.dtype]
     check_search(config.rescore, config.nprobe)
     if config.store == "disk":
         return _on_disk(dim, config, dtype, work)
     if config.capacity is not None:
         if config.index not in ("auto", "exact"):
-            raise UserError(f"memory.capacity={config.capacity} needs memory.index=exact, not {config.index}")
+            raise UserError(
+                f"memory.capacity={config.capacity} needs memory.index=exact, not {config.index}"
+            )
         return RingMemory(dim, config.capacity, dtype=dtype, device=device)
     automatic = config.index == "auto"
     if config.index == "exact" or (automatic and not _index_pays(device)):
         if config.nprobe is not None and not automatic:
-            raise UserError(f"memory.nprobe={config.nprobe} has no effect with memory.index=exact; leave it unset")
+            raise UserError(
+                f"memory.nprobe={config.nprobe} has no effect with memory.index=exact; leave it "
+                "unset"
+            )
         return FlatMemory(dim, dtype=dtype, device=device)
-    bulk = FaissMemory(dim, config.index, dtype=dtype, rescore=config.rescore, nprobe=config.nprobe, device=device)
+    bulk = FaissMemory(
+        dim, config.index, dtype=dtype, rescore=config.rescore, nprobe=config.nprobe, device=device
+    )
     return HybridMemory(bulk, FlatMemory(dim, dtype=dtype, device=device))
 
 
@@ -61,9 +79,13 @@ def _on_disk(dim: int, config: MemoryConfig, dtype: torch.dtype, work: Path | No
     """Return an empty memory that moves older entries to disk."""
     if config.capacity is not None or config.index == "exact":
         setting = f"capacity={config.capacity}" if config.capacity is not None else "index=exact"
-        raise UserError(f"memory.{setting} does not go with memory.store=disk; leave one of them unset")
+        raise UserError(
+            f"memory.{setting} does not go with memory.store=disk; leave one of them unset"
+        )
     faiss_index.load_faiss("memory.store=disk")
-    bulk = DiskMemory(dim, config.index, dtype=dtype, rescore=config.rescore, nprobe=config.nprobe, work=work)
+    bulk = DiskMemory(
+        dim, config.index, dtype=dtype, rescore=config.rescore, nprobe=config.nprobe, work=work
+    )
     return HybridMemory(bulk, _recent(dim, dtype), flush_at=MOVED_AT)
 
 
@@ -80,18 +102,20 @@ def load_memory(
     mmap: bool = True,
     device: torch.device | str = "cpu",
 ) -> AnyMemory:
-    """Load a memory from :func:`save_memory`; its entries become the base that ``reset`` returns to.
+    """Load a memory from :func:`save_memory`; its entries become the base that ``reset`` returns
+    to.
 
     Args:
         folder: the memory's folder.
         model_hash: hash of the model in use.
         dictionary_hash: hash of the dictionary in use.
         mmap: whether to map the keys instead of reading them; on the CPU only.
-        device: device of entries and searches, except for a memory on disk. A GPU compares all entries if the index
-            was chosen automatically.
+        device: device of entries and searches, except for a memory on disk. A GPU compares all
+            entries if the index was chosen automatically.
 
     Raises:
-        UserError: no memory there, another model or dictionary, or a missing, truncated or changed file.
+        UserError: no memory there, another model or dictionary, or a missing, truncated or changed
+            file.
     """
     manifest = read_manifest(folder)
     check_owner(manifest, folder, model_hash=model_hash, dictionary_hash=dictionary_hash)
@@ -103,7 +127,11 @@ def load_memory(
 
 def _load(manifest: Manifest, folder: Path, mmap: bool, device: torch.device | str) -> AnyMemory:
     index, where = manifest.index, torch.device("cpu" if manifest.store == "disk" else device)
-    if index is not None and index.factory == "auto" and not (manifest.store == "disk" or _index_pays(where)):
+    if (
+        index is not None
+        and index.factory == "auto"
+        and not (manifest.store == "disk" or _index_pays(where))
+    ):
         index = None
     store = read_entries(manifest, folder, mmap=mmap, device=where)
     if manifest.kind == "ring" and manifest.capacity is not None:
@@ -113,10 +141,14 @@ def _load(manifest: Manifest, folder: Path, mmap: bool, device: torch.device | s
         bulk = FlatMemory(store.dim, dtype=store.dtype).over(store)
     else:
         kind = DiskMemory if manifest.store == "disk" else FaissMemory
-        empty = kind(store.dim, index.factory, dtype=store.dtype, rescore=index.rescore, nprobe=index.nprobe)
+        empty = kind(
+            store.dim, index.factory, dtype=store.dtype, rescore=index.rescore, nprobe=index.nprobe
+        )
         bulk = empty.over(store, read_index(manifest, store, folder))
     if manifest.kind == "hybrid" and manifest.flush_at is not None:
-        recent: FlatMemory | HybridMemory = FlatMemory(store.dim, dtype=store.dtype, device=store.device)
+        recent: FlatMemory | HybridMemory = FlatMemory(
+            store.dim, dtype=store.dtype, device=store.device
+        )
         if manifest.store == "disk":
             recent = _recent(store.dim, store.dtype)
         return HybridMemory(bulk, recent, flush_at=manifest.flush_at)
@@ -124,5 +156,7 @@ def _load(manifest: Manifest, folder: Path, mmap: bool, device: torch.device | s
 
 
 def _index_pays(device: torch.device | str) -> bool:
-    """Return whether a trained index is available and faster: a GPU compares all entries in less time."""
+    """Return whether a trained index is available and faster: a GPU compares all entries in less
+    time.
+    """
     return torch.device(device).type == "cpu" and faiss_index.is_installed()

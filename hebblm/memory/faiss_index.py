@@ -1,4 +1,6 @@
-"""Building, training, filling and placing FAISS indexes; the only file that calls FAISS to make one."""
+"""Building, training, filling and placing FAISS indexes; the only file that calls FAISS to make
+one.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,8 @@ def load_faiss(what: str = "a trained index") -> Any:
         return importlib.import_module("faiss")
     except ImportError as error:
         raise UserError(
-            f"{what} needs FAISS, which is not installed: pip install -e '.[cpu]' (or '.[gpu]') in the checkout, "
+            f"{what} needs FAISS, which is not installed: pip install -e '.[cpu]' (or '.[gpu]') in "
+            "the checkout, "
             "or use memory.index=exact with memory.store=ram"
         ) from error
 
@@ -57,14 +60,17 @@ def load_faiss(what: str = "a trained index") -> Any:
 def auto_spec(dim: int, count: int) -> str | None:
     """Return a factory string for ``count`` keys of width ``dim``, None if exact search is as fast.
 
-    It uses 4-bit product quantisation with at most two dimensions a code and, if the width allows, at least a
-    hundred codes. From 150,000 entries on it adds about sqrt(n) inverted lists. On the states of a 200-wide LSTM
-    over 2.09 million tokens this finds 99.8 % of the nearest 200 with five candidates each (50 codes: 96.6 %).
-    Twice as many lists find no more and take twice as long to build.
+    It uses 4-bit product quantisation with at most two dimensions a code and, if the width allows,
+    at least a hundred codes. From 150,000 entries on it adds about sqrt(n) inverted lists. On the
+    states of a 200-wide LSTM over 2.09 million tokens this finds 99.8 % of the nearest 200 with
+    five candidates each (50 codes: 96.6 %). Twice as many lists find no more and take twice as long
+    to build.
     """
     if count < EXACT_BELOW:
         return None
-    codes = min((dim // width for width in (1, 2) if dim % width == 0 and dim >= 100 * width), default=dim)
+    codes = min(
+        (dim // width for width in (1, 2) if dim % width == 0 and dim >= 100 * width), default=dim
+    )
     if count < LISTS_FROM:
         return f"PQ{codes}x4fs"
     lists = 2 ** round(np.log2(np.sqrt(count)))
@@ -78,7 +84,8 @@ def make_index(dim: int, spec: str) -> Any:
         index = faiss.index_factory(dim, spec, faiss.METRIC_L2)
     except (RuntimeError, AssertionError) as error:
         raise UserError(
-            f"memory.index={spec!r} is not a FAISS factory string for keys of width {dim} ({_reason(error)}); "
+            f"memory.index={spec!r} is not a FAISS factory string for keys of width {dim} "
+            f"({_reason(error)}); "
             "use auto, exact, or for example PQ50x4fs"
         ) from error
     _quiet(index)
@@ -86,7 +93,9 @@ def make_index(dim: int, spec: str) -> Any:
 
 
 def training_minimum(index: Any) -> int:
-    """Return the fewest keys that ``index`` can be trained on: its inverted lists or its largest codebook."""
+    """Return the fewest keys that ``index`` can be trained on: its inverted lists or its largest
+    codebook.
+    """
     faiss = load_faiss()
     index = faiss.downcast_index(index)
     needed = 1
@@ -101,7 +110,9 @@ def training_minimum(index: Any) -> int:
 
 
 def set_nprobe(index: Any, nprobe: int | None) -> bool:
-    """Set how many inverted lists a search visits, by default one in 32 (at least 32); False without lists."""
+    """Set how many inverted lists a search visits, by default one in 32 (at least 32); False
+    without lists.
+    """
     inverted = load_faiss().try_extract_index_ivf(index)
     if inverted is None:
         return False
@@ -110,7 +121,9 @@ def set_nprobe(index: Any, nprobe: int | None) -> bool:
 
 
 def train(index: Any, keys: Tensor, release: Callable[[], None] = lambda: None) -> None:
-    """Train ``index`` on a seeded sample of ``keys`` (n, D); ``release`` frees the keys that were read."""
+    """Train ``index`` on a seeded sample of ``keys`` (n, D); ``release`` frees the keys that were
+    read.
+    """
     inverted = load_faiss().try_extract_index_ivf(index)
     lists = 0 if inverted is None else int(inverted.nlist)
     size = min(len(keys), max(TRAINING_POINTS, POINTS_PER_LIST * lists, training_minimum(index)))
@@ -146,8 +159,13 @@ def placed(index: Any, device: torch.device) -> Any:
         return index
     faiss = load_faiss()
     if not hasattr(faiss, "StandardGpuResources"):
-        raise UserError("this FAISS knows no GPU: pip install -e '.[gpu]' in the checkout, or use memory.index=exact")
-    importlib.import_module("faiss.contrib.torch_utils")  # lets an index take tensors that are on its GPU
+        raise UserError(
+            "this FAISS knows no GPU: pip install -e '.[gpu]' in the checkout, or use "
+            "memory.index=exact"
+        )
+    importlib.import_module(
+        "faiss.contrib.torch_utils"
+    )  # lets an index take tensors that are on its GPU
     there, reason = None, "it would stay on the CPU"
     try:
         there = faiss.index_cpu_to_gpu(_gpu_resources(), device.index or 0, index)
@@ -155,14 +173,17 @@ def placed(index: Any, device: torch.device) -> Any:
         reason = _reason(error)
     if not _on_gpu(there):
         raise UserError(
-            f"FAISS has no index of the kind {type(faiss.downcast_index(index)).__name__} on a GPU ({reason}); "
+            f"FAISS has no index of the kind {type(faiss.downcast_index(index)).__name__} on a GPU "
+            f"({reason}); "
             "use memory.index=exact, IVF4096,Flat, IVF4096,SQ8 or IVF4096,PQ32, or --device cpu"
         )
     return there
 
 
 def propose(index: Any, queries: Tensor, count: int) -> Tensor:
-    """Return positions (N, C) int64 of at most ``count`` entries near each query (N, D), -1 for missing ones."""
+    """Return positions (N, C) int64 of at most ``count`` entries near each query (N, D), -1 for
+    missing ones.
+    """
     if _on_gpu(index):
         found: Tensor = index.search(queries.float().contiguous(), min(count, GPU_CANDIDATES))[1]
         return found
@@ -180,10 +201,11 @@ def _on_gpu(index: Any) -> bool:
 
 
 def listed_distances(queries: Tensor, keys: Tensor, ids: Tensor) -> Tensor:
-    """Return squared distances (N, C) of float32 queries (N, D) to the float32 keys (n, D) at ``ids`` (N, C).
+    """Return squared distances (N, C) of float32 queries (N, D) to the float32 keys (n, D) at
+    ``ids`` (N, C).
 
-    FAISS reads the keys in place; to gather the candidates first would move them three times. The result at a
-    negative position is unspecified.
+    FAISS reads the keys in place; to gather the candidates first would move them three times. The
+    result at a negative position is unspecified.
     """
     faiss = load_faiss()
     asked, stored = as_float32(queries), as_float32(keys)

@@ -12,9 +12,10 @@ TOKEN = 0xFFFFFFFF  # mask of a key's lower half; the upper half is the row of t
 class Followers(HashTable):
     """HashTable of ``count`` by context, which is a row of another table, and token.
 
-    For listing, it also keeps runs of sorted numbers, the longest run first: the upper half of a number is a context,
-    the lower half a row of this table. Runs of similar length are merged, so that each row moves only a few times while
-    a text is read. The first listing builds the first run.
+    For listing, it also keeps runs of sorted numbers, the longest run first: the upper half of a
+    number is a context, the lower half a row of this table. Runs of similar length are merged, so
+    that each row moves only a few times while a text is read. The first listing builds the first
+    run.
     """
 
     def __init__(self) -> None:
@@ -36,7 +37,9 @@ class Followers(HashTable):
         return np.where(rows != ABSENT, self["count"][rows], 0).astype(np.int64)
 
     def lists(self, contexts: Ints) -> tuple[Ints, Ints, Ints]:
-        """Return all followers (M,) of some contexts (N,): number of the context, token and count of each."""
+        """Return all followers (M,) of some contexts (N,): number of the context, token and count
+        of each.
+        """
         self._list()
         numbers, rows = [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
         for run in self._runs:
@@ -46,7 +49,11 @@ class Followers(HashTable):
             inside = np.arange(length.sum()) - np.repeat(np.cumsum(length) - length, length)
             rows.append(run[np.repeat(begin, length) + inside] & TOKEN)
         found = np.concatenate(rows)
-        return np.concatenate(numbers), tokens_of(self.keys[found]), self["count"][found].astype(np.int64)
+        return (
+            np.concatenate(numbers),
+            tokens_of(self.keys[found]),
+            self["count"][found].astype(np.int64),
+        )
 
     def _list(self) -> None:
         if self.size == self._listed:

@@ -13,15 +13,21 @@ Number = TypeVar("Number", bound=np.generic)
 
 ABSENT = -1
 """Row of a key that is not there."""
-MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio: neighbouring numbers end far apart
-SECOND = np.uint64(0xBF58476D1CE4E5B9)  # of the finaliser of SplitMix64 (Steele, Lea and Flood 2014)
+MULTIPLIER = np.uint64(
+    0x9E3779B97F4A7C15
+)  # 2^64 over the golden ratio: neighbouring numbers end far apart
+SECOND = np.uint64(
+    0xBF58476D1CE4E5B9
+)  # of the finaliser of SplitMix64 (Steele, Lea and Flood 2014)
 HALF = np.uint64(32)  # bits
 BLOCK = 1 << 16  # rows that are placed at once
 FULLEST = 0.7  # of the index, above which it grows by half: probes stay short
 
 
 class HashTable:
-    """Open addressing with linear probing; rows are numbered from 0 in the order in which they are inserted."""
+    """Open addressing with linear probing; rows are numbered from 0 in the order in which they are
+    inserted.
+    """
 
     def __init__(self, *columns: str) -> None:
         self.size = 0
@@ -34,13 +40,19 @@ class HashTable:
 
     @property
     def nbytes(self) -> int:
-        return self._index.nbytes + self.keys.nbytes + sum(column.nbytes for column in self.columns.values())
+        return (
+            self._index.nbytes
+            + self.keys.nbytes
+            + sum(column.nbytes for column in self.columns.values())
+        )
 
     def find(self, keys: Keys) -> Ints:
         """Return the rows (N,) of keys (N,), ABSENT for a key that is not there."""
         slots = self._slots(keys)
         rows = self._index[slots].astype(np.int64)
-        open_ = np.flatnonzero((rows != ABSENT) & (self.keys[rows] != keys))  # another key sits there
+        open_ = np.flatnonzero(
+            (rows != ABSENT) & (self.keys[rows] != keys)
+        )  # another key sits there
         while len(open_):
             slots[open_] = (slots[open_] + 1) % len(self._index)
             rows[open_] = self._index[slots[open_]]
@@ -49,7 +61,9 @@ class HashTable:
         return rows
 
     def insert(self, keys: Keys) -> Ints:
-        """Add rows (N,), zero in every column, for keys (N,) that are distinct and not there yet."""
+        """Add rows (N,), zero in every column, for keys (N,) that are distinct and not there
+        yet.
+        """
         first, self.size = self.size, self.size + len(keys)
         if self.size > len(self.keys):
             room = max(self.size, len(self.keys) * 9 // 8)
@@ -83,7 +97,9 @@ class HashTable:
         slots = self._slots(self.keys[rows])
         while len(rows):
             free = self._index[slots] == ABSENT
-            self._index[slots[free]] = rows[free]  # of several that claim a slot, the last one gets it
+            self._index[slots[free]] = rows[
+                free
+            ]  # of several that claim a slot, the last one gets it
             left = self._index[slots] != rows
             rows, slots = rows[left], (slots[left] + 1) % len(self._index)
 

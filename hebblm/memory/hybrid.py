@@ -21,11 +21,13 @@ from hebblm.memory.store import Entries
 class HybridMemory(AnyMemory):
     """A recent-exact buffer merged with a bulk memory.
 
-    New entries go to ``recent`` and are found exactly from the next search on. As soon as ``recent`` holds
-    more than ``flush_at`` entries, all of them move to ``bulk``; the moment depends on counts alone.
+    New entries go to ``recent`` and are found exactly from the next search on. As soon as
+    ``recent`` holds more than ``flush_at`` entries, all of them move to ``bulk``; the moment
+    depends on counts alone.
 
     Args:
-        bulk: memory of the older entries; it may be empty, and None starts an empty :class:`FaissMemory`.
+        bulk: memory of the older entries; it may be empty, and None starts an empty
+            :class:`FaissMemory`.
         recent: empty memory of the same width on the CPU: an exact one, or again one of two parts.
         flush_at: the most entries that stay in ``recent`` after an :meth:`add`, at least 1.
 
@@ -37,7 +39,9 @@ class HybridMemory(AnyMemory):
     kind = "hybrid"
     in_blocks = True
 
-    def __init__(self, bulk: AnyMemory | None, recent: FlatMemory | HybridMemory, *, flush_at: int = 4096) -> None:
+    def __init__(
+        self, bulk: AnyMemory | None, recent: FlatMemory | HybridMemory, *, flush_at: int = 4096
+    ) -> None:
         if flush_at < 1:
             raise UserError(f"memory.flush_at={flush_at} is out of range; use at least 1")
         self.bulk = FaissMemory(recent.dim, dtype=recent.dtype) if bulk is None else bulk
@@ -78,7 +82,9 @@ class HybridMemory(AnyMemory):
         return merge(older, shifted(newer, len(self.bulk)), k)
 
     def span(self, every: int) -> int:
-        """Return how many tokens can be searched at once: up to the write that moves recent entries to the bulk."""
+        """Return how many tokens can be searched at once: up to the write that moves recent entries
+        to the bulk.
+        """
         before = ((self.flush_at - len(self.recent)) // every + 1) * every
         inner = self.recent.span(every)
         return before if inner is None else min(before, inner)
@@ -88,7 +94,9 @@ class HybridMemory(AnyMemory):
         return [part for part in parts if len(part)] or parts[-1:]
 
     def mark_base(self) -> None:
-        """Make the present entries the state that :meth:`reset` returns to; they all move to the bulk."""
+        """Make the present entries the state that :meth:`reset` returns to; they all move to the
+        bulk.
+        """
         if len(self.recent):
             self._flush()
         self.bulk.mark_base()
@@ -109,9 +117,14 @@ class HybridMemory(AnyMemory):
 
     @classmethod
     def over(cls, shared: AnyMemory) -> HybridMemory:
-        """Return a memory of own entries, found exactly, over the entries of another that is only read."""
+        """Return a memory of own entries, found exactly, over the entries of another that is only
+        read.
+        """
         if shared.forgets:
-            raise UserError(f"a memory of kind {shared.kind} cannot be shared by streams; leave memory.capacity unset")
+            raise UserError(
+                f"a memory of kind {shared.kind} cannot be shared by streams; leave "
+                "memory.capacity unset"
+            )
         bulk = shared.bulk if isinstance(shared, HybridMemory) else shared
         own = FlatMemory(bulk.dim, dtype=bulk.dtype, device=bulk.segments()[0].keys.device)
         memory = cls(bulk, own, flush_at=sys.maxsize)

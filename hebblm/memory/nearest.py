@@ -1,8 +1,10 @@
-"""Exact nearest neighbours by squared L2 distance, the same bit for bit whatever the batch and the chunks.
+"""Exact nearest neighbours by squared L2 distance, the same bit for bit whatever the batch and the
+chunks.
 
-Matrix products find candidates; their rounding depends on shapes. So the candidates' distances are computed again
-by direct difference. An error bound on the matrix products tells whether an entry outside the candidates could
-belong to the K nearest. If so, all entries within the bound are examined.
+Matrix products find candidates; their rounding depends on shapes. So the candidates' distances are
+computed again by direct difference. An error bound on the matrix products tells whether an entry
+outside the candidates could belong to the K nearest. If so, all entries within the bound are
+examined.
 """
 
 from __future__ import annotations
@@ -23,14 +25,17 @@ CUDA_CHUNK_BYTES = 1 << 30
 # Differences of a few queries at a time stay in the second-level cache of a CPU.
 CPU_BLOCK_BYTES = 1 << 20
 CUDA_BLOCK_BYTES = 256 << 20
-MOST_PAIRS = 1 << 25  # of a query and an entry, compared at once in addition to neighbours found elsewhere
+MOST_PAIRS = (
+    1 << 25
+)  # of a query and an entry, compared at once in addition to neighbours found elsewhere
 
 
 class Ranked(NamedTuple):
     """Entries chosen for N queries."""
 
     distances: Tensor  # (N, K) squared L2, ascending; +inf without an entry
-    ids: Tensor  # (N, K) int64 positions among the entries; -1 without an entry. Equal distances: older first.
+    # (N, K) int64 positions among the entries; -1 without an entry. Equal distances: older first.
+    ids: Tensor
 
 
 def compute_dtype(queries: Tensor, keys: Tensor) -> torch.dtype:
@@ -68,7 +73,8 @@ def squared_differences(queries: Tensor, keys: Tensor) -> Tensor:
 
 
 def listed_distances(queries: Tensor, keys: Tensor, ids: Tensor) -> Tensor:
-    """``||h - h_k||^2`` (N, M) of queries (N, D) and the keys (n, D) at positions ``ids`` (N, M), by direct difference.
+    """``||h - h_k||^2`` (N, M) of queries (N, D) and the keys (n, D) at positions ``ids`` (N, M),
+    by direct difference.
 
     The bits depend on the two vectors alone. The result at a negative position is unspecified.
     """
@@ -87,9 +93,11 @@ def listed_distances(queries: Tensor, keys: Tensor, ids: Tensor) -> Tensor:
 
 
 def rank(queries: Tensor, keys: Tensor, ids: Tensor) -> Ranked:
-    """Rank the candidates at positions ``ids`` (N, M) by their exact distance to the queries (N, D).
+    """Rank the candidates at positions ``ids`` (N, M) by their exact distance to the queries (N,
+    D).
 
-    Ids are distinct within a row, -1 for no candidate. Returns all M of each query, nearest first, ties by position.
+    Ids are distinct within a row, -1 for no candidate. Returns all M of each query, nearest first,
+    ties by position.
     """
     ids = ids.sort(dim=1).values
     distances = listed_distances(queries, keys, ids).masked_fill_(ids < 0, float("inf"))  # (N, M)
@@ -98,10 +106,11 @@ def rank(queries: Tensor, keys: Tensor, ids: Tensor) -> Ranked:
 
 
 def nearest(queries: Tensor, entries: Entries, k: int, *, chunk_bytes: int | None = None) -> Ranked:
-    """Return distances and positions (N, K) of the exact ``k`` nearest entries of each query (N, D).
+    """Return distances and positions (N, K) of the exact ``k`` nearest entries of each query (N,
+    D).
 
-    Columns beyond the number of entries are empty. Queries are finite and on the entries' device; ``chunk_bytes``
-    bounds the scratch memory of the matrix products.
+    Columns beyond the number of entries are empty. Queries are finite and on the entries' device;
+    ``chunk_bytes`` bounds the scratch memory of the matrix products.
     """
     dtype = compute_dtype(queries, entries.keys)
     queries = queries.to(dtype)
@@ -123,13 +132,18 @@ def nearest(queries: Tensor, entries: Entries, k: int, *, chunk_bytes: int | Non
 
 
 def nearest_within(queries: Tensor, entries: Entries, k: int, limits: Tensor) -> Ranked:
-    """Return those of the exact ``k`` nearest entries (N, K) that are no farther than ``limits`` (N,), squared.
+    """Return those of the exact ``k`` nearest entries (N, K) that are no farther than ``limits``
+    (N,), squared.
 
-    Farther ones may be missing. If other entries already fill the K places up to a distance, only nearer entries count,
-    and there are few, so fewer than K need ranking. Matrix products choose and direct differences decide, as in
-    :func:`nearest`.
+    Farther ones may be missing. If other entries already fill the K places up to a distance, only
+    nearer entries count, and there are few, so fewer than K need ranking. Matrix products choose
+    and direct differences decide, as in :func:`nearest`.
     """
-    if not len(entries) or len(queries) * len(entries) > MOST_PAIRS or not bool(limits.isfinite().all()):
+    if (
+        not len(entries)
+        or len(queries) * len(entries) > MOST_PAIRS
+        or not bool(limits.isfinite().all())
+    ):
         return nearest(queries, entries, k)
     rough = approximate_distances(queries, entries, 0, len(entries))  # (N, n)
     reach = limits.to(rough.dtype) + 2 * error_bound(queries, entries)  # (N,)
@@ -154,7 +168,9 @@ def pad(ranked: Ranked, k: int) -> Ranked:
 
 
 def merge(first: Ranked, second: Ranked, k: int) -> Ranked:
-    """Return the ``k`` nearest of two rankings; on equal distances those of ``first`` come first."""
+    """Return the ``k`` nearest of two rankings; on equal distances those of ``first`` come
+    first.
+    """
     distances = torch.cat([first.distances, second.distances], dim=1)
     ids = torch.cat([first.ids, second.ids], dim=1)
     distances, order = distances.sort(dim=1, stable=True)
@@ -166,13 +182,17 @@ def shifted(ranked: Ranked, by: int) -> Ranked:
     return Ranked(ranked.distances, torch.where(ranked.ids < 0, ranked.ids, ranked.ids + by))
 
 
-def _nearest_chunk(queries: Tensor, entries: Entries, wanted: int, candidates: int, step: int) -> Ranked:
+def _nearest_chunk(
+    queries: Tensor, entries: Entries, wanted: int, candidates: int, step: int
+) -> Ranked:
     """Find candidates by matrix products, rank them exactly, and examine doubtful queries again."""
     nothing = _nothing(queries)
     floors, ids = nothing.distances, nothing.ids
     for begin in range(0, len(entries), step):
         approximate = approximate_distances(queries, entries, begin, begin + step)  # (N, C)
-        values, nearby = approximate.topk(min(candidates, approximate.shape[1]), dim=1, largest=False, sorted=False)
+        values, nearby = approximate.topk(
+            min(candidates, approximate.shape[1]), dim=1, largest=False, sorted=False
+        )
         floors, ids = torch.cat([floors, values], dim=1), torch.cat([ids, nearby + begin], dim=1)
         if ids.shape[1] > candidates:
             floors, kept = floors.topk(candidates, dim=1, largest=False, sorted=False)
@@ -180,7 +200,8 @@ def _nearest_chunk(queries: Tensor, entries: Entries, wanted: int, candidates: i
     ranked = rank(queries, entries.keys, ids)
     distances, ids = ranked.distances[:, :wanted], ranked.ids[:, :wanted]
     bound = error_bound(queries, entries)  # (N,)
-    # An entry that is not a candidate has a product-based distance of at least the largest candidate's.
+    # An entry that is not a candidate has a product-based distance of at least the largest
+    # candidate's.
     doubtful = ~(distances[:, -1] + 2 * bound < floors.amax(dim=1))  # (N,)
     if bool(doubtful.any()):
         limits = distances[doubtful, -1] + 2 * bound[doubtful]
@@ -206,13 +227,15 @@ def approximate_distances(queries: Tensor, entries: Entries, begin: int, end: in
 def error_bound(queries: Tensor, entries: Entries) -> Tensor:
     """Bound (N,) the difference between a distance by matrix products and one by direct difference.
 
-    A sum of D products is off by at most ``(D + 2) u`` times the sum of their magnitudes, and those of the
-    three terms sum to at most ``(||h|| + ||h_k||)^2``.
+    A sum of D products is off by at most ``(D + 2) u`` times the sum of their magnitudes, and those
+    of the three terms sum to at most ``(||h|| + ||h_k||)^2``.
     """
     unit = torch.finfo(entries.norms.dtype).eps
     if queries.dtype == torch.float32:
         # A caller may have allowed TensorFloat-32 or bfloat16 products.
-        unit = {"highest": unit, "high": 2.0**-10, "medium": 2.0**-7}[torch.get_float32_matmul_precision()]
+        unit = {"highest": unit, "high": 2.0**-10, "medium": 2.0**-7}[
+            torch.get_float32_matmul_precision()
+        ]
     largest = entries.norms.max() if entries.largest is None else entries.largest  # ()
     reach = queries.square().sum(dim=1).sqrt() + largest.to(queries.dtype).sqrt()  # (N,)
     return (queries.shape[1] + 16) * unit * reach.square()
@@ -224,7 +247,9 @@ def _within(queries: Tensor, entries: Entries, limits: Tensor, wanted: int, step
     best = _nothing(queries)
     pairs = block_rows(dim * queries.dtype.itemsize, queries.device)
     for begin in range(0, len(entries), step):
-        near = approximate_distances(queries, entries, begin, begin + step) <= limits[:, None]  # (N, C)
+        near = (
+            approximate_distances(queries, entries, begin, begin + step) <= limits[:, None]
+        )  # (N, C)
         distances = torch.full(near.shape, float("inf"), dtype=queries.dtype, device=queries.device)
         for pair in torch.split(near.nonzero(), pairs):
             row, column = pair.unbind(dim=1)
@@ -242,17 +267,22 @@ def checked(queries: Tensor, entries: Entries, k: int) -> Tensor:
     if k < 1:
         raise UserError(f"K = {k} is too few neighbours; choose at least 1")
     if queries.ndim != 2 or queries.shape[1] != dim:
-        raise ValueError(f"queries of shape {tuple(queries.shape)} do not fit a memory of width {dim}")
+        raise ValueError(
+            f"queries of shape {tuple(queries.shape)} do not fit a memory of width {dim}"
+        )
     if not bool(queries.isfinite().all()):
-        raise UserError("a hidden state is not finite; the model that made it has diverged, lower its learning rate")
+        raise UserError(
+            "a hidden state is not finite; the model that made it has diverged, lower its learning "
+            "rate"
+        )
     return queries.detach().to(entries.keys.device)
 
 
 def gather(segments: list[Entries], ranked: Ranked, queries: Tensor) -> Neighbors:
     """Return the entries at ``ranked`` positions (N, K), which count through all segments.
 
-    Keys take the dtype of the queries (N, D), and everything takes their device. The result has log-normalisers if
-    every segment has them.
+    Keys take the dtype of the queries (N, D), and everything takes their device. The result has
+    log-normalisers if every segment has them.
     """
     dtype = queries.dtype
     mask = ranked.ids >= 0  # (N, K)
@@ -283,12 +313,22 @@ def gather(segments: list[Entries], ranked: Ranked, queries: Tensor) -> Neighbor
     )
 
 
-def _take(entries: Entries, ids: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Return keys (N, K, D), values (N, K) and log-normalisers (N, K); those at -1 are unspecified."""
+def _take(
+    entries: Entries, ids: Tensor, dtype: torch.dtype
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Return keys (N, K, D), values (N, K) and log-normalisers (N, K); those at -1 are
+    unspecified.
+    """
     dim = entries.keys.shape[1]
     if not len(entries):
-        logs = None if entries.log_normalizers is None else torch.zeros_like(ids, dtype=torch.float32)
-        return torch.zeros(*ids.shape, dim, dtype=dtype, device=ids.device), torch.zeros_like(ids), logs
+        logs = (
+            None if entries.log_normalizers is None else torch.zeros_like(ids, dtype=torch.float32)
+        )
+        return (
+            torch.zeros(*ids.shape, dim, dtype=dtype, device=ids.device),
+            torch.zeros_like(ids),
+            logs,
+        )
     keys = torch.empty(*ids.shape, dim, dtype=dtype, device=ids.device)
     flat = ids.clamp_min(0).flatten()  # (N K,)
     rows = keys.view(-1, dim)

@@ -31,7 +31,8 @@ class NGramRows:
         return cls(contexts, tokens, np.zeros(len(tokens), dtype=np.int64), np.arange(len(tokens)))
 
     def within(self, vocabulary: int, room: int) -> NGramRows:
-        """Return the same rows, but hide those that are not counted, or whose tokens have no probability yet.
+        """Return the same rows, but hide those that are not counted, or whose tokens have no
+        probability yet.
 
         Args:
             vocabulary: number of tokens that have a probability.
@@ -46,9 +47,13 @@ class NGramRows:
 
 
 def contexts_of(tokens: Ints, begin: int, order: int) -> Ints:
-    """Return contexts (T - begin, order) of the tokens of a text (T,) from ``begin`` on, the nearest token first."""
+    """Return contexts (T - begin, order) of the tokens of a text (T,) from ``begin`` on, the
+    nearest token first.
+    """
     padded = np.r_[np.full(order, PAD, dtype=np.int64), tokens]
-    windows = np.lib.stride_tricks.sliding_window_view(padded, order)[begin : len(tokens)]  # the farthest first
+    windows = np.lib.stride_tricks.sliding_window_view(padded, order)[
+        begin : len(tokens)
+    ]  # the farthest first
     return windows[:, ::-1]
 
 
@@ -57,5 +62,7 @@ def context_keys(contexts: Ints) -> Keys:
     keys = np.empty((len(contexts), contexts.shape[1] + 1), dtype=np.uint64)
     keys[:, 0] = MULTIPLIER
     for n in range(contexts.shape[1]):
-        keys[:, n + 1] = mixed((keys[:, n] + contexts[:, n].astype(np.uint64) + np.uint64(2)) * MULTIPLIER)
+        keys[:, n + 1] = mixed(
+            (keys[:, n] + contexts[:, n].astype(np.uint64) + np.uint64(2)) * MULTIPLIER
+        )
     return keys

@@ -57,15 +57,19 @@ class Seen:
 
 
 class NGrams:
-    """Counts of the followers of contexts of 0 to ``order`` tokens, and the probabilities they give.
+    """Counts of the followers of contexts of 0 to ``order`` tokens, and the probabilities they
+    give.
 
-    Interpolated absolute discounting with a discount for followers seen once, twice and more often, as in modified
-    Kneser-Ney (Chen and Goodman 1999), but with plain counts. For a context c of n tokens with count C(c) > 0::
+    Interpolated absolute discounting with a discount for followers seen once, twice and more often,
+    as in modified Kneser-Ney (Chen and Goodman 1999), but with plain counts. For a context c of n
+    tokens with count C(c) > 0::
 
-        p_n(w | c) = max(C(c w) - D(C(c w)), 0) / C(c) + (D1 N1 + D2 N2 + D3 N3+)(c) / C(c) p_(n-1)(w | c')
+        p_n(w | c) = max(C(c w) - D(C(c w)), 0) / C(c) + (D1 N1 + D2 N2 + D3 N3+)(c) / C(c)
+        p_(n-1)(w | c')
 
-    where c' lacks the first token of c and N1, N2, N3+ count the followers of c seen once, twice and more often. Order
-    0 interpolates with another distribution, the base's. The longest context that was seen gives the result.
+    where c' lacks the first token of c and N1, N2, N3+ count the followers of c seen once, twice
+    and more often. Order 0 interpolates with another distribution, the base's. The longest context
+    that was seen gives the result.
 
     Args:
         order: tokens of the longest context.
@@ -77,10 +81,14 @@ class NGrams:
 
     def __init__(self, order: int = 5, capacity: int = 20_000_000) -> None:
         if order < 1 or capacity < 1:
-            raise UserError(f"ngram.order = {order} and ngram.capacity = {capacity} must be at least 1")
+            raise UserError(
+                f"ngram.order = {order} and ngram.capacity = {capacity} must be at least 1"
+            )
         self.order = order
         self.capacity = capacity
-        self._base: tuple[int, int, npt.NDArray[np.int32]] | None = None  # tokens, contexts, counts of pairs
+        self._base: tuple[int, int, npt.NDArray[np.int32]] | None = (
+            None  # tokens, contexts, counts of pairs
+        )
         self._clear()
 
     def mark_base(self) -> None:
@@ -108,16 +116,20 @@ class NGrams:
         return self._contexts.nbytes + self._pairs.nbytes + self._words.nbytes
 
     def context_after(self, tokens: Sequence[int]) -> Ints:
-        """Return the context (order,) after some tokens of a text, which may be more or fewer than ``order``."""
+        """Return the context (order,) after some tokens of a text, which may be more or fewer than
+        ``order``.
+        """
         context = np.full(self.order, PAD)
         nearest = tokens[: -self.order - 1 : -1]
         context[: len(nearest)] = nearest
         return context
 
     def likeliest(self, context: Ints) -> tuple[int, int, float] | None:
-        """Return the most frequent follower of the longest context (order,) seen, the length, and its discounted share.
+        """Return the most frequent follower of the longest context (order,) seen, the length, and
+        its discounted share.
 
-        Among equally frequent tokens it takes the one that first occurred later; None if even the nearest is unseen.
+        Among equally frequent tokens it takes the one that first occurred later; None if even the
+        nearest is unseen.
         """
         rows = self._contexts.find(context_keys(context[None])[0])
         seen = (rows != ABSENT) & np.r_[True, context != PAD]
@@ -130,7 +142,8 @@ class NGrams:
         return int(tokens[best]), length, float(kept[0] / counts.sum())
 
     def add(self, contexts: Ints, tokens: Ints) -> None:
-        """Count tokens (N,) after their contexts (N, order), the nearest token first, PAD before a text begins.
+        """Count tokens (N,) after their contexts (N, order), the nearest token first, PAD before a
+        text begins.
 
         It ignores tokens beyond ``capacity``.
         """
@@ -147,8 +160,14 @@ class NGrams:
             self.add(contexts_of(tokens[first:end], begin - first, self.order), tokens[begin:end])
 
     def _add(self, contexts: Ints, tokens: Ints) -> None:
-        keys, there = context_keys(contexts), np.c_[np.ones(len(tokens), dtype=bool), contexts != PAD]
-        keys, tokens = keys[there], np.broadcast_to(tokens[:, None], there.shape)[there]  # all lengths at once
+        keys, there = (
+            context_keys(contexts),
+            np.c_[np.ones(len(tokens), dtype=bool), contexts != PAD],
+        )
+        keys, tokens = (
+            keys[there],
+            np.broadcast_to(tokens[:, None], there.shape)[there],
+        )  # all lengths at once
         unique, number = np.unique(keys, return_inverse=True)
         rows = self._contexts.found(unique)
         self._count(*np.unique(Followers.keys_of(rows[number], tokens), return_counts=True))
@@ -169,9 +188,14 @@ class NGrams:
             self._words[words] = SHORT.left(after[owners == 0])
 
     def score(
-        self, rows: NGramRows, vocabulary: int, targets: Ints | None = None, lowest: Floats | None = None
+        self,
+        rows: NGramRows,
+        vocabulary: int,
+        targets: Ints | None = None,
+        lowest: Floats | None = None,
     ) -> Seen:
-        """Return the probability of each token as if the rows that it sees had been added; adds nothing.
+        """Return the probability of each token as if the rows that it sees had been added; adds
+        nothing.
 
         Args:
             rows: N contexts, and the tokens after them.
@@ -182,23 +206,32 @@ class NGrams:
         asked = rows if targets is None else replace(rows, tokens=targets)
         lowest = np.full(len(rows.tokens), 1 / vocabulary) if lowest is None else lowest
         return self._interpolated(
-            self._seen(asked, rows.within(vocabulary, self.capacity - self.tokens)), rows.contexts, lowest
+            self._seen(asked, rows.within(vocabulary, self.capacity - self.tokens)),
+            rows.contexts,
+            lowest,
         )
 
-    def distributions(self, rows: NGramRows, vocabulary: int, lowest: Floats | None = None) -> Floats:
+    def distributions(
+        self, rows: NGramRows, vocabulary: int, lowest: Floats | None = None
+    ) -> Floats:
         """Return log-probabilities (N, V) of every token after each row; see :meth:`score`.
 
-        The part of a shorter context is scaled once for all tokens; only tokens that were seen get more than that.
+        The part of a shorter context is scaled once for all tokens; only tokens that were seen get
+        more than that.
         """
         count, added = len(rows.tokens), rows.within(vocabulary, self.capacity - self.tokens)
         lowest = np.full((count, vocabulary), 1 / vocabulary) if lowest is None else lowest
         levels = list(self._levels(self._seen(rows, added), rows.contexts))
-        scales = [np.ones(count)]  # of each length, the longest first: the share that longer contexts leave to it
+        scales = [
+            np.ones(count)
+        ]  # of each length, the longest first: the share that longer contexts leave to it
         for level in reversed(levels):
             scales.append(scales[-1] * np.where(level.reached, level.given, 1))
         found = lowest * scales.pop()[:, None]
         stored = self._contexts.find(rows.keys()).reshape(-1, count)
-        before = (rows.streams[:, None] == added.streams) & (np.arange(count) < rows.visible[:, None])  # (N, N)
+        before = (rows.streams[:, None] == added.streams) & (
+            np.arange(count) < rows.visible[:, None]
+        )  # (N, N)
         for n, (level, scale) in enumerate(zip(levels, reversed(scales), strict=True)):
             shares = np.where(level.reached, scale / level.total, 0)
             if n:
@@ -221,8 +254,9 @@ class NGrams:
     def per_occurrence(self, rows: NGramRows) -> Floats:
         """Return the part of the probability that each count of a row's token adds, (order + 1, N).
 
-        Row n is for contexts of n tokens; a count after a long context counts after the shorter ones as well. The rest
-        of the probability comes from the distribution below order 0. No row sees another.
+        Row n is for contexts of n tokens; a count after a long context counts after the shorter
+        ones as well. The rest of the probability comes from the distribution below order 0. No row
+        sees another.
         """
         count, found = len(rows.tokens), np.zeros((self.order + 1, len(rows.tokens)))
         left = np.ones(count)  # share that longer contexts leave to this one
@@ -233,8 +267,12 @@ class NGrams:
             left = np.where(level.reached, left * level.given, left)
         return found
 
-    def _share_followers(self, found: Floats, contexts: Ints, shares: Floats, discounts: Discounts) -> None:
-        """Add to (N, V) the probabilities of stored followers of contexts (N,), each with its share per count (N,)."""
+    def _share_followers(
+        self, found: Floats, contexts: Ints, shares: Floats, discounts: Discounts
+    ) -> None:
+        """Add to (N, V) the probabilities of stored followers of contexts (N,), each with its share
+        per count (N,).
+        """
         known = np.flatnonzero((contexts != ABSENT) & (shares > 0))
         number, tokens, counts = self._pairs.lists(contexts[known])
         if len(tokens) and tokens.max() >= found.shape[1]:
@@ -244,7 +282,9 @@ class NGrams:
         found[at, tokens] += shares[at] * discounts.left(counts)  # each place is there once
 
     def _interpolated(self, every: _Counts, contexts: Ints, probability: Floats) -> Seen:
-        """Return probabilities from the counts (L N,) of contexts of every length, the shortest first."""
+        """Return probabilities from the counts (L N,) of contexts of every length, the shortest
+        first.
+        """
         count = len(contexts)
         length, peak, total = np.zeros(count, np.int64), np.zeros(count), np.zeros(count, np.int64)
         for n, level in enumerate(self._levels(every, contexts)):
@@ -257,7 +297,9 @@ class NGrams:
             return Seen(np.log(probability), length, peak, total)
 
     def _levels(self, every: _Counts, contexts: Ints) -> Iterator[_Level]:
-        """Yield a level for each length of context, the shortest first, while any row has seen that length."""
+        """Yield a level for each length of context, the shortest first, while any row has seen that
+        length.
+        """
         count = len(contexts)
         reached = np.ones(count, dtype=bool)
         for n in range(self.order + 1):
@@ -269,16 +311,25 @@ class NGrams:
                 return
             d = LONG if n >= LONG_FROM else SHORT
             total = np.maximum(seen.total, 1)
-            given = d.once * seen.once + d.twice * seen.twice + d.more * (seen.kinds - seen.once - seen.twice)
+            given = (
+                d.once * seen.once
+                + d.twice * seen.twice
+                + d.more * (seen.kinds - seen.once - seen.twice)
+            )
             yield _Level(reached, d, total, given / total, seen.peak, seen.wanted)
 
     def _seen(self, asked: NGramRows, added: NGramRows) -> _Counts:
-        """Return the counts (L N,) that each row sees: those of the tables plus those of the visible added rows.
+        """Return the counts (L N,) that each row sees: those of the tables plus those of the
+        visible added rows.
 
         Both kinds of rows have the same contexts.
         """
         lengths, size = self.order + 1, len(added.tokens)
-        keys, tokens, streams = asked.keys(), np.tile(asked.tokens, lengths), np.tile(asked.streams, lengths)
+        keys, tokens, streams = (
+            asked.keys(),
+            np.tile(asked.tokens, lengths),
+            np.tile(asked.streams, lengths),
+        )
         visible = (asked.visible + size * np.arange(lengths)[:, None]).ravel()
         rows = self._contexts.find(keys)
         stored = {
@@ -288,13 +339,16 @@ class NGrams:
         count = self._pairs.counts(rows, tokens)
         if not asked.visible.any():
             return _Counts(**stored, wanted=count)
-        # Added rows of the same stream and context, in their order; the numbers of rows run through all lengths.
+        # Added rows of the same stream and context, in their order; the numbers of rows run through
+        # all lengths.
         new_tokens = np.tile(added.tokens, lengths)
         size *= lengths
         owner = np.unique(
             mixed(
                 np.r_[keys, keys]
-                ^ mixed(np.r_[np.tile(added.streams, lengths), streams].astype(np.uint64) + np.uint64(1))
+                ^ mixed(
+                    np.r_[np.tile(added.streams, lengths), streams].astype(np.uint64) + np.uint64(1)
+                )
             ),
             return_inverse=True,
         )[1]
@@ -303,8 +357,11 @@ class NGrams:
         place = new[order] * (size + 1) + order  # ascending
         low = np.searchsorted(place, own * (size + 1))
         high = np.searchsorted(place, own * (size + 1) + visible)
-        # How often each added pair was seen after its row is counted; that decides the change of its context.
-        pair = np.unique(Followers.keys_of(owner, np.r_[new_tokens, tokens]), return_inverse=True)[1]
+        # How often each added pair was seen after its row is counted; that decides the change of
+        # its context.
+        pair = np.unique(Followers.keys_of(owner, np.r_[new_tokens, tokens]), return_inverse=True)[
+            1
+        ]
         new_pair, pair = pair[:size], pair[size:]
         pair_order = np.argsort(new_pair, kind="stable")
         pair_place = new_pair[pair_order] * (size + 1) + pair_order
@@ -322,7 +379,8 @@ class NGrams:
         for name, change in changes.items():
             sums = np.r_[0, np.cumsum(change[order])]
             stored[name] += sums[high] - sums[low]
-        # The largest count so far in each context: a running maximum that starts again with each context.
+        # The largest count so far in each context: a running maximum that starts again with each
+        # context.
         step = int(after.max()) + 1
         highest = np.maximum.accumulate(new[order] * step + after[order]) - new[order] * step
         largest = np.maximum(stored["peak"], highest[np.maximum(high, 1) - 1])
@@ -337,14 +395,21 @@ class NGrams:
             ids: (V,) ids of its tokens here; None if they are the same.
 
         Returns:
-            Number of its contexts left out: if ids differ, those after tokens that it saw but never counted.
+            Number of its contexts left out: if ids differ, those after tokens that it saw but never
+                counted.
         """
         keys, pairs = (table.keys[: table.size] for table in (other._contexts, other._pairs))
-        owners, tokens, counts = contexts_of_keys(pairs), tokens_of(pairs), other._pairs["count"][: len(pairs)]
+        owners, tokens, counts = (
+            contexts_of_keys(pairs),
+            tokens_of(pairs),
+            other._pairs["count"][: len(pairs)],
+        )
         length = np.zeros(len(keys), dtype=np.int64)
         if ids is not None:
             spelled, length = other._spelled()
-            keys = context_keys(np.where(spelled != PAD, ids[spelled], PAD))[np.arange(len(keys)), length]
+            keys = context_keys(np.where(spelled != PAD, ids[spelled], PAD))[
+                np.arange(len(keys)), length
+            ]
             tokens = ids[tokens]
         rows = np.full(len(keys), ABSENT)
         rows[length != ABSENT] = self._contexts.found(keys[length != ABSENT])
@@ -354,13 +419,18 @@ class NGrams:
         return int((length == ABSENT).sum())
 
     def _spelled(self) -> tuple[Ints, Ints]:
-        """Return the tokens (C, order) of each context, the nearest first, and their number (C,), ABSENT if unknown.
+        """Return the tokens (C, order) of each context, the nearest first, and their number (C,),
+        ABSENT if unknown.
 
-        Each context without its nearest token was followed by that token, so longer contexts follow from shorter ones.
+        Each context without its nearest token was followed by that token, so longer contexts follow
+        from shorter ones.
         """
         pairs = self._pairs.keys[: self._pairs.size]
         owners, tokens = contexts_of_keys(pairs), tokens_of(pairs)
-        spelled, length = np.full((self._contexts.size, self.order), PAD), np.full(self._contexts.size, ABSENT)
+        spelled, length = (
+            np.full((self._contexts.size, self.order), PAD),
+            np.full(self._contexts.size, ABSENT),
+        )
         length[0] = 0
         for n in range(self.order):
             of_length = length[owners] == n
@@ -371,7 +441,9 @@ class NGrams:
         return spelled, length
 
     def state_dict(self) -> dict[str, Array]:
-        """Return all counts as arrays to save; the counts of contexts follow from those of pairs."""
+        """Return all counts as arrays to save; the counts of contexts follow from those of
+        pairs.
+        """
         return {
             "tokens": np.array([self.tokens, self.order]),
             "contexts": self._contexts.keys[: self._contexts.size].view(np.int64),
@@ -383,11 +455,17 @@ class NGrams:
         """Load the counts of :meth:`state_dict`; this removes a marked base."""
         self._base = None
         tokens, self.order = (int(number) for number in state["tokens"])
-        contexts, pairs = (np.ascontiguousarray(state[name]).view(np.uint64) for name in ("contexts", "pairs"))
+        contexts, pairs = (
+            np.ascontiguousarray(state[name]).view(np.uint64) for name in ("contexts", "pairs")
+        )
         self._fill(tokens, contexts, pairs, state["counts"].astype(np.int32))
 
-    def _fill(self, tokens: int, contexts: Keys, pairs: Keys, counts: npt.NDArray[np.int32]) -> None:
-        """Replace all counts by so many tokens, these contexts in their order, and these counts of pairs."""
+    def _fill(
+        self, tokens: int, contexts: Keys, pairs: Keys, counts: npt.NDArray[np.int32]
+    ) -> None:
+        """Replace all counts by so many tokens, these contexts in their order, and these counts of
+        pairs.
+        """
         self._clear()
         self.tokens = tokens
         self._contexts.insert(contexts[1:])

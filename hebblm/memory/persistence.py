@@ -24,7 +24,9 @@ from hebblm.tensors import read_tensors, write_tensors
 SCHEMA = "hebblm-memory/1"
 NAME, ABOUT, NGRAMS = "manifest.json", "about.json", "ngrams.safetensors"
 LARGE, QUICK = ("keys.bin", "lists.bin"), 1 << 28
-"""Files of a memory on disk whose bytes are not checked on opening if they are larger; that would take a second."""
+"""Files of a memory on disk whose bytes are not checked on opening if they are larger; that would
+take a second.
+"""
 Some = Annotated[int, msgspec.Meta(ge=1, le=1 << 62)]
 
 
@@ -45,7 +47,9 @@ class IndexManifest:
 
 
 class Owner(TypedDict):
-    """Hashes of a memory's owners: the model that made its keys, and the dictionary of its labels."""
+    """Hashes of a memory's owners: the model that made its keys, and the dictionary of its
+    labels.
+    """
 
     model_hash: str
     dictionary_hash: str
@@ -79,7 +83,9 @@ class Manifest:
 def read_manifest(folder: Path) -> Manifest:
     path = folder / NAME
     if not path.is_file():
-        raise UserError(f"{folder} holds no saved memory: {NAME} {lack(path)}; save one there first")
+        raise UserError(
+            f"{folder} holds no saved memory: {NAME} {lack(path)}; save one there first"
+        )
     manifest = read_record(Manifest, path, "build the memory again", SCHEMA)
     _check_fields(manifest, path)
     return manifest
@@ -100,16 +106,21 @@ def check_owner(manifest: Manifest, folder: Path, *, model_hash: str, dictionary
 def check_files(manifest: Manifest, folder: Path, *, quick: bool = False) -> None:
     """Refuse files that are missing, truncated or changed.
 
-    With ``quick``, only the sizes of large keys and inverted lists are checked; they may not fit into memory.
+    With ``quick``, only the sizes of large keys and inverted lists are checked; they may not fit
+    into memory.
     """
     for name, (size, digest) in manifest.files.items():
         path = folder / name
         if not path.is_file():
             raise UserError(f"{path} {lack(path)}; build the memory again")
         if path.stat().st_size != size:
-            raise UserError(f"{path} has {path.stat().st_size} bytes instead of {size}; build the memory again")
+            raise UserError(
+                f"{path} has {path.stat().st_size} bytes instead of {size}; build the memory again"
+            )
         if not (quick and name in LARGE and size > QUICK) and sha256(path) != digest:
-            raise UserError(f"{path} was changed (its sha256 is not the manifest's); build the memory again")
+            raise UserError(
+                f"{path} was changed (its sha256 is not the manifest's); build the memory again"
+            )
 
 
 def _check_fields(manifest: Manifest, path: Path) -> None:
@@ -117,20 +128,30 @@ def _check_fields(manifest: Manifest, path: Path) -> None:
     sound = (
         (manifest.kind != "ring" or manifest.capacity is not None)
         and (manifest.kind != "hybrid" or manifest.flush_at is not None)
-        and (manifest.index is not None or (manifest.kind not in ("faiss", "disk") and manifest.store == "ram"))
+        and (
+            manifest.index is not None
+            or (manifest.kind not in ("faiss", "disk") and manifest.store == "ram")
+        )
         and all(Path(name).name == name for name in manifest.files)
     )
     if sound:
         itemsize = KEY_DTYPES[manifest.dtype].itemsize
-        expected = {"keys.bin": manifest.count * manifest.dim * itemsize, "values.bin": manifest.count * 8}
+        expected = {
+            "keys.bin": manifest.count * manifest.dim * itemsize,
+            "values.bin": manifest.count * 8,
+        }
         if "log_normalizers.bin" in manifest.files or manifest.store == "disk":
             expected["log_normalizers.bin"] = manifest.count * 4
         if manifest.store == "disk":
-            expected["norms.bin"] = manifest.count * accumulation_dtype(KEY_DTYPES[manifest.dtype]).itemsize
+            expected["norms.bin"] = (
+                manifest.count * accumulation_dtype(KEY_DTYPES[manifest.dtype]).itemsize
+            )
         sizes = {name: manifest.files[name][0] for name in expected if name in manifest.files}
         has_index = manifest.index is not None and manifest.index.spec is not None
         sound = sizes == expected and has_index == ("index.faiss" in manifest.files)
-        sound = sound and (manifest.store == "disk" and has_index) == ("lists.bin" in manifest.files)
+        sound = sound and (manifest.store == "disk" and has_index) == (
+            "lists.bin" in manifest.files
+        )
     if not sound:
         raise UserError(f"{path} has values that contradict each other; build the memory again")
 
@@ -171,7 +192,8 @@ def save_memory(
     """Write the entries of a memory to a folder, whole or not at all; they do not change.
 
     Args:
-        memory: the memory to save; recent entries of a :class:`HybridMemory` belong to its bulk when loaded.
+        memory: the memory to save; recent entries of a :class:`HybridMemory` belong to its bulk
+            when loaded.
         folder: created, or replaced if it holds a saved memory.
         model_hash: hash of the model that made the keys.
         dictionary_hash: hash of the dictionary of the values.
@@ -194,7 +216,9 @@ def save_memory(
             _write_parts(temporary / "log_normalizers.bin", logs)
         elif store == "disk":
             lacking = torch.full((1,), float("nan"), dtype=torch.float32)
-            _write_parts(temporary / "log_normalizers.bin", [lacking.expand(len(part)) for part in segments])
+            _write_parts(
+                temporary / "log_normalizers.bin", [lacking.expand(len(part)) for part in segments]
+            )
         trained = memory.write_index(temporary)
         if about is not None:
             write_json(temporary / ABOUT, dict(about), seal=True)
@@ -214,7 +238,10 @@ def save_memory(
             flush_at=settings.get("flush_at"),
             index=IndexManifest.of(settings, trained) if "factory" in settings else None,
             store=store,
-            files={path.name: (path.stat().st_size, sha256(path)) for path in sorted(temporary.iterdir())},
+            files={
+                path.name: (path.stat().st_size, sha256(path))
+                for path in sorted(temporary.iterdir())
+            },
         )
         write_json(temporary / NAME, asdict(manifest), seal=True)
 
@@ -246,25 +273,35 @@ def read_ngrams(folder: Path) -> dict[str, npt.NDArray[np.generic]]:
         return {}
     return {
         name: tensor.numpy()
-        for name, tensor in read_tensors(folder / NGRAMS, "hebblm-ngrams", "build the memory again")[0].items()
+        for name, tensor in read_tensors(
+            folder / NGRAMS, "hebblm-ngrams", "build the memory again"
+        )[0].items()
     }
 
 
-def read_entries(manifest: Manifest, folder: Path, *, mmap: bool, device: torch.device) -> EntryStore:
+def read_entries(
+    manifest: Manifest, folder: Path, *, mmap: bool, device: torch.device
+) -> EntryStore:
     """Return the entries; mapped pages are copied on write, so the files never change."""
     dtype, count = KEY_DTYPES[manifest.dtype], manifest.count
     if manifest.store == "disk":
         return saved_entries(folder, dtype, count, manifest.dim)
-    keys = _read_rows(folder / "keys.bin", dtype, count * manifest.dim, mmap=mmap).view(count, manifest.dim)
+    keys = _read_rows(folder / "keys.bin", dtype, count * manifest.dim, mmap=mmap).view(
+        count, manifest.dim
+    )
     values = _read_rows(folder / "values.bin", torch.int64, count, mmap=False)
     logs = None
     if "log_normalizers.bin" in manifest.files:
-        logs = _read_rows(folder / "log_normalizers.bin", torch.float32, count, mmap=False).to(device)
+        logs = _read_rows(folder / "log_normalizers.bin", torch.float32, count, mmap=False).to(
+            device
+        )
     return EntryStore.from_tensors(keys.to(device), values.to(device), logs)
 
 
 def read_index(manifest: Manifest, store: EntryStore, folder: Path) -> TrainedIndex | None:
-    """Return the index over a prefix of the entries, None without a trained one; its sha256 was checked before."""
+    """Return the index over a prefix of the entries, None without a trained one; its sha256 was
+    checked before.
+    """
     index = manifest.index
     if index is None or index.spec is None:
         return None
@@ -275,13 +312,17 @@ def read_index(manifest: Manifest, store: EntryStore, folder: Path) -> TrainedIn
         else:
             trained = TrainedIndex(faiss.read_index(str(path)), index.spec, index.trained)
     except RuntimeError as error:
-        raise UserError(f"this FAISS ({faiss.__version__}) cannot read {path}; build the memory again") from error
+        raise UserError(
+            f"this FAISS ({faiss.__version__}) cannot read {path}; build the memory again"
+        ) from error
     if trained.index.d != store.dim or len(trained) > len(store):
         raise UserError(f"{path} does not belong to its keys; build the memory again")
     return trained
 
 
-def _write_parts(path: Path, parts: list[Tensor], release: Callable[[], None] = lambda: None) -> None:
+def _write_parts(
+    path: Path, parts: list[Tensor], release: Callable[[], None] = lambda: None
+) -> None:
     with path.open("wb") as stream:
         for rows in (rows for part in parts for rows in torch.split(part, CHUNK)):
             write_rows(stream, rows)

@@ -30,15 +30,16 @@ from hebblm.memory.store import SPILL_BYTES, Entries, EntryStore
 class FaissMemory(StoredMemory):
     """Entries with an approximate index and exact distances.
 
-    The index proposes ``rescore * K`` candidates. Their distances are computed from the stored keys, and the
-    nearest K are returned in the order of :class:`~hebblm.memory.exact.FlatMemory`. The first search builds the
-    index on a seeded sample. New entries are added to it, and it is trained again whenever their number has doubled.
-    With too few entries to train on, search is exact.
+    The index proposes ``rescore * K`` candidates. Their distances are computed from the stored
+    keys, and the nearest K are returned in the order of :class:`~hebblm.memory.exact.FlatMemory`.
+    The first search builds the index on a seeded sample. New entries are added to it, and it is
+    trained again whenever their number has doubled. With too few entries to train on, search is
+    exact.
 
     Args:
         dim: D, the width of a key.
-        factory: "auto" (exact below 20,000 entries, ``PQ{m}x4fs`` below 150,000, ``IVF{n},PQ{m}x4fs`` above)
-            or any FAISS factory string.
+        factory: "auto" (exact below 20,000 entries, ``PQ{m}x4fs`` below 150,000,
+            ``IVF{n},PQ{m}x4fs`` above) or any FAISS factory string.
         dtype: of the stored keys: float32, float16, bfloat16 or float64.
         rescore: candidates for each neighbour wanted, at least 1.
         nprobe: inverted lists visited by a search; None for one in 32, at least 32.
@@ -46,7 +47,8 @@ class FaissMemory(StoredMemory):
         device: device of keys, index and searches.
 
     Raises:
-        UserError: FAISS is missing, an argument is out of range or not understood, or FAISS has no such index for GPUs.
+        UserError: FAISS is missing, an argument is out of range or not understood, or FAISS has no
+            such index for GPUs.
     """
 
     kind = "faiss"
@@ -70,7 +72,10 @@ class FaissMemory(StoredMemory):
             index = faiss_index.make_index(dim, factory)
             self._minimum = faiss_index.training_minimum(index)
             if not faiss_index.set_nprobe(index, nprobe) and nprobe is not None:
-                raise UserError(f"memory.nprobe={nprobe} has no effect with memory.index={factory}; leave it unset")
+                raise UserError(
+                    f"memory.nprobe={nprobe} has no effect with memory.index={factory}; leave it "
+                    "unset"
+                )
         self.factory = factory
         self.rescore = rescore
         self.nprobe = nprobe
@@ -78,7 +83,9 @@ class FaissMemory(StoredMemory):
         self._base_trained: TrainedIndex | None = None
 
     def over(self, store: EntryStore, trained: TrainedIndex | None = None) -> Self:
-        """Return this memory with other entries, which become its base, and an index over a prefix of them."""
+        """Return this memory with other entries, which become its base, and an index over a prefix
+        of them.
+        """
         if trained is not None:
             faiss_index.set_nprobe(trained.index, self.nprobe)
             trained = replace(trained, index=faiss_index.placed(trained.index, store.device))
@@ -92,9 +99,13 @@ class FaissMemory(StoredMemory):
         if trained is None or not len(queries):
             return nearest(queries, entries, k)
         wanted = min(k, len(self))
-        ids = faiss_index.propose(trained.index, queries, min(self.rescore * wanted, len(self)))  # (N, C)
+        ids = faiss_index.propose(
+            trained.index, queries, min(self.rescore * wanted, len(self))
+        )  # (N, C)
         if bool((ids >= len(self)).any()):
-            raise UserError("the inverted lists of a memory on disk were changed; build the memory again")
+            raise UserError(
+                "the inverted lists of a memory on disk were changed; build the memory again"
+            )
         ranked = _rescore(queries, entries, ids, wanted)
         # The lists visited may hold fewer than K entries altogether.
         short = (ranked.ids < 0).any(dim=1)
@@ -108,7 +119,9 @@ class FaissMemory(StoredMemory):
         if trained is not None and count < 2 * trained.trained:
             if count > len(trained):
                 if trained is self._base_trained:
-                    trained = TrainedIndex(faiss_index.clone(trained.index), trained.spec, trained.trained)
+                    trained = TrainedIndex(
+                        faiss_index.clone(trained.index), trained.spec, trained.trained
+                    )
                 faiss_index.extend(trained.index, self.entries().keys[len(trained) :])
                 self._trained = trained
             return trained
@@ -128,7 +141,8 @@ class FaissMemory(StoredMemory):
         """Write the index next to the arrays; the next search adds entries that it lacks."""
         trained = self.refresh()
         if trained is not None:
-            # Through Python's file, so that a full disk is an OSError and not FAISS's own exception.
+            # Through Python's file, so that a full disk is an OSError and not FAISS's own
+            # exception.
             (folder / "index.faiss").write_bytes(faiss_index.serialized(trained.index).data)
         return trained
 
@@ -159,10 +173,11 @@ def check_search(rescore: int, nprobe: int | None) -> None:
 
 
 def _rescore(queries: Tensor, entries: Entries, ids: Tensor, wanted: int) -> Ranked:
-    """Return the exact ``wanted`` nearest (N, K) among candidates ``ids`` (N, C), -1 for missing ones.
+    """Return the exact ``wanted`` nearest (N, K) among candidates ``ids`` (N, C), -1 for missing
+    ones.
 
-    Rounded distances first reduce the candidates to little more than K. If their rounding could have cost one of the K,
-    all candidates are ranked.
+    Rounded distances first reduce the candidates to little more than K. If their rounding could
+    have cost one of the K, all candidates are ranked.
     """
     kept = wanted + max(16, wanted // 8)
     if kept >= ids.shape[1]:
@@ -177,7 +192,9 @@ def _rescore(queries: Tensor, entries: Entries, ids: Tensor, wanted: int) -> Ran
     floors = near.values.amax(dim=1)  # (N,)
     distances, chosen = ranked.distances[:, :wanted], ranked.ids[:, :wanted]
     # Infinite floors mean that every candidate is on the list.
-    doubtful = ~(distances[:, -1] + 2 * error_bound(queries, entries) < floors) & floors.isfinite()  # (N,)
+    doubtful = (
+        ~(distances[:, -1] + 2 * error_bound(queries, entries) < floors) & floors.isfinite()
+    )  # (N,)
     if bool(doubtful.any()):
         again = rank(queries[doubtful], entries.keys, ids[doubtful])
         distances, chosen = distances.clone(), chosen.clone()
@@ -186,7 +203,9 @@ def _rescore(queries: Tensor, entries: Entries, ids: Tensor, wanted: int) -> Ran
 
 
 def _products(queries: Tensor, entries: Entries, ids: Tensor) -> Tensor:
-    """Return squared distances (N, C) of queries (N, D) to the entries at ``ids`` (N, C), subject to rounding."""
+    """Return squared distances (N, C) of queries (N, D) to the entries at ``ids`` (N, C), subject
+    to rounding.
+    """
     dtype = compute_dtype(queries, entries.keys)
     dim = entries.keys.shape[1]
     distances = torch.empty(ids.shape, dtype=dtype, device=ids.device)

@@ -1,4 +1,6 @@
-"""Memory split over several processes, which finds the same entries as a single memory, in the same order."""
+"""Memory split over several processes, which finds the same entries as a single memory, in the same
+order.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +24,12 @@ LAST = torch.iinfo(torch.int64).max
 class ShardedMemory(AnyMemory):
     """The entries of all ranks; each rank keeps its own.
 
-    The initial entries come first, by rank. The entries of each step follow, those of the first rank first. So an entry
-    has the place that a single memory would give it, and equal distances are ordered alike.
+    The initial entries come first, by rank. The entries of each step follow, those of the first
+    rank first. So an entry has the place that a single memory would give it, and equal distances
+    are ordered alike.
 
-    All ranks search, and :meth:`note` the written labels, the same number of times, even without queries.
+    All ranks search, and :meth:`note` the written labels, the same number of times, even without
+    queries.
 
     Args:
         own: this rank's entries; its index, if it has one, covers these.
@@ -86,18 +90,24 @@ class ShardedMemory(AnyMemory):
         return Ranked(distances[:, :k].contiguous(), ids.gather(1, order)[:, :k].contiguous())
 
     def search(self, queries: Tensor, k: int) -> Neighbors:
-        """Return the ``k`` nearest entries of each query (N, D); entries of other ranks are fetched, each once."""
+        """Return the ``k`` nearest entries of each query (N, D); entries of other ranks are
+        fetched, each once.
+        """
         ranked = self.nearest(queries, k)
         wanted, place = torch.unique(ranked.ids, return_inverse=True)  # (U,), (N, K)
         if missing := int(len(wanted) > 0 and wanted[0] < 0):
             wanted = wanted[1:]
         keys, values, logs = self._fetched(wanted)
-        entries = Entries(keys, values, keys.new_empty(0), None if bool(logs.isnan().any()) else logs)
+        entries = Entries(
+            keys, values, keys.new_empty(0), None if bool(logs.isnan().any()) else logs
+        )
         # Without an entry the place is -1 again.
         return gather([entries], Ranked(ranked.distances, place - missing), queries)
 
     def _fetched(self, wanted: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return keys (U, D), labels (U,) and log-normalisers (U,), nan if missing, of entries at places (U,)."""
+        """Return keys (U, D), labels (U,) and log-normalisers (U,), nan if missing, of entries at
+        places (U,).
+        """
         owners, numbers = self._places.owners(wanted)
         order = owners.argsort(stable=True)
         counts = torch.bincount(owners, minlength=self._ranks.size).tolist()
@@ -143,14 +153,20 @@ class ShardedMemory(AnyMemory):
 
 
 class _Places:
-    """Places of every rank's entries in one memory, as runs of entries that one rank wrote together."""
+    """Places of every rank's entries in one memory, as runs of entries that one rank wrote
+    together.
+    """
 
     def __init__(self, ranks: Ranks, device: torch.device) -> None:
         self._rank, self._size = ranks.rank, ranks.size
         self._total = 0
         self._sizes = [0] * self._size  # entries by rank
-        self._runs = GrowingArray(torch.empty(0, 3, dtype=torch.int64, device=device))  # place, rank, number
-        self._own = GrowingArray(torch.empty(0, 2, dtype=torch.int64, device=device))  # number, place
+        self._runs = GrowingArray(
+            torch.empty(0, 3, dtype=torch.int64, device=device)
+        )  # place, rank, number
+        self._own = GrowingArray(
+            torch.empty(0, 2, dtype=torch.int64, device=device)
+        )  # number, place
 
     def __len__(self) -> int:
         return self._total
@@ -162,7 +178,9 @@ class _Places:
             if count:
                 rows.append([self._total, rank, self._sizes[rank]])
                 if rank == self._rank:
-                    self._own.append(self._own.view().new_tensor([[self._sizes[rank], self._total]]))
+                    self._own.append(
+                        self._own.view().new_tensor([[self._sizes[rank], self._total]])
+                    )
                 self._total += count
                 self._sizes[rank] += count
         if rows:
@@ -173,7 +191,11 @@ class _Places:
         own = self._own.view()
         if not len(own):
             return numbers
-        first = own[torch.searchsorted(own[:, 0].contiguous(), numbers.contiguous(), right=True).sub_(1).clamp_min_(0)]
+        first = own[
+            torch.searchsorted(own[:, 0].contiguous(), numbers.contiguous(), right=True)
+            .sub_(1)
+            .clamp_min_(0)
+        ]
         return torch.where(numbers < 0, numbers, first[..., 1] + numbers - first[..., 0])
 
     def owners(self, places: Tensor) -> tuple[Tensor, Tensor]:
@@ -186,7 +208,8 @@ class _Places:
 def _packed(*columns: Tensor) -> Tensor:
     """Pack tensors (N, ...) side by side as bytes (N, bytes)."""
     return torch.cat([each.contiguous().view(torch.uint8).view(len(each), -1) if each.numel() else
-                      each.new_empty(len(each), each.shape[1:].numel() * each.element_size(), dtype=torch.uint8)
+                      each.new_empty(len(each), each.shape[1:].numel() * each.element_size(),
+                      dtype=torch.uint8)
                       for each in columns], dim=1)  # fmt: skip
 
 
@@ -196,7 +219,10 @@ def _unpacked(rows: Tensor, *like: Tensor) -> list[Tensor]:
     widths = [each.shape[1:].numel() * each.element_size() for each in like]
     parts = torch.split(rows, widths, dim=1)
     return [
-        part.clone(memory_format=torch.contiguous_format).view(-1).view(each.dtype).view(len(rows), *each.shape[1:])
+        part.clone(memory_format=torch.contiguous_format)
+        .view(-1)
+        .view(each.dtype)
+        .view(len(rows), *each.shape[1:])
         for part, each in zip(parts, like, strict=True)
     ]
 

@@ -18,7 +18,9 @@ CHUNK = 65_536  # rows that are written at once
 
 
 def write_rows(stream: IO[bytes], rows: Tensor) -> None:
-    """Write ``rows`` (n, ...) to a file as they lie in memory on little-endian machines, a chunk at a time."""
+    """Write ``rows`` (n, ...) to a file as they lie in memory on little-endian machines, a chunk at
+    a time.
+    """
     for chunk in torch.split(rows, CHUNK):
         plain = chunk.cpu().contiguous()
         # NumPy does not know bfloat16: its bits are written.
@@ -56,8 +58,9 @@ class GrowingArray:
 class MappedArray:
     """Rows in a file that is read through a memory map, for arrays that do not fit into memory.
 
-    Without a file they are in an unnamed temporary one, and can grow; ``initial`` (n, ...), on the CPU, is copied
-    there. Rows are written with plain writes, so that a full disk raises an error instead of a fault of the map.
+    Without a file they are in an unnamed temporary one, and can grow; ``initial`` (n, ...), on the
+    CPU, is copied there. Rows are written with plain writes, so that a full disk raises an error
+    instead of a fault of the map.
     """
 
     def __init__(self, initial: Tensor, file: IO[bytes] | None = None) -> None:
@@ -72,7 +75,9 @@ class MappedArray:
 
     @classmethod
     def open(cls, path: Path, dtype: torch.dtype, shape: tuple[int, ...]) -> MappedArray:
-        """Open the rows of a saved file, which never changes; they are read at random, a page at a time."""
+        """Open the rows of a saved file, which never changes; they are read at random, a page at a
+        time.
+        """
         array = cls(torch.empty(0, *shape[1:], dtype=dtype), path.open("rb"))
         array._map(shape[0])
         if array._mapped is not None:
@@ -86,7 +91,8 @@ class MappedArray:
             self._file.flush()
         except OSError as error:
             raise UserError(
-                f"the memory does not fit in {tempfile.gettempdir()}: {reason(error)}; point TMPDIR to a larger disk"
+                f"the memory does not fit in {tempfile.gettempdir()}: {reason(error)}; point "
+                "TMPDIR to a larger disk"
             ) from error
         self._map(self._length + len(rows))
 
@@ -99,7 +105,9 @@ class MappedArray:
         return self._view
 
     def release(self) -> None:
-        """Free the pages that were read; later reads come from the system's cache, or from the disk."""
+        """Free the pages that were read; later reads come from the system's cache, or from the
+        disk.
+        """
         if self._mapped is not None:
             self._mapped.madvise(mmap.MADV_DONTNEED)
 
@@ -114,7 +122,9 @@ class MappedArray:
         if size:
             # Copy-on-write: torch asks for writable memory, and nothing here ever writes to it.
             self._mapped = mmap.mmap(self._file.fileno(), size, access=mmap.ACCESS_COPY)
-            self._view = torch.frombuffer(self._mapped, dtype=self._view.dtype).view(length, *self._row_shape)
+            self._view = torch.frombuffer(self._mapped, dtype=self._view.dtype).view(
+                length, *self._row_shape
+            )
 
 
 RowArray = GrowingArray | MappedArray
@@ -135,7 +145,8 @@ class Entries:
 
     keys: Tensor  # (n, D) as stored
     values: Tensor  # (n,) int64
-    norms: Tensor  # (n,) squared L2 norms of the keys as stored; float64 for float64 keys, else float32
+    # (n,) squared L2 norms of the keys as stored; float64 for float64 keys, else float32
+    norms: Tensor
     log_normalizers: Tensor | None  # (n,) float32 in nats, or None unless every entry has one
     largest: Tensor | None = None  # () of these norms, or of more; None if not computed yet
 
@@ -146,14 +157,19 @@ class Entries:
         """Return a view from one position to another, or to the end."""
         logs = self.log_normalizers
         some = slice(begin, end)
-        return Entries(self.keys[some], self.values[some], self.norms[some], None if logs is None else logs[some])
+        return Entries(
+            self.keys[some],
+            self.values[some],
+            self.norms[some],
+            None if logs is None else logs[some],
+        )
 
 
 class EntryStore:
     """Growing arrays of keys, values and log-normalisers.
 
-    Entries on the CPU whose keys outgrow ``spill_bytes`` move to memory-mapped temporary files. Without ``device`` the
-    store takes that of the first keys added.
+    Entries on the CPU whose keys outgrow ``spill_bytes`` move to memory-mapped temporary files.
+    Without ``device`` the store takes that of the first keys added.
     """
 
     def __init__(
@@ -165,7 +181,9 @@ class EntryStore:
         spill_bytes: int = SPILL_BYTES,
     ) -> None:
         if dtype not in KEY_DTYPES.values():
-            raise UserError(f"memory keys cannot be stored as {dtype}; use float32, float16 or bfloat16")
+            raise UserError(
+                f"memory keys cannot be stored as {dtype}; use float32, float16 or bfloat16"
+            )
         self.dim = dim
         self.dtype = dtype
         self._spill_bytes = spill_bytes
@@ -173,23 +191,36 @@ class EntryStore:
         where = self.device
         self._keys: RowArray = GrowingArray(torch.empty(0, dim, dtype=dtype, device=where))
         self._values: RowArray = GrowingArray(torch.empty(0, dtype=torch.int64, device=where))
-        self._norms: RowArray = GrowingArray(torch.empty(0, dtype=accumulation_dtype(dtype), device=where))
+        self._norms: RowArray = GrowingArray(
+            torch.empty(0, dtype=accumulation_dtype(dtype), device=where)
+        )
         self._logs: RowArray = GrowingArray(torch.empty(0, dtype=torch.float32, device=where))
         self._largest: Tensor | None = None  # () of the norms of all entries ever added
         self._lacking = 0  # entries without a log-normaliser, held as nan
         self._saved = False  # whether the files belong to a memory that others may read, too
 
     @classmethod
-    def from_tensors(cls, keys: Tensor, values: Tensor, log_normalizers: Tensor | None) -> EntryStore:
-        """Return a store over ``keys`` (n, D), ``values`` (n,), ``log_normalizers`` (n,), without copying."""
+    def from_tensors(
+        cls, keys: Tensor, values: Tensor, log_normalizers: Tensor | None
+    ) -> EntryStore:
+        """Return a store over ``keys`` (n, D), ``values`` (n,), ``log_normalizers`` (n,), without
+        copying.
+        """
         store = cls(keys.shape[1], dtype=keys.dtype, device=keys.device)
         logs = values.new_full((len(keys),), float("nan"), dtype=torch.float32)
-        tensors = keys, values, squared_norms(keys), logs if log_normalizers is None else log_normalizers
+        tensors = (
+            keys,
+            values,
+            squared_norms(keys),
+            logs if log_normalizers is None else log_normalizers,
+        )
         store._hold(*map(GrowingArray, tensors))
         return store
 
     @classmethod
-    def mapped(cls, keys: MappedArray, values: MappedArray, norms: MappedArray, logs: MappedArray) -> EntryStore:
+    def mapped(
+        cls, keys: MappedArray, values: MappedArray, norms: MappedArray, logs: MappedArray
+    ) -> EntryStore:
         """Return a store over the files of a saved memory; new entries go to temporary files."""
         store = cls(keys.view().shape[1], dtype=keys.view().dtype, device="cpu", spill_bytes=0)
         store._saved = True
@@ -210,7 +241,9 @@ class EntryStore:
         return self._device or torch.device("cpu")
 
     def append(self, keys: Tensor, values: Tensor, log_normalizers: Tensor | None = None) -> None:
-        """Add keys (M, D), integer labels (M,) and, in nats, the logsumexp (M,) of each key's base logits."""
+        """Add keys (M, D), integer labels (M,) and, in nats, the logsumexp (M,) of each key's base
+        logits.
+        """
         self._check(keys, values, log_normalizers)
         if self._device is None:
             self._device = keys.device  # that of the first keys; the arrays are still empty
@@ -222,7 +255,11 @@ class EntryStore:
         norms = squared_norms(stored)  # (M,)
         if not bool(norms.isfinite().all()):
             name = str(self.dtype).removeprefix("torch.")
-            remedy = "use memory.dtype=float32" if self.dtype == torch.float16 else "look at the model that made it"
+            remedy = (
+                "use memory.dtype=float32"
+                if self.dtype == torch.float16
+                else "look at the model that made it"
+            )
             raise UserError(f"a memory key is not finite as {name}; {remedy}")
         if log_normalizers is None:
             logs = torch.full((len(keys),), float("nan"), dtype=torch.float32, device=self._device)
@@ -266,23 +303,32 @@ class EntryStore:
     def copy(self, latest: int) -> EntryStore:
         """Return a store with its own copy of the ``latest`` entries."""
         start = max(0, len(self) - latest)
-        keys, values, logs = (a.view()[start:].clone() for a in (self._keys, self._values, self._logs))
+        keys, values, logs = (
+            a.view()[start:].clone() for a in (self._keys, self._values, self._logs)
+        )
         return EntryStore.from_tensors(keys, values, logs)
 
     def _note(self, norms: Tensor) -> None:
         if len(norms):
             largest = norms.max()
-            self._largest = largest if self._largest is None else torch.maximum(largest, self._largest)
+            self._largest = (
+                largest if self._largest is None else torch.maximum(largest, self._largest)
+            )
 
     def _check(self, keys: Tensor, values: Tensor, log_normalizers: Tensor | None) -> None:
         check_tensors(keys=keys, values=values, log_normalizers=log_normalizers)
         if keys.ndim != 2 or keys.shape[1] != self.dim:
-            raise ValueError(f"keys of shape {tuple(keys.shape)} do not fit a memory of width {self.dim}")
+            raise ValueError(
+                f"keys of shape {tuple(keys.shape)} do not fit a memory of width {self.dim}"
+            )
         for name, array in (("values", values), ("log_normalizers", log_normalizers)):
             if array is not None and array.shape != keys.shape[:1]:
                 raise ValueError(f"{name} of shape {tuple(array.shape)} for {len(keys)} keys")
         if not torch.can_cast(values.dtype, torch.int64) or bool((values < 0).any()):
-            raise UserError(f"the labels {values.tolist()!s:.60} of a memory must be whole numbers of at least 0")
+            raise UserError(
+                f"the labels {values.tolist()!s:.60} of a memory must be whole numbers of at least "
+                "0"
+            )
 
     def _spill_if_large(self, added: int) -> None:
         keys = self._keys.view()
@@ -290,7 +336,8 @@ class EntryStore:
         size = (len(keys) + added) * self.dim * keys.element_size()
         if keys.device.type == "cpu" and not on_disk and size > self._spill_bytes:
             self._keys, self._values, self._norms, self._logs = (
-                MappedArray(array.view()) for array in (self._keys, self._values, self._norms, self._logs)
+                MappedArray(array.view())
+                for array in (self._keys, self._values, self._norms, self._logs)
             )
             self._saved = False
 
@@ -298,7 +345,10 @@ class EntryStore:
 def check_tensors(**arrays: object) -> None:
     for name, array in arrays.items():
         if array is not None and not isinstance(array, Tensor):
-            raise UserError(f"{name} of type {type(array).__name__} are not a tensor; give torch.as_tensor of them")
+            raise UserError(
+                f"{name} of type {type(array).__name__} are not a tensor; give torch.as_tensor of "
+                "them"
+            )
 
 
 def accumulation_dtype(dtype: torch.dtype) -> torch.dtype:
@@ -307,7 +357,9 @@ def accumulation_dtype(dtype: torch.dtype) -> torch.dtype:
 
 
 def squared_norms(keys: Tensor) -> Tensor:
-    """Return ``||h_k||^2`` (n,) of keys (n, D), in chunks, so that half-precision keys are not all widened at once."""
+    """Return ``||h_k||^2`` (n,) of keys (n, D), in chunks, so that half-precision keys are not all
+    widened at once.
+    """
     dtype = accumulation_dtype(keys.dtype)
     norms = torch.empty(len(keys), dtype=dtype, device=keys.device)
     for rows, out in zip(torch.split(keys, 16384), torch.split(norms, 16384), strict=True):

@@ -38,7 +38,8 @@ SMALL = 1 << 18  # weights of the largest matrix: a megabyte, which lies in a co
 class AwdBase(GradientBase):
     """An AWD-LSTM that reads one stream, fixed or learning, or several side by side.
 
-    The model is copied, never changed; the other arguments are those of :meth:`hebblm.models.base.TrainedModel.base`.
+    The model is copied, never changed; the other arguments are those of
+    :meth:`hebblm.models.base.TrainedModel.base`.
     """
 
     def __init__(
@@ -93,14 +94,18 @@ class AwdBase(GradientBase):
 
     @torch.no_grad()
     def branches(self, rows: Sequence[Tensor]) -> list[Tensor]:
-        """Return the hidden states of all continuations at once, the shorter ones padded at their end."""
+        """Return the hidden states of all continuations at once, the shorter ones padded at their
+        end.
+        """
         ids = pad_sequence([*rows], batch_first=True)
         state = tuple((h.repeat(len(rows), 1), c.repeat(len(rows), 1)) for h, c in self._state)
         hidden = self.model(ids, state).hidden
         return [hidden[b, : len(row)] for b, row in enumerate(rows)]
 
     def _loss(self, hidden: Tensor, targets: Tensor) -> Tensor:
-        return linear_cross_entropy(hidden, self.model.embedding, self.model.bias, targets, self.model.bias.dtype)
+        return linear_cross_entropy(
+            hidden, self.model.embedding, self.model.bias, targets, self.model.bias.dtype
+        )
 
     def grow(self, rows: int) -> None:
         if rows:
@@ -163,7 +168,9 @@ class AwdModel:
     ) -> AwdBase:
         return AwdBase(self.model, rows=rows, init=init, update=update, seed=seed, streams=streams)
 
-    def mean_squares(self, train: Ids, segment: int, announce: Callable[[float], None] | None = None) -> list[Tensor]:
+    def mean_squares(
+        self, train: Ids, segment: int, announce: Callable[[float], None] | None = None
+    ) -> list[Tensor]:
         streams = ParallelStreams(train, min(GRADIENT_STREAMS, max(1, len(train) // 2)))
         parameters = list(self.model.parameters())
 
@@ -176,7 +183,9 @@ class AwdModel:
                 state = detach(out.state)
                 hidden = out.hidden.reshape(-1, out.hidden.shape[-1])
                 bias = self.model.bias
-                yield linear_cross_entropy(hidden, self.model.embedding, bias, targets.reshape(-1), bias.dtype)
+                yield linear_cross_entropy(
+                    hidden, self.model.embedding, bias, targets.reshape(-1), bias.dtype
+                )
 
         return mean_squares_of(losses(), parameters)
 
@@ -184,10 +193,11 @@ class AwdModel:
     def segments(
         self, ids: Ids, done: int = 0, state: State | None = None, rank: int = 0, ranks: int = 1
     ) -> Iterator[Segment]:
-        """Read a training stream in up to 40 parts side by side; a segment is the next 256 tokens of each.
+        """Read a training stream in up to 40 parts side by side; a segment is the next 256 tokens
+        of each.
 
-        Each part except the first starts with the 256 tokens before it, whose states are thrown away, so that no part
-        starts cold. Several processes divide the parts in their order.
+        Each part except the first starts with the 256 tokens before it, whose states are thrown
+        away, so that no part starts cold. Several processes divide the parts in their order.
         """
         device = self.model.bias.device
         total = len(ids) - 1
@@ -196,7 +206,9 @@ class AwdModel:
         begins = [part * stride for part in mine]
         behind = self.model.initial_state(len(mine))
         if state is not None:
-            behind = tuple((h[mine.start : mine.stop], c[mine.start : mine.stop]) for h, c in _layers(state))
+            behind = tuple(
+                (h[mine.start : mine.stop], c[mine.start : mine.stop]) for h, c in _layers(state)
+            )
         for start in range(done * SEGMENT if done else -WARM_UP, stride, SEGMENT):
             stop = min(start + SEGMENT, stride)
             block = torch.zeros(len(mine), stop - start + 1, dtype=torch.int64)
@@ -205,14 +217,19 @@ class AwdModel:
                 low, high = begin + start, min(begin + stop, total)
                 first = max(low, 0)
                 if high > first:
-                    block[row, first - low : high - low + 1] = torch.from_numpy(ids[first : high + 1].astype("int64"))
+                    block[row, first - low : high - low + 1] = torch.from_numpy(
+                        ids[first : high + 1].astype("int64")
+                    )
                     real[row, first - low : high - low] = True
             if not mine:
                 if start >= 0:
-                    yield Segment(self.model.embedding[:0], block.new_zeros(0, device=device), _named(behind))
+                    yield Segment(
+                        self.model.embedding[:0], block.new_zeros(0, device=device), _named(behind)
+                    )
                 continue
             out = self.model(block[:, :-1].to(device), behind)
-            # A part that starts at the very beginning of the text has no past: its state stays empty until position 0.
+            # A part that starts at the very beginning of the text has no past: its state stays
+            # empty until position 0.
             behind = tuple((_cold(h, start, begins), _cold(c, start, begins)) for h, c in out.state)
             if start >= 0:
                 keep = real.to(device)
@@ -251,10 +268,15 @@ class AwdModel:
 def one_thread_if_small(layers: nn.Module, streams: int) -> Iterator[None]:
     """Run the block on one thread if it reads one stream and no matrix of the layers is large.
 
-    Reading one stream multiplies each matrix by one vector after the other. A second thread gains next to nothing on
-    these, but the first must wait for it after every product. Next to a busy process that can take long.
+    Reading one stream multiplies each matrix by one vector after the other. A second thread gains
+    next to nothing on these, but the first must wait for it after every product. Next to a busy
+    process that can take long.
     """
-    if streams > 1 or torch.get_num_threads() == 1 or max(part.numel() for part in layers.parameters()) > SMALL:
+    if (
+        streams > 1
+        or torch.get_num_threads() == 1
+        or max(part.numel() for part in layers.parameters()) > SMALL
+    ):
         yield
         return
     with one_thread():
@@ -267,7 +289,9 @@ def _head(model: AWDLSTM) -> OutputHead:
 
 def _named(state: awd_lstm.State) -> State:
     return {
-        f"{layer} {name}": tensor for layer, pair in enumerate(state) for name, tensor in zip("hc", pair, strict=True)
+        f"{layer} {name}": tensor
+        for layer, pair in enumerate(state)
+        for name, tensor in zip("hc", pair, strict=True)
     }
 
 
@@ -276,7 +300,9 @@ def _layers(state: State) -> awd_lstm.State:
 
 
 def _parts(total: int) -> tuple[int, int]:
-    """Return the number of parts to read side by side, and the most labels of ``total`` that each holds."""
+    """Return the number of parts to read side by side, and the most labels of ``total`` that each
+    holds.
+    """
     streams = max(1, min(STREAMS, total // (4 * WARM_UP)))
     return streams, -(-total // streams)
 

@@ -33,8 +33,8 @@ class Base(Protocol):
     def read(self, inputs: Tensor) -> Tensor:
         """Return hidden states (N, D) after each of the tokens (N,), going on from the last call.
 
-        If memories keep another layer's states, these follow: (N, D + D_key). A base of B streams takes (B, N) and
-        returns (B, N, D); padding after the end of a stream does no harm.
+        If memories keep another layer's states, these follow: (N, D + D_key). A base of B streams
+        takes (B, N) and returns (B, N, D); padding after the end of a stream does no harm.
         """
 
     def learn(self, targets: Tensor) -> None:
@@ -70,7 +70,8 @@ class StreamBase(Base, Protocol):
         """Forget the tokens read in the block: the stream goes on from where it stood."""
 
     def branches(self, rows: Sequence[Tensor]) -> list[Tensor]:
-        """Return hidden states (N_b, D) after each token of several continuations (N_b,), which all begin here.
+        """Return hidden states (N_b, D) after each token of several continuations (N_b,), which all
+        begin here.
 
         The stream stays where it stands.
         """
@@ -83,11 +84,14 @@ class StreamBase(Base, Protocol):
         """Forget the last ``count`` of the tokens read last, which must not exceed :attr:`room`."""
 
     def frozen(self) -> StreamBase:
-        """Return a base with the present weights, which learns nothing, at the beginning of a stream."""
+        """Return a base with the present weights, which learns nothing, at the beginning of a
+        stream.
+        """
 
 
 class GradientBase(StreamBase):
-    """A base whose weights can take a gradient step after each segment; other bases can use its gradients.
+    """A base whose weights can take a gradient step after each segment; other bases can use its
+    gradients.
 
     Args:
         update: settings of learning while it reads; None for a fixed base.
@@ -141,7 +145,9 @@ class GradientBase(StreamBase):
         return hidden.detach()
 
     def loss(self, targets: Tensor) -> Tensor:
-        """Return the mean loss () of labels (N,) of the tokens read last, nats, with its graph; once per segment."""
+        """Return the mean loss () of labels (N,) of the tokens read last, nats, with its graph;
+        once per segment.
+        """
         assert self._hidden is not None, "a loss follows a reading that keeps its graph"
         hidden, self._hidden = self._hidden, None
         return self._loss(hidden, targets)
@@ -182,10 +188,14 @@ class GradientBase(StreamBase):
     def state_dict(self) -> State:
         state = prefixed("state ", self.stream_state())
         if self.changed:
-            state |= prefixed("weight ", {name: weight.detach() for name, weight in self.parameters().items()})
+            state |= prefixed(
+                "weight ", {name: weight.detach() for name, weight in self.parameters().items()}
+            )
         if self._optimizer is not None:
             for index, remembered in self._optimizer.state_dict()["state"].items():
-                tensors = {name: value for name, value in remembered.items() if isinstance(value, Tensor)}
+                tensors = {
+                    name: value for name, value in remembered.items() if isinstance(value, Tensor)
+                }
                 state |= prefixed(f"optimizer {index} ", tensors)
         return state
 
@@ -224,7 +234,9 @@ class TrainedModel(Protocol):
 
     @property
     def keyed(self) -> bool:
-        """Whether memories keep another layer's states, which bases return after those of the softmax layer."""
+        """Whether memories keep another layer's states, which bases return after those of the
+        softmax layer.
+        """
 
     @property
     def key_width(self) -> int:
@@ -249,8 +261,11 @@ class TrainedModel(Protocol):
             streams: number of streams read side by side; several need a fixed base.
         """
 
-    def mean_squares(self, train: Ids, segment: int, announce: Callable[[float], None] | None = None) -> list[Tensor]:
-        """Return the mean square of the gradient of a segment's mean loss, one tensor per parameter of :meth:`base`.
+    def mean_squares(
+        self, train: Ids, segment: int, announce: Callable[[float], None] | None = None
+    ) -> list[Tensor]:
+        """Return the mean square of the gradient of a segment's mean loss, one tensor per parameter
+        of :meth:`base`.
 
         Args:
             train: (T,) training ids.
@@ -275,7 +290,9 @@ class TrainedModel(Protocol):
         """Return the number of segments in which :meth:`segments` yields ``total`` labels."""
 
     def label_places(self, total: int) -> npt.NDArray[np.int64]:
-        """Return the place (total,) in the stream of each label, in the order of :meth:`segments`."""
+        """Return the place (total,) in the stream of each label, in the order of
+        :meth:`segments`.
+        """
 
     def reading(self) -> dict[str, int]:
         """Return the numbers, by name, that hidden states depend on besides weights and tokens."""

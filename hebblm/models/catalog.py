@@ -37,7 +37,9 @@ CHECKOUT = {
     "small-wt2-lower": "hebblm-train --corpus wt2 --preset small --normalization lower",
     "small-wt2-raw": "hebblm-train --corpus wt2 --preset small --normalization raw",
 }
-"""Models that a checkout of the repository has and a wheel does not, with the command that trains each, if any."""
+"""Models that a checkout of the repository has and a wheel does not, with the command that trains
+each, if any.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,9 @@ def shipped_models() -> list[ShippedModel]:
 
 
 def missing_models() -> list[str]:
-    """Return the names of the models that only a checkout of the repository has, outside a checkout."""
+    """Return the names of the models that only a checkout of the repository has, outside a
+    checkout.
+    """
     return sorted(CHECKOUT.keys() - {folder.name for folder in _shipped_folders()})
 
 
@@ -77,10 +81,12 @@ def _shipped_folders() -> list[Path]:
 
 
 def model_folder(name: Path) -> Path | None:
-    """Return the folder of a model, given by itself or by a shipped model's name; None for a hub id or ``PRETRAINED``.
+    """Return the folder of a model, given by itself or by a shipped model's name; None for a hub id
+    or ``PRETRAINED``.
 
     The path of a GGUF file is returned as it is.
-    A name without its last part is enough if it fits only one model: ``small-ptb`` is ``small-ptb-raw``.
+    A name without its last part is enough if it fits only one model: ``small-ptb`` is
+    ``small-ptb-raw``.
     """
     if name.is_dir() or is_gguf(name):
         return name
@@ -96,12 +102,17 @@ def model_folder(name: Path) -> Path | None:
         own = meant[0]
         if own in missing_models():
             train = f", or train it: {CHECKOUT[own]} --output-path {own}" if CHECKOUT[own] else ""
-            raise UserError(f"{own} is not installed; run pip install -e . in a checkout of the repository{train}")
+            raise UserError(
+                f"{own} is not installed; run pip install -e . in a checkout of the "
+                f"repository{train}"
+            )
         return models_path() / own
     if os.path.lexists(name):
         raise UserError(f"{name} is not a folder; name the folder of a model")
     owned = "/" in str(name)  # the hub's id of such a model is near its name
-    if HUB_ID.fullmatch(str(name)) and not closest(str(name), known if owned else [*known, *PRETRAINED]):
+    if HUB_ID.fullmatch(str(name)) and not closest(
+        str(name), known if owned else [*known, *PRETRAINED]
+    ):
         return None
     known += PRETRAINED
     remedy = f"name the folder of a model, a hub id, or a model that ships: {', '.join(known)}"
@@ -110,10 +121,16 @@ def model_folder(name: Path) -> Path | None:
 
 def check_configured(folder: Path) -> None:
     """Refuse a folder without a saved model."""
-    if not is_gguf(folder) and not (folder / CONFIG).is_file() and not (folder / ADAPTER_CONFIG).is_file():
+    if (
+        not is_gguf(folder)
+        and not (folder / CONFIG).is_file()
+        and not (folder / ADAPTER_CONFIG).is_file()
+    ):
         if files := sorted(folder.glob(f"*{GGUF}")):
             raise UserError(f"{folder} has no {CONFIG}; name one of its files, such as {files[0]}")
-        raise UserError(f"{folder} has no {CONFIG}, so it holds no model; name the folder of a model")
+        raise UserError(
+            f"{folder} has no {CONFIG}, so it holds no model; name the folder of a model"
+        )
 
 
 def is_gguf(path: Path) -> bool:
@@ -122,12 +139,20 @@ def is_gguf(path: Path) -> bool:
 
 
 def is_causal(folder: Path) -> bool:
-    """Return whether a folder's configuration is of a ``transformers`` model or adapter; a GGUF file counts as one."""
-    return is_gguf(folder) or (folder / ADAPTER_CONFIG).is_file() or "model_type" in read_config(folder)
+    """Return whether a folder's configuration is of a ``transformers`` model or adapter; a GGUF
+    file counts as one.
+    """
+    return (
+        is_gguf(folder)
+        or (folder / ADAPTER_CONFIG).is_file()
+        or "model_type" in read_config(folder)
+    )
 
 
 def trained_on(folder: Path) -> dict[str, Any]:
-    """Return a checkpoint's record of its corpus: ``name``, ``normalization`` and more; empty without a record."""
+    """Return a checkpoint's record of its corpus: ``name``, ``normalization`` and more; empty
+    without a record.
+    """
     if is_causal(folder):
         name = _record(folder).get("corpus")
         return {"name": name, "normalization": "raw"} if isinstance(name, str) else {}
@@ -136,18 +161,26 @@ def trained_on(folder: Path) -> dict[str, Any]:
 
 
 def checkpoint_words(folder: Path) -> tuple[Dictionary, Tokenizer]:
-    """Return dictionary and tokeniser of a checkpoint, or those of its training corpus if it has none."""
+    """Return dictionary and tokeniser of a checkpoint, or those of its training corpus if it has
+    none.
+    """
     corpus = trained_on(folder)
     if (folder / DICTIONARY_FILE).is_file():
-        return checkpoint_dictionary(folder), load_tokenizer(corpus.get("tokenizer", {"name": "whitespace"}), folder)
+        return checkpoint_dictionary(folder), load_tokenizer(
+            corpus.get("tokenizer", {"name": "whitespace"}), folder
+        )
     if "name" not in corpus:
-        raise UserError(f"{folder} has no {DICTIONARY_FILE}; name the corpus it was trained on with --source")
+        raise UserError(
+            f"{folder} has no {DICTIONARY_FILE}; name the corpus it was trained on with --source"
+        )
     prepared = prepared_corpus(corpus["name"], corpus.get("normalization"))
     return prepared.dictionary, prepared.tokenizer()
 
 
 def training_corpus(folder: Path | None, dictionary_hash: str) -> PreparedCorpus:
-    """Return the text that a model of words was trained on, from its checkpoint; refuse it if its words changed."""
+    """Return the text that a model of words was trained on, from its checkpoint; refuse it if its
+    words changed.
+    """
     corpus = {} if folder is None else trained_on(folder)
     if "name" not in corpus:
         raise UserError("its checkpoint does not name one")
@@ -158,20 +191,34 @@ def training_corpus(folder: Path | None, dictionary_hash: str) -> PreparedCorpus
 
 
 def checkpoint_dictionary(folder: Path) -> Dictionary:
-    """Return the dictionary in a model's folder; refuse it if its counts have changed since the training."""
+    """Return the dictionary in a model's folder; refuse it if its counts have changed since the
+    training.
+    """
     corpus, path = trained_on(folder), folder / DICTIONARY_FILE
     dictionary = Dictionary.load(path, corpus.get("dictionary_file_sha256"))
     counted, tokens = sum(dictionary.counts), corpus.get("train_tokens")
     if tokens not in (None, counted):  # an earlier version wrote no more than this of the counts
-        raise UserError(f"{path} counts {counted:,} tokens, {folder / CONFIG} says {tokens:,}; restore it")
+        raise UserError(
+            f"{path} counts {counted:,} tokens, {folder / CONFIG} says {tokens:,}; restore it"
+        )
     return dictionary
 
 
 def cached_folder(prepared: PreparedCorpus, preset: Preset) -> Path:
-    """Return the cache folder of the model of a preset and corpus: one for each recipe, dictionary and text."""
-    texts = [prepared.split(split).sha256 for split in ("train", "valid")]  # the latter decides which epoch is kept
-    digest = hash_of([preset.model.to_dict(), preset.training.to_dict(), prepared.meta.dictionary_hash, *texts])
-    return cache_dir() / "models" / f"{slug(prepared.meta.name)}-{prepared.meta.normalization}-{digest}"
+    """Return the cache folder of the model of a preset and corpus: one for each recipe, dictionary
+    and text.
+    """
+    texts = [
+        prepared.split(split).sha256 for split in ("train", "valid")
+    ]  # the latter decides which epoch is kept
+    digest = hash_of(
+        [preset.model.to_dict(), preset.training.to_dict(), prepared.meta.dictionary_hash, *texts]
+    )
+    return (
+        cache_dir()
+        / "models"
+        / f"{slug(prepared.meta.name)}-{prepared.meta.normalization}-{digest}"
+    )
 
 
 def shipped_folder(prepared: PreparedCorpus, preset: str) -> Path | None:
@@ -187,7 +234,9 @@ def _record(folder: Path) -> dict[str, Any]:
 
 def _parameters(config: dict[str, Any]) -> int:
     """Return the number of weights of an AWD-LSTM of this shape, without loading torch."""
-    size, width, hidden = (config[name] for name in ("vocabulary_size", "embedding_dim", "hidden_dim"))
+    size, width, hidden = (
+        config[name] for name in ("vocabulary_size", "embedding_dim", "hidden_dim")
+    )
     widths = [width, *[hidden] * (config["layers"] - 1), width]
     layers = sum(4 * out * (into + out + 2) for into, out in pairwise(widths))
     return int(size * (width + 1) + layers)

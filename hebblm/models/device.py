@@ -21,11 +21,15 @@ NEVER = (1 << 31) - 1  # bytes
 def check_device(name: str) -> None:
     kind, colon, number = name.partition(":")
     if kind not in DEVICES or (colon and (kind == "auto" or not number.isdecimal())):
-        raise unknown("device", name, DEVICES, "choose auto, cpu, cuda, or one of several, such as cuda:1")
+        raise unknown(
+            "device", name, DEVICES, "choose auto, cpu, cuda, or one of several, such as cuda:1"
+        )
 
 
 def pick_device(name: str) -> torch.device:
-    """Return the device named ``auto``, ``cpu`` or ``cuda``, the latter two also with a number, such as ``cuda:1``."""
+    """Return the device named ``auto``, ``cpu`` or ``cuda``, the latter two also with a number,
+    such as ``cuda:1``.
+    """
     import torch  # takes seconds, which a mistyped name need not wait for
 
     check_device(name)
@@ -33,18 +37,24 @@ def pick_device(name: str) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     kind, _, number = name.partition(":")
     if kind == "cuda" and not torch.cuda.is_available():
-        raise UserError(f"device {name!r} was asked for, but torch finds no CUDA device; use --device cpu")
+        raise UserError(
+            f"device {name!r} was asked for, but torch finds no CUDA device; use --device cpu"
+        )
     count = torch.cuda.device_count() if kind == "cuda" else 1
     if number and int(number) >= count:
-        raise UserError(f"device = {name} is not one of the {count} devices of its kind here; leave the number out")
+        raise UserError(
+            f"device = {name} is not one of the {count} devices of its kind here; leave the number "
+            "out"
+        )
     return torch.device(kind, int(number)) if number else torch.device(kind)
 
 
 def keep_freed_memory() -> bool:
     """Make glibc keep freed memory; return whether there is a glibc.
 
-    A step of training or of evaluation frees tens of megabytes, and the next one needs as many; pages that were
-    given back have to be mapped and cleared again. The process grows to its largest step and stays there.
+    A step of training or of evaluation frees tens of megabytes, and the next one needs as many;
+    pages that were given back have to be mapped and cleared again. The process grows to its largest
+    step and stays there.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt

@@ -1,4 +1,6 @@
-"""Dynamic evaluation (Krause, Kahembwe, Murray and Renals 2018): the weights learn from each segment after reading."""
+"""Dynamic evaluation (Krause, Kahembwe, Murray and Renals 2018): the weights learn from each
+segment after reading.
+"""
 
 from __future__ import annotations
 
@@ -29,31 +31,40 @@ class DynamicBase:
 
     With g the gradient of the segment's mean loss and theta_0 the trained weights,
     ``theta <- theta - eta g + lambda (theta_0 - theta)`` (sgd), or
-    ``theta <- theta - eta g / (RMS + epsilon) + lambda R (theta_0 - theta)`` (rms), where RMS is the root mean square
-    of the gradients over training segments, R is RMS over its mean, and lambda R is at most 1. After fewer tokens than
-    ``config.segment``, eta and lambda R are lower in proportion. The steps of the third rule (stream) are those of
-    :class:`~hebblm.models.stream_rate.StreamRate`. With this rule the trained base reads the same text; if the learned
-    weights do worse, they go back to the trained ones.
+    ``theta <- theta - eta g / (RMS + epsilon) + lambda R (theta_0 - theta)`` (rms), where RMS is
+    the root mean square of the gradients over training segments, R is RMS over its mean, and lambda
+    R is at most 1. After fewer tokens than ``config.segment``, eta and lambda R are lower in
+    proportion. The steps of the third rule (stream) are those of
+    :class:`~hebblm.models.stream_rate.StreamRate`. With this rule the trained base reads the same
+    text; if the learned weights do worse, they go back to the trained ones.
 
     Args:
         base: at the beginning of its stream, without its own learning.
         config: rule and rates.
         mean_squares: if ``config`` needs them, one tensor per parameter of ``base``; see
-            :meth:`hebblm.models.base.TrainedModel.mean_squares`. An appended row has no gradient statistics and takes
-            the mean of the trained rows'. The rule "auto" is rms with them, stream without.
+            :meth:`hebblm.models.base.TrainedModel.mean_squares`. An appended row has no gradient
+            statistics and takes the mean of the trained rows'. The rule "auto" is rms with them,
+            stream without.
     """
 
-    def __init__(self, base: GradientBase, config: DynamicConfig, mean_squares: list[Tensor] | None) -> None:
+    def __init__(
+        self, base: GradientBase, config: DynamicConfig, mean_squares: list[Tensor] | None
+    ) -> None:
         self.config = config = with_rate(config, mean_squares)
         self._base = base
         self.trained = base.frozen() if config.rule == STREAM else None
-        self.trained_states = base.head.weight.new_zeros(0)  # (N, D) of the trained base, of the tokens read last
+        self.trained_states = base.head.weight.new_zeros(
+            0
+        )  # (N, D) of the trained base, of the tokens read last
         base.tracked = True
         self._mean_squares = mean_squares = mean_squares if config.rule == "rms" else None
-        # One average for all parameters: a new row, which takes the mean of the trained ones, does not move it.
+        # One average for all parameters: a new row, which takes the mean of the trained ones, does
+        # not move it.
         self._average = 0.0
         if mean_squares is not None:
-            self._average = float(torch.stack([squares.sqrt().mean().cpu() for squares in mean_squares]).mean())
+            self._average = float(
+                torch.stack([squares.sqrt().mean().cpu() for squares in mean_squares]).mean()
+            )
         self._scales: list[_Scales] = []
         self._start()
 
@@ -111,7 +122,12 @@ class DynamicBase:
             if len(origin) > rows
         }
         beside = {} if self.trained is None else self.trained.state_dict()
-        return {**self._base.state_dict(), **grown, **prefixed(TRAINED, beside), **self.rate_state()}
+        return {
+            **self._base.state_dict(),
+            **grown,
+            **prefixed(TRAINED, beside),
+            **self.rate_state(),
+        }
 
     def load_state_dict(self, state: State) -> None:
         self._base.load_state_dict(state)
@@ -162,10 +178,15 @@ class DynamicBase:
             return
         lr, parameters = share * float(self.config.lr), list(self.parameters().values())
         # A weight that a single token does not reach has a gradient of zero.
-        gradients = torch.autograd.grad(self._base.loss(targets), parameters, materialize_grads=True)
+        gradients = torch.autograd.grad(
+            self._base.loss(targets), parameters, materialize_grads=True
+        )
         with torch.no_grad():
-            for index, (p, g, origin) in enumerate(zip(parameters, gradients, self._origin, strict=True)):
-                # Both terms start from the parameters as they are, so the pull comes before the step.
+            for index, (p, g, origin) in enumerate(
+                zip(parameters, gradients, self._origin, strict=True)
+            ):
+                # Both terms start from the parameters as they are, so the pull comes before the
+                # step.
                 if self._mean_squares is None:
                     p.lerp_(origin, share * self.config.decay).add_(g, alpha=-lr)
                     continue
@@ -197,7 +218,9 @@ class DynamicBase:
         self._rows = [len(origin) for origin in self._origin]
         self._rate = None
         if self.config.rule == STREAM:
-            self._rate = StreamRate(self._origin, START if self.config.lr == MEASURED else self.config.lr)
+            self._rate = StreamRate(
+                self._origin, START if self.config.lr == MEASURED else self.config.lr
+            )
         self._rescale()
 
     def _rescale(self) -> None:
@@ -212,15 +235,18 @@ class DynamicBase:
 
 
 def with_rate(config: DynamicConfig, mean_squares: Sequence[Tensor] | None) -> DynamicConfig:
-    """Return the settings with a rule and, unless it finds its rate on the stream, a number for its rate.
+    """Return the settings with a rule and, unless it finds its rate on the stream, a number for its
+    rate.
 
-    To first order a step of rate eta lowers the loss of the segment whose gradient is g by eta g . s, with s the step
-    at rate 1: g itself, or g / (RMS + epsilon). On training text that is eta times the sum of RMS^2, or of
-    RMS^2 / (RMS + epsilon), in nats whatever the model; the rate is measured by choosing it, ``config.gain``.
+    To first order a step of rate eta lowers the loss of the segment whose gradient is g by eta g .
+    s, with s the step at rate 1: g itself, or g / (RMS + epsilon). On training text that is eta
+    times the sum of RMS^2, or of RMS^2 / (RMS + epsilon), in nats whatever the model; the rate is
+    measured by choosing it, ``config.gain``.
 
     Args:
         config: rule and rates.
-        mean_squares: of the gradients of training segments, one tensor per parameter, or None if not known.
+        mean_squares: of the gradients of training segments, one tensor per parameter, or None if
+            not known.
     """
     if config.rule == "auto":
         config = replace(config, rule=STREAM if mean_squares is None else "rms")
@@ -228,7 +254,8 @@ def with_rate(config: DynamicConfig, mean_squares: Sequence[Tensor] | None) -> D
         return config
     assert mean_squares is not None, "a rate is measured on the gradients of training text"
     gains = (
-        squares if config.rule == "sgd" else squares / (squares.sqrt() + config.epsilon) for squares in mean_squares
+        squares if config.rule == "sgd" else squares / (squares.sqrt() + config.epsilon)
+        for squares in mean_squares
     )
     gain = sum(float(part.sum(dtype=torch.float64)) for part in gains)
     return replace(config, lr=float(f"{config.gain / gain:.1e}") if gain > 0 else 0.0)
@@ -246,4 +273,6 @@ def _fit(mean_squares: Tensor, rows: int) -> Tensor:
     missing = rows - mean_squares.shape[0]
     if missing == 0:
         return mean_squares
-    return torch.cat([mean_squares, mean_squares.mean(0, keepdim=True).expand(missing, *mean_squares.shape[1:])])
+    return torch.cat(
+        [mean_squares, mean_squares.mean(0, keepdim=True).expand(missing, *mean_squares.shape[1:])]
+    )

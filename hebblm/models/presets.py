@@ -70,13 +70,14 @@ def small(corpus: str, vocabulary_size: int, seed: int) -> Preset:
 
 
 def medium(corpus: str, vocabulary_size: int, seed: int) -> Preset:
-    """The published architecture in one cycle of AdamW: two to three hours of two CPU cores for PTB, resumable.
+    """The published architecture in one cycle of AdamW: two to three hours of two CPU cores for
+    PTB, resumable.
 
-    A wide batch saves time: fewer passes over the matrices. With less dropout, which learns faster at first,
-    the training loss of PTB falls below that of validation within seven epochs. The decay of the weights is large,
-    because 40 epochs are few steps: with a tenth of it the validation perplexity of PTB is 73.1 after 34 epochs, here
-    73.0, and 72.3 after all 40. The model that ships went on for 14 epochs from a rate of 0.002, to 71.9
-    (recipes/train_models.sh).
+    A wide batch saves time: fewer passes over the matrices. With less dropout, which learns faster
+    at first, the training loss of PTB falls below that of validation within seven epochs. The decay
+    of the weights is large, because 40 epochs are few steps: with a tenth of it the validation
+    perplexity of PTB is 73.1 after 34 epochs, here 73.0, and 72.3 after all 40. The model that
+    ships went on for 14 epochs from a rate of 0.002, to 71.9 (recipes/train_models.sh).
     """
     return _preset(
         "awd_lstm_ptb" if corpus == "ptb" else "awd_lstm_wt2",
@@ -94,7 +95,9 @@ def medium(corpus: str, vocabulary_size: int, seed: int) -> Preset:
 
 
 def paper(corpus: str, vocabulary_size: int, seed: int) -> Preset:
-    """The published AWD-LSTM recipe: 500 epochs for PTB, 750 for WikiText-2 and any other text; needs a GPU."""
+    """The published AWD-LSTM recipe: 500 epochs for PTB, 750 for WikiText-2 and any other text;
+    needs a GPU.
+    """
     if corpus == "ptb":
         return _preset("awd_lstm_ptb", vocabulary_size, batch_size=20, epochs=500, seed=seed)
     return _preset("awd_lstm_wt2", vocabulary_size, batch_size=80, epochs=750, seed=seed)

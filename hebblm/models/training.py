@@ -1,4 +1,6 @@
-"""Training of a base model on a prepared corpus, and finding one: shipped, trained before, or trained now."""
+"""Training of a base model on a prepared corpus, and finding one: shipped, trained before, or
+trained now.
+"""
 
 from __future__ import annotations
 
@@ -27,19 +29,27 @@ from hebblm.text import PreparedCorpus
 from hebblm.text.prepared import DICTIONARY_FILE
 
 
-def open_model(folder: Path, dictionary_sha256: str, device: torch.device, origin: str = "checkpoint") -> AwdModel:
+def open_model(
+    folder: Path, dictionary_sha256: str, device: torch.device, origin: str = "checkpoint"
+) -> AwdModel:
     """Open a checkpoint, which must have been trained with the given dictionary."""
     model = load_checkpoint(folder, dictionary_sha256=dictionary_sha256).to(device)
     if (folder / STATE).is_file():
         say(
-            f"warning: the training of {folder} has not ended; these are its best weights so far; run the same "
+            f"warning: the training of {folder} has not ended; these are its best weights so far; "
+            "run the same "
             "hebblm-train command to continue"
         )
     return AwdModel(model, folder, origin, sha256(folder / WEIGHTS))
 
 
 def obtain_model(
-    prepared: PreparedCorpus, preset: str, *, seed: int, device: torch.device, provenance: dict[str, Any]
+    prepared: PreparedCorpus,
+    preset: str,
+    *,
+    seed: int,
+    device: torch.device,
+    provenance: dict[str, Any],
 ) -> AwdModel:
     """Return the shipped model of a preset and corpus, else the cached one, else train one there.
 
@@ -72,7 +82,8 @@ def train_model(
     initial: Path | None = None,
     ranks: Ranks = ALONE,
 ) -> AWDLSTM:
-    """Train to the end, or finish the run that was interrupted in ``folder``, and return the best model.
+    """Train to the end, or finish the run that was interrupted in ``folder``, and return the best
+    model.
 
     A folder whose run is finished is used as it is; one that holds another model is refused.
 
@@ -89,7 +100,9 @@ def train_model(
         done = ranks.leads and _is_done(prepared, preset, folder, initial)
         if ranks.leads and not done:
             stack.enter_context(held(folder / CONFIG, f"the training on {prepared.meta.name}"))
-            done = _is_done(prepared, preset, folder, initial)  # another process may have ended it meanwhile
+            done = _is_done(
+                prepared, preset, folder, initial
+            )  # another process may have ended it meanwhile
         elif ranks.leads:
             remove_left(folder / CONFIG)
         if not ranks.all_gather_object(done)[0]:
@@ -98,13 +111,21 @@ def train_model(
 
 
 def _is_done(prepared: PreparedCorpus, preset: Preset, folder: Path, initial: Path | None) -> bool:
-    """Return whether a folder holds the model of a finished training; refuse another training's model."""
+    """Return whether a folder holds the model of a finished training; refuse another training's
+    model.
+    """
     document = read_config(folder)
     if not document or (folder / STATE).exists():
         return False
     training, text = document.get("training", {}), _text_sha256(prepared)
     beginning = "" if initial is None else read_config(initial).get("weights_sha256", "")
-    wanted = (preset.model.to_dict(), preset.training.to_dict(), prepared.meta.dictionary_hash, text, beginning)
+    wanted = (
+        preset.model.to_dict(),
+        preset.training.to_dict(),
+        prepared.meta.dictionary_hash,
+        text,
+        beginning,
+    )
     stored = (
         document.get("config"),
         training.get("config"),
@@ -113,7 +134,9 @@ def _is_done(prepared: PreparedCorpus, preset: Preset, folder: Path, initial: Pa
         training.get("initial_sha256", ""),
     )
     if stored != wanted:
-        raise UserError(f"{folder} already holds another model; choose another --output-path or delete it")
+        raise UserError(
+            f"{folder} already holds another model; choose another --output-path or delete it"
+        )
     return True
 
 
@@ -146,22 +169,34 @@ def _train(
             initial=initial,
             ranks=together,
         )
-        if ranks.leads:  # only now is it known that the folder holds no other run, whose words these are not
+        if (
+            ranks.leads
+        ):  # only now is it known that the folder holds no other run, whose words these are not
             prepared.dictionary.save(folder / DICTIONARY_FILE)
             prepared.tokenizer().save(folder)
-            trainer.provenance = {**provenance, "corpus": _describe(prepared, sha256(folder / DICTIONARY_FILE))}
+            trainer.provenance = {
+                **provenance,
+                "corpus": _describe(prepared, sha256(folder / DICTIONARY_FILE)),
+            }
         if trainer.record.segments:
             say(
-                f"the run that was interrupted goes on in {folder}: {trainer.record.epoch} of {preset.training.epochs} "
-                f"epochs are done, and {100 * trainer.record.position / len(trainer.streams):.0f} % of the next"
+                f"the run that was interrupted goes on in {folder}: {trainer.record.epoch} of "
+                f"{preset.training.epochs} "
+                f"epochs are done, and {100 * trainer.record.position / len(trainer.streams):.0f} "
+                "% of the next"
             )
         elif begun:
-            say(f"the run that was interrupted in {folder} had learned nothing yet: it starts again from the beginning")
+            say(
+                f"the run that was interrupted in {folder} had learned nothing yet: it starts "
+                "again from the beginning"
+            )
         _run(trainer, prepared.meta.name)
         if ranks.leads:
             (folder / STATE).unlink(missing_ok=True)
     except OSError as error:
-        raise UserError(f"cannot write {folder}: {reason(error)}; choose a place with space and permission") from error
+        raise UserError(
+            f"cannot write {folder}: {reason(error)}; choose a place with space and permission"
+        ) from error
     except ValueError as error:
         raise UserError(str(error)) from error
 
@@ -181,11 +216,15 @@ def _describe(prepared: PreparedCorpus, dictionary: str) -> dict[str, Any]:
 
 
 def _text_sha256(prepared: PreparedCorpus) -> dict[str, str]:
-    """Return hashes of the ids that a training reads; the dictionary's hash does not cover their order."""
+    """Return hashes of the ids that a training reads; the dictionary's hash does not cover their
+    order.
+    """
     return {split: prepared.split(split).sha256 for split in ("train", "valid")}
 
 
-def _announce(prepared: PreparedCorpus, preset: Preset, device: torch.device, together: awd_lstm.TrainingRanks) -> None:
+def _announce(
+    prepared: PreparedCorpus, preset: Preset, device: torch.device, together: awd_lstm.TrainingRanks
+) -> None:
     """Print how long the run will take, measured on a few segments, before it starts."""
     ids, config = prepared.tokens("train"), preset.training
     seconds = training_seconds(preset.model, config, ids, device=device, ranks=together)
@@ -209,14 +248,18 @@ def _run(trainer: Trainer, name: str) -> None:
             if event.valid is not None:
                 epochs = f"epoch {event.epoch}/{trainer.config.epochs}"
                 progress.console.print(
-                    f"{epochs} | valid loss {event.valid:.3f} | valid ppl {math.exp(min(event.valid, 80.0)):.2f}"
+                    f"{epochs} | valid loss {event.valid:.3f} | valid ppl "
+                    f"{math.exp(min(event.valid, 80.0)):.2f}"
                 )
 
         def stop(number: int, frame: Any) -> None:
             if trainer.stopped:
                 raise KeyboardInterrupt
             trainer.stopped = True
-            say("interrupted: the state after this segment is saved; press Ctrl-C again to stop at once")
+            say(
+                "interrupted: the state after this segment is saved; press Ctrl-C again to stop at "
+                "once"
+            )
 
         with handled(stop):
             trainer.run(show)

@@ -16,10 +16,11 @@ TRANSFORMERS = {
     "dynamic.epsilon": 0.001,
     "ngram.order": 6,
 }
-"""Defaults of a model of ``transformers``. The gain means a rate between the best ones of the Llama that ships on its
-own text (1e-4) and on others (2e-4). The decay was compared with 0, 0.0025, 0.005 and 0.02 on 10,000 pieces of
-validation text. It loses least on the worst of three texts that the Llama reads, including its own. Six pieces are
-about three words."""
+"""Defaults of a model of ``transformers``. The gain means a rate between the best ones of the Llama
+that ships on its own text (1e-4) and on others (2e-4). The decay was compared with 0, 0.0025, 0.005
+and 0.02 on 10,000 pieces of validation text. It loses least on the worst of three texts that the
+Llama reads, including its own. Six pieces are about three words.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +45,22 @@ class DynamicConfig(Section):
     """Dynamic evaluation.
 
     Args:
-        rule: sgd, rms (each parameter's step divided by the size of its gradients on training text), stream (divided
-            by their size on the text that is read, at a rate found there; epsilon, gain and decay have no effect), or
-            auto: rms if the training text is available, else stream.
-        lr: learning rate eta, or measured: the one, to two digits, at which a step lowers the loss of training text by
-            gain to first order. For the rule stream it is the first rate, a share of the size of the weights.
-        gain: nats of a measured rate; 0.1 is the default for models of transformers. For the others the default
-            corresponds to a rate of 8e-4, found on three validation texts (recipes/defaults/dynamic-texts.json).
-        decay: rate lambda of the pull back to the trained weights; 0.001 is the default for models of transformers.
+        rule: sgd, rms (each parameter's step divided by the size of its gradients on training
+            text), stream (divided by their size on the text that is read, at a rate found there;
+            epsilon, gain and decay have no effect), or auto: rms if the training text is available,
+            else stream.
+        lr: learning rate eta, or measured: the one, to two digits, at which a step lowers the loss
+            of training text by gain to first order. For the rule stream it is the first rate, a
+            share of the size of the weights.
+        gain: nats of a measured rate; 0.1 is the default for models of transformers. For the others
+            the default corresponds to a rate of 8e-4, found on three validation texts
+            (recipes/defaults/dynamic-texts.json).
+        decay: rate lambda of the pull back to the trained weights; 0.001 is the default for models
+            of transformers.
         epsilon: added to the root mean squares of the rms rule.
-        segment: tokens of a step that lr, decay and the statistics are for. The update interval of all methods decides
-            how many are read between two steps; a step after fewer is shorter in proportion, for lr and decay alike.
+        segment: tokens of a step that lr, decay and the statistics are for. The update interval of
+            all methods decides how many are read between two steps; a step after fewer is shorter
+            in proportion, for lr and decay alike.
         statistics: training tokens from which the rms rule takes its mean squares.
     """
 

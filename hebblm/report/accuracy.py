@@ -1,4 +1,6 @@
-"""Numbers for people: how often the next word is among the suggestions, and the keystrokes that they save."""
+"""Numbers for people: how often the next word is among the suggestions, and the keystrokes that
+they save.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ MEASURES = {
 class Guesses(NamedTuple):
     """Ranks and keystrokes of a method's suggestions."""
 
-    rank: NDArray[np.int64]  # (U,) of each word, from 1; 0 where it was not asked for, below if no list has it
+    rank: NDArray[
+        np.int64
+    ]  # (U,) of each word, from 1; 0 where it was not asked for, below if no list has it
     keys: NDArray[np.int64]  # (U,) keystrokes of each word with a list of three
 
 
@@ -38,8 +42,11 @@ class Accuracy:
     top1: float | None  # share of words that are the most probable one; None for an empty part
     top5: float | None  # share that are among the five most probable ones
     reciprocal_rank: float | None  # mean of 1 / rank
-    saved: float | None  # share of keystrokes that a list of three saves; None where nothing is typed
-    # by measure what it gains over the unadapted model, and both ends of the interval; None where that is not known
+    saved: (
+        float | None
+    )  # share of keystrokes that a list of three saves; None where nothing is typed
+    # by measure what it gains over the unadapted model, and both ends of the interval; None where
+    # that is not known
     gains: Mapping[str, tuple[float | None, float | None, float | None]]
 
 
@@ -60,13 +67,15 @@ def accuracy_report(
         config: options of the intervals.
 
     Returns:
-        By method, the parts in their order. Without the list a word takes its letters and a blank. With it, you type
-        letters until the list of the words that begin with them has the word, and one more key takes it.
+        By method, the parts in their order. Without the list a word takes its letters and a blank.
+        With it, you type letters until the list of the words that begin with them has the word, and
+        one more key takes it.
     """
     one = there.astype(np.float64)
     values = {name: measures(found, letters) for name, found in guesses.items()}
     weights = {
-        measure: one if measure != "saved" else np.where(letters > 0, one * (letters + 1), 0) for measure in MEASURES
+        measure: one if measure != "saved" else np.where(letters > 0, one * (letters + 1), 0)
+        for measure in MEASURES
     }
     gains = {}
     for measure, weight in weights.items():
@@ -79,7 +88,11 @@ def accuracy_report(
 
     def mean(name: str, measure: str, mask: NDArray[np.bool_]) -> float | None:
         total = float(weights[measure][mask].sum())
-        return float(values[name][measure][mask & (weights[measure] > 0)].sum()) / total if total else None
+        return (
+            float(values[name][measure][mask & (weights[measure] > 0)].sum()) / total
+            if total
+            else None
+        )
 
     def of(name: str, part: str, mask: NDArray[np.bool_]) -> Accuracy:
         top1, top5, reciprocal_rank, saved = (mean(name, measure, mask) for measure in MEASURES)

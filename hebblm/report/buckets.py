@@ -1,4 +1,6 @@
-"""Buckets of a stream's tokens, by training count and by occurrence of new words, and their losses."""
+"""Buckets of a stream's tokens, by training count and by occurrence of new words, and their
+losses.
+"""
 
 from __future__ import annotations
 
@@ -44,11 +46,20 @@ class FrequencyBucket:
 
 
 def validate_edges(edges: Sequence[int | str]) -> tuple[int, ...]:
-    """The edges as they are; UserError unless they are strictly increasing positive whole numbers."""
-    numbers = [int(edge) for edge in edges if isinstance(edge, int | np.integer) and not isinstance(edge, bool)]
+    """The edges as they are; UserError unless they are strictly increasing positive whole
+    numbers.
+    """
+    numbers = [
+        int(edge)
+        for edge in edges
+        if isinstance(edge, int | np.integer) and not isinstance(edge, bool)
+    ]
     rising = all(low < high for low, high in pairwise(numbers))
     if not numbers or len(numbers) < len(edges) or numbers[0] <= 0 or not rising:
-        raise UserError(f"frequency edges {list(edges)} must be increasing positive whole numbers, such as 50,100,500")
+        raise UserError(
+            f"frequency edges {list(edges)} must be increasing positive whole numbers, such as "
+            "50,100,500"
+        )
     return tuple(numbers)
 
 
@@ -61,23 +72,28 @@ def parse_edges(words: Iterable[int | str]) -> tuple[int, ...]:
 def bucket_labels(edges: Sequence[int]) -> list[str]:
     """Names of the ranges that ``edges`` cut, such as ``<50``, ``50-100``, ``100-500``, ``>500``.
 
-    A count equal to an edge belongs to the range above it, so that ``>500`` stands for 500 and more.
+    A count equal to an edge belongs to the range above it, so that ``>500`` stands for 500 and
+    more.
     """
     middle = [f"{low}-{high}" for low, high in pairwise(edges)]
     return [f"<{edges[0]}", *middle, f">{edges[-1]}"]
 
 
 def frequency_report(
-    nll: NDArray[np.floating], train_counts: NDArray[np.integer], edges: Sequence[int] = DEFAULT_EDGES
+    nll: NDArray[np.floating],
+    train_counts: NDArray[np.integer],
+    edges: Sequence[int] = DEFAULT_EDGES,
 ) -> list[FrequencyBucket]:
     """Mean losses (T,) in nats by ranges of training count (T,), the paper's Table "frequency".
 
-    With edges e_1 < ... < e_m the ranges are c < e_1, e_i <= c < e_{i+1}, and c >= e_m. Sums are taken in
-    float64, so that :func:`recombine` gives back the mean over all tokens.
+    With edges e_1 < ... < e_m the ranges are c < e_1, e_i <= c < e_{i+1}, and c >= e_m. Sums are
+    taken in float64, so that :func:`recombine` gives back the mean over all tokens.
     """
     cuts = validate_edges(edges)
     if nll.ndim != 1 or nll.shape != train_counts.shape:
-        raise UserError(f"losses {nll.shape} and training counts {train_counts.shape} must be two equal lists")
+        raise UserError(
+            f"losses {nll.shape} and training counts {train_counts.shape} must be two equal lists"
+        )
     if np.isnan(nll).any():
         raise UserError(f"{int(np.isnan(nll).sum())} losses are nan; lower the learning rate")
     if train_counts.size and int(train_counts.min()) < 0:
@@ -93,7 +109,9 @@ def bucket_indices(counts: NDArray[np.integer], edges: Sequence[int]) -> NDArray
 def bucket_means(
     nll: NDArray[np.floating], indices: NDArray[np.integer], labels: Sequence[str]
 ) -> list[FrequencyBucket]:
-    """Mean losses (T,) in nats by the bucket of each token (T,), from 0; an empty bucket has no loss."""
+    """Mean losses (T,) in nats by the bucket of each token (T,), from 0; an empty bucket has no
+    loss.
+    """
     buckets = []
     for index, label in enumerate(labels):
         chosen = nll[indices == index]
@@ -115,13 +133,21 @@ def gap_notes(totals: Iterable[tuple[Sequence[FrequencyBucket], float | None]]) 
     """Return a note on the largest error of the buckets' total loss; empty if they add up."""
     known = [(recombine(buckets), loss) for buckets, loss in totals]
     pairs = [(total, loss) for total, loss in known if total is not None and loss is not None]
-    gaps = [abs(total - loss) for total, loss in pairs if not math.isclose(total, loss, rel_tol=_ROUNDING)]
+    gaps = [
+        abs(total - loss)
+        for total, loss in pairs
+        if not math.isclose(total, loss, rel_tol=_ROUNDING)
+    ]
     return [f"Token-weighted, the buckets miss All by up to {max(gaps):.1e} nats."] if gaps else []
 
 
 def occurrences_so_far(tokens: NDArray[Any]) -> NDArray[np.int64]:
-    """Return how often each token (T,) of a stream occurred before its own place, (T,): 0 for a first occurrence."""
-    order = np.argsort(tokens, kind="stable")  # (T,) equal tokens side by side, each in the order of the stream
+    """Return how often each token (T,) of a stream occurred before its own place, (T,): 0 for a
+    first occurrence.
+    """
+    order = np.argsort(
+        tokens, kind="stable"
+    )  # (T,) equal tokens side by side, each in the order of the stream
     together = tokens[order]
     starts = np.flatnonzero(np.append(True, together[1:] != together[:-1]))
     lengths = np.diff(np.append(starts, tokens.size))
@@ -131,9 +157,11 @@ def occurrences_so_far(tokens: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def occurrence_masks(seen: NDArray[np.integer], oov: NDArray[np.bool_]) -> list[NDArray[np.bool_]]:
-    """Return which tokens are that occurrence of a new word, (T,) bool for each of :data:`OCCURRENCES`.
+    """Return which tokens are that occurrence of a new word, (T,) bool for each of
+    :data:`OCCURRENCES`.
 
-    Arguments are each token's occurrences so far, and whether it is outside the source vocabulary, (T,) each.
+    Arguments are each token's occurrences so far, and whether it is outside the source vocabulary,
+    (T,) each.
     """
     index = bucket_indices(seen, _EDGES)  # (T,)
     return [oov & (index == at) for at in range(len(OCCURRENCES))]
@@ -144,7 +172,8 @@ def occurrence_report(
 ) -> list[FrequencyBucket]:
     """Return the mean loss of new words by the number of the occurrence, all (T,).
 
-    The buckets recombine to the loss over all such tokens; without such tokens there are no buckets.
+    The buckets recombine to the loss over all such tokens; without such tokens there are no
+    buckets.
     """
     if not oov.any():
         return []
@@ -157,10 +186,11 @@ def stream_parts(
     oov: NDArray[np.bool_],
     edges: Sequence[int],
 ) -> dict[str, NDArray[np.bool_]]:
-    """Return the parts of a stream by name, (T,) bool each; those of new words only if there are any.
+    """Return the parts of a stream by name, (T,) bool each; those of new words only if there are
+    any.
 
-    Arguments are the counts of each token's word in training (None if not known) and in the stream so far, and whether
-    it is outside the source vocabulary, (T,) each.
+    Arguments are the counts of each token's word in training (None if not known) and in the stream
+    so far, and whether it is outside the source vocabulary, (T,) each.
     """
     parts = {ALL: np.ones(oov.size, dtype=np.bool_)}
     if oov.any():

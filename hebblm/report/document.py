@@ -14,7 +14,12 @@ from rich.console import Console
 from rich.text import Text
 
 from hebblm.files import write_bytes, write_text
-from hebblm.report.accuracy_tables import accuracy_by_part, accuracy_rows, accuracy_table, suggested_table
+from hebblm.report.accuracy_tables import (
+    accuracy_by_part,
+    accuracy_rows,
+    accuracy_table,
+    suggested_table,
+)
 from hebblm.report.inspection import INSPECTED
 from hebblm.report.methods import PLOTTED
 from hebblm.report.render import HTML, MARKDOWN, print_table, to_csv
@@ -69,9 +74,10 @@ def write_report(
 ) -> list[Path]:
     """Write the report of one result, each file atomically, and return the files.
 
-    Formats are any of ``md`` (``report.md``), ``csv`` (a file a table), ``html`` (``report.html``, with its pictures
-    inside), ``png`` and ``svg`` (a file a plot). With the losses token by token the words that changed most are shown.
-    A plot shows so many methods; 0 for all. ``run`` is the folder of the result, where that is another one.
+    Formats are any of ``md`` (``report.md``), ``csv`` (a file a table), ``html`` (``report.html``,
+    with its pictures inside), ``png`` and ``svg`` (a file a plot). With the losses token by token
+    the words that changed most are shown. A plot shows so many methods; 0 for all. ``run`` is the
+    folder of the result, where that is another one.
     """
     from hebblm.report import plots  # a run that writes no report need not wait for matplotlib
 
@@ -97,7 +103,10 @@ def write_report(
     pictures, written = [], []
     for name, figure in made.items():
         drawn = {kind: plots.render(figure, kind) for kind in plots.KINDS if kind in needed}
-        file, embedded = f"{name}.{linked[0]}" if linked else "", b64encode(drawn.get("png", b"")).decode()
+        file, embedded = (
+            f"{name}.{linked[0]}" if linked else "",
+            b64encode(drawn.get("png", b"")).decode(),
+        )
         pictures.append((file, CAPTIONS[name], embedded, round(PIXELS * figure.get_figwidth())))
         written += [write_bytes(directory / f"{name}.{kind}", drawn[kind]) for kind in linked]
     first = int("occurrences" in made)
@@ -138,7 +147,9 @@ def write_comparison(
 
 
 def print_summary(result: Result, console: Console) -> None:
-    """Print the verdict, the scenario in one line, the methods from the best on, and where the time went."""
+    """Print the verdict, the scenario in one line, the methods from the best on, and where the time
+    went.
+    """
     console.print(Text(f"{verdict(result)}\n", style="bold"))
     console.print(Text(scenario_line(result)))
     print_table(summary_table(result), console)
@@ -156,32 +167,53 @@ def print_comparison(results: Mapping[str, Result], console: Console) -> None:
 
 
 def _write_pages(stem: Path, formats: Sequence[str], **content: Any) -> list[Path]:
-    """Write the Markdown and the HTML page among the formats; ``content`` is the text of the templates.
+    """Write the Markdown and the HTML page among the formats; ``content`` is the text of the
+    templates.
 
-    ``verdicts`` and ``lines`` come before the tables. ``opening`` are the pictures after the verdicts, and ``pictures``
-    those after the tables, each as the file that Markdown links to, its caption, its form in HTML and its width there.
-    ``facts`` are the tables after the pictures, folded in HTML.
+    ``verdicts`` and ``lines`` come before the tables. ``opening`` are the pictures after the
+    verdicts, and ``pictures`` those after the tables, each as the file that Markdown links to, its
+    caption, its form in HTML and its width there. ``facts`` are the tables after the pictures,
+    folded in HTML.
     """
     return [
-        write_text(stem.with_suffix(f".{suffix}"), pages.get_template(f"report.{suffix}.j2").render(**content))
+        write_text(
+            stem.with_suffix(f".{suffix}"),
+            pages.get_template(f"report.{suffix}.j2").render(**content),
+        )
         for suffix, pages in (("md", MARKDOWN), ("html", HTML))
         if suffix in formats
     ]
 
 
 def _inspected(run: Path, directory: Path) -> tuple[str, str]:
-    """Where the page stands that shows a run token by token, as a report links to it; else how to make it."""
+    """Where the page stands that shows a run token by token, as a report links to it; else how to
+    make it.
+    """
     page, made = run / INSPECTED, run / RESULT
-    if page.exists() and made.exists() and page.stat().st_mtime >= made.stat().st_mtime:  # not that of a former run
+    if (
+        page.exists() and made.exists() and page.stat().st_mtime >= made.stat().st_mtime
+    ):  # not that of a former run
         return quote(Path(relpath(page, directory)).as_posix()), ""
-    again = "" if (run / TOKENS).exists() else "evaluate again with --log-samples --log-neighbors 2000, then "
-    return "", f"To see the text, shaded by gain, {again}run hebblm-report inspect {quote_word(str(run))}"
+    again = (
+        ""
+        if (run / TOKENS).exists()
+        else "evaluate again with --log-samples --log-neighbors 2000, then "
+    )
+    return (
+        "",
+        f"To see the text, shaded by gain, {again}run hebblm-report inspect {quote_word(str(run))}",
+    )
 
 
 def _write_data(
-    tables: Sequence[Table], directory: Path, formats: Sequence[str], programs: Mapping[str, Table] | None = None
+    tables: Sequence[Table],
+    directory: Path,
+    formats: Sequence[str],
+    programs: Mapping[str, Table] | None = None,
 ) -> list[Path]:
-    """Write CSV, a file a table; ``programs`` holds by name what a program reads in a table's place."""
+    """Write CSV, a file a table; ``programs`` holds by name what a program reads in a table's
+    place.
+    """
     if "csv" not in formats:
         return []
     plain = [(programs or {}).get(table.name, table) for table in tables]

@@ -44,20 +44,32 @@ _LINE = 12.5  # height of a label, points
 
 
 def by_bucket(figure: Figure, buckets: Sequence[tuple[str, int]], label: str, unit: str) -> None:
-    """Label the horizontal axis with buckets and their sizes, and put the methods' names next to it."""
-    figure.axes[-1].set_xticks(range(len(buckets)), [f"{name}\n{size:,} {unit}s" for name, size in buckets])
+    """Label the horizontal axis with buckets and their sizes, and put the methods' names next to
+    it.
+    """
+    figure.axes[-1].set_xticks(
+        range(len(buckets)), [f"{name}\n{size:,} {unit}s" for name, size in buckets]
+    )
     figure.axes[-1].set_xlabel(label)
     for axis in figure.axes:
         axis.grid(visible=False, axis="x")
     figure.legend(*figure.axes[0].get_legend_handles_labels(), loc="outside right upper")
 
 
-def grouped_bars(axis: Axes, values: Mapping[str, list[float | None]], styles: Mapping[str, Look]) -> None:
-    """Draw one bar a method and group, each method at its own place; a value beyond the axis is a sign."""
+def grouped_bars(
+    axis: Axes, values: Mapping[str, list[float | None]], styles: Mapping[str, Look]
+) -> None:
+    """Draw one bar a method and group, each method at its own place; a value beyond the axis is a
+    sign.
+    """
     width = 0.84 / len(styles)
     for index, (method, look) in enumerate(styles.items()):
         shift = (index - (len(styles) - 1) / 2) * width
-        heights = [(at + shift, height) for at, height in enumerate(values.get(method, ())) if height is not None]
+        heights = [
+            (at + shift, height)
+            for at, height in enumerate(values.get(method, ()))
+            if height is not None
+        ]
         finite = [(at, height) for at, height in heights if abs(height) <= TALLEST]
         axis.bar(
             [at for at, _ in finite],
@@ -72,7 +84,9 @@ def grouped_bars(axis: Axes, values: Mapping[str, list[float | None]], styles: M
         for at, height in ((at, height) for at, height in heights if abs(height) > TALLEST):
             up, down = ("\u221e", "\u2212\u221e") if math.isinf(height) else ("\u2191", "\u2193")
             sign = up if height > 0 else down
-            axis.text(at, 0.02, sign, color=look.color, ha="center", transform=axis.get_xaxis_transform())
+            axis.text(
+                at, 0.02, sign, color=look.color, ha="center", transform=axis.get_xaxis_transform()
+            )
 
 
 def short(value: float, _position: int | None = None) -> str:
@@ -129,13 +143,15 @@ def label_ends(axis: Axes, ends: Sequence[End]) -> None:
 
 
 def spread(positions: Sequence[float], gap: float) -> list[float]:
-    """Move labels apart until neighbours are at least ``gap`` away, as little as a pooled shift allows.
+    """Move labels apart until neighbours are at least ``gap`` away, as little as a pooled shift
+    allows.
 
-    Labels that collide form a block centred on the mean of its members' wishes (pool adjacent violators), so
-    that the order of the wishes is the order of the labels.
+    Labels that collide form a block centred on the mean of its members' wishes (pool adjacent
+    violators), so that the order of the wishes is the order of the labels.
     """
     order = sorted(range(len(positions)), key=lambda index: positions[index])
-    # Subtracting rank * gap turns "at least gap apart" into "never decreasing", which pooling solves.
+    # Subtracting rank * gap turns "at least gap apart" into "never decreasing", which pooling
+    # solves.
     blocks: list[tuple[float, int]] = []  # (mean, size)
     for rank, index in enumerate(order):
         mean, size = positions[index] - rank * gap, 1

@@ -21,7 +21,9 @@ _CELLS = 1 << 22  # of a matrix of draws that is held at once
 class Bootstrap:
     """Options of bootstrap intervals."""
 
-    block: int = 200  # consecutive tokens that are drawn together, as their losses depend on each other
+    block: int = (
+        200  # consecutive tokens that are drawn together, as their losses depend on each other
+    )
     resamples: int = 1000  # streams drawn, with replacement
     level: float = 0.95  # share of the resamples within an interval
     seed: int = 1111  # of the draws
@@ -29,7 +31,9 @@ class Bootstrap:
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Bootstrap:
         """Return the options that a result describes; missing ones take their defaults."""
-        return cls(**{field.name: values[field.name] for field in fields(cls) if field.name in values})
+        return cls(
+            **{field.name: values[field.name] for field in fields(cls) if field.name in values}
+        )
 
 
 def leaves_out_zero(low: float | None, high: float | None) -> bool:
@@ -43,8 +47,8 @@ class Gain:
 
     part: str
     tokens: Count
-    # mean loss of the unadapted model minus that of the method, in nats per token; None for an empty part, and where a
-    # loss is infinite
+    # mean loss of the unadapted model minus that of the method, in nats per token; None for an
+    # empty part, and where a loss is infinite
     gain: float | None
     low: float | None  # lower end of the interval; None where the part is too small for one
     high: float | None
@@ -60,13 +64,15 @@ def bootstrap_gains(
     config: Bootstrap,
     weights: NDArray[np.floating] | None = None,
 ) -> dict[str, tuple[Gain, ...]]:
-    """Compute what every method gains over the unadapted one, part by part, with percentile intervals.
+    """Compute what every method gains over the unadapted one, part by part, with percentile
+    intervals.
 
-    Losses (T,) are in nats, parts (T,) bool; without the unadapted method or without tokens there is nothing.
+    Losses (T,) are in nats, parts (T,) bool; without the unadapted method or without tokens there
+    is nothing.
 
-    The stream is cut into blocks of consecutive tokens; a resample draws as many with replacement. The gain of a
-    resample is the sum of its differences over the number of its tokens, or over the sum of their ``weights`` (T,). All
-    methods and parts share the draws.
+    The stream is cut into blocks of consecutive tokens; a resample draws as many with replacement.
+    The gain of a resample is the sum of its differences over the number of its tokens, or over the
+    sum of their ``weights`` (T,). All methods and parts share the draws.
     """
     methods = [name for name in nll if name != BASE]
     if BASE not in nll or not methods or not nll[BASE].size:
@@ -79,12 +85,16 @@ def bootstrap_gains(
     sums = np.zeros((blocks, len(methods), len(parts)))  # (B, M, P)
     infinite = np.zeros((len(methods), len(parts)), dtype=bool)
     for at, mask in enumerate(parts.values()):
-        counts[:, at] = np.bincount(block[mask], None if weights is None else weights[mask], minlength=blocks)
+        counts[:, at] = np.bincount(
+            block[mask], None if weights is None else weights[mask], minlength=blocks
+        )
         for index, name in enumerate(methods):
             ours, theirs = base[mask], nll[name][mask].astype(np.float64)
             infinite[index, at] = not (np.isfinite(ours).all() and np.isfinite(theirs).all())
             if not infinite[index, at]:
-                sums[:, index, at] = np.bincount(block[mask], weights=ours - theirs, minlength=blocks)
+                sums[:, index, at] = np.bincount(
+                    block[mask], weights=ours - theirs, minlength=blocks
+                )
     low, high = _intervals(sums, counts, config)  # (M, P)
     enough = (counts > 0).sum(0) >= LEAST_BLOCKS  # (P,)
     tokens = counts.sum(0)
@@ -93,7 +103,9 @@ def bootstrap_gains(
             Gain(
                 part,
                 int(tokens[at]),
-                float(sums[:, index, at].sum() / tokens[at]) if tokens[at] and not infinite[index, at] else None,
+                float(sums[:, index, at].sum() / tokens[at])
+                if tokens[at] and not infinite[index, at]
+                else None,
                 float(low[index, at]) if enough[at] and not infinite[index, at] else None,
                 float(high[index, at]) if enough[at] and not infinite[index, at] else None,
             )
@@ -106,15 +118,18 @@ def bootstrap_gains(
 def paired_gains(
     nll: Mapping[str, Losses], parts: Mapping[str, NDArray[np.bool_]], config: Bootstrap
 ) -> dict[str, dict[str, dict[str, list[float | None]]]]:
-    """Compute what methods gain over each other, as JSON: by the method, one after it in ``nll``, and part.
+    """Compute what methods gain over each other, as JSON: by the method, one after it in ``nll``,
+    and part.
 
-    Each has its tokens, the mean loss of the first minus that of the second, nats per token, and both ends of its
-    interval.
+    Each has its tokens, the mean loss of the first minus that of the second, nats per token, and
+    both ends of its interval.
     """
     names = [name for name in nll if name != BASE]
     paired: dict[str, dict[str, dict[str, list[float | None]]]] = {}
     for at, first in enumerate(names[:-1]):
-        gains = bootstrap_gains({BASE: nll[first], **{n: nll[n] for n in names[at + 1 :]}}, parts, config)
+        gains = bootstrap_gains(
+            {BASE: nll[first], **{n: nll[n] for n in names[at + 1 :]}}, parts, config
+        )
         paired[first] = {
             second: {gain.part: [gain.tokens, gain.gain, gain.low, gain.high] for gain in theirs}
             for second, theirs in gains.items()
@@ -123,11 +138,14 @@ def paired_gains(
 
 
 def lead(nll: Mapping[str, Losses], config: Bootstrap) -> dict[str, Any] | None:
-    """Return how far the method with the lowest loss is ahead of the next, without the unadapted one, as JSON.
+    """Return how far the method with the lowest loss is ahead of the next, without the unadapted
+    one, as JSON.
 
     None if fewer than two have a finite loss (T,).
     """
-    means = {name: float(losses.mean(dtype=np.float64)) for name, losses in nll.items() if name != BASE}
+    means = {
+        name: float(losses.mean(dtype=np.float64)) for name, losses in nll.items() if name != BASE
+    }
     finite = sorted((mean, name) for name, mean in means.items() if np.isfinite(mean))
     if len(finite) < 2:
         return None

@@ -1,4 +1,6 @@
-"""A run token by token: losses, gains over the base, retrieved neighbours, and all of it as one HTML page."""
+"""A run token by token: losses, gains over the base, retrieved neighbours, and all of it as one
+HTML page.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,12 @@ from hebblm.suggest import unknown
 INSPECTED = "inspect.html"
 NEIGHBORS_FILE = "neighbors.parquet"
 COMPONENTS_FILE = "components.parquet"
-_COMPONENT_KINDS = {"position": "whole numbers", "method": "text", "component": "text", "share": "numbers"}
+_COMPONENT_KINDS = {
+    "position": "whole numbers",
+    "method": "text",
+    "component": "text",
+    "share": "numbers",
+}
 _KINDS = {
     **dict.fromkeys(("position", "rank", "place"), "whole numbers"),
     "from_stream": "true or false",
@@ -60,7 +67,8 @@ class Inspection:
     losses: TokenLosses  # of every token under every method
     # by position in the stream, nearest first; empty where they were not logged
     neighbors: dict[int, tuple[Neighbor, ...]]
-    # by method and component its share in the probability of each token, from the first one on; of mixtures alone
+    # by method and component its share in the probability of each token, from the first one on; of
+    # mixtures alone
     components: dict[str, dict[str, list[float]]]
 
     @classmethod
@@ -82,7 +90,9 @@ class Inspection:
         others = [method for method in ordered(self.result.methods) if method != BASE]
         if BASE not in self.result.methods or not others:
             evaluated = ",".join(self.result.methods)
-            raise UserError(f"the run has {evaluated}; evaluate {BASE} and a method to compare with it")
+            raise UserError(
+                f"the run has {evaluated}; evaluate {BASE} and a method to compare with it"
+            )
         return others
 
     def choose(self, method: str | None) -> str:
@@ -91,7 +101,12 @@ class Inspection:
         if method is None:
             return min(others, key=lambda name: self.result.methods[name].nll)
         if method not in others:
-            raise unknown("method", method, others, f"choose from those that were evaluated: {', '.join(others)}")
+            raise unknown(
+                "method",
+                method,
+                others,
+                f"choose from those that were evaluated: {', '.join(others)}",
+            )
         return method
 
     def gain(self, method: str) -> NDArray[np.float64]:
@@ -101,9 +116,17 @@ class Inspection:
         return np.where(both, 0.0, np.where(both, 0.0, base) - np.where(both, 0.0, other))
 
 
-def load_neighbors(path: Path, total: int, result: Result | None = None) -> dict[int, tuple[Neighbor, ...]]:
-    """Read the file that ``hebblm-eval --log-neighbors`` wrote; without the file there are no neighbours."""
-    if not path.exists() and not path.is_symlink() and (result is None or recorded(path, result) is None):
+def load_neighbors(
+    path: Path, total: int, result: Result | None = None
+) -> dict[int, tuple[Neighbor, ...]]:
+    """Read the file that ``hebblm-eval --log-neighbors`` wrote; without the file there are no
+    neighbours.
+    """
+    if (
+        not path.exists()
+        and not path.is_symlink()
+        and (result is None or recorded(path, result) is None)
+    ):
         return {}
     table = read_table(path, _KINDS, result)
     neighbors: dict[int, list[Neighbor]] = {}
@@ -112,32 +135,51 @@ def load_neighbors(path: Path, total: int, result: Result | None = None) -> dict
         neighbors.setdefault(row.pop("position"), []).append(Neighbor(**row))
     if neighbors and not 0 <= min(neighbors) <= max(neighbors) < total:
         raise UserError(
-            f"{path} has position {max(neighbors)}, but the run has {total} tokens; evaluate again with --log-neighbors"
+            f"{path} has position {max(neighbors)}, but the run has {total} tokens; evaluate again "
+            "with --log-neighbors"
         )
     return {position: tuple(near) for position, near in neighbors.items()}
 
 
-def load_components(path: Path, total: int, result: Result | None = None) -> dict[str, dict[str, list[float]]]:
-    """Read what parts of methods gave to tokens, as ``hebblm-eval --log-neighbors`` wrote it; without it nothing."""
-    if not path.exists() and not path.is_symlink() and (result is None or recorded(path, result) is None):
+def load_components(
+    path: Path, total: int, result: Result | None = None
+) -> dict[str, dict[str, list[float]]]:
+    """Read what parts of methods gave to tokens, as ``hebblm-eval --log-neighbors`` wrote it;
+    without it nothing.
+    """
+    if (
+        not path.exists()
+        and not path.is_symlink()
+        and (result is None or recorded(path, result) is None)
+    ):
         return {}
     table = read_table(path, _COMPONENT_KINDS, result).sort_by("position")
     found: dict[str, dict[str, list[float]]] = {}
     for row in table.select([*_COMPONENT_KINDS]).to_pylist():
         shares = found.setdefault(row["method"], {}).setdefault(row["component"], [])
         if row["position"] != len(shares) or row["position"] >= total:
-            raise UserError(f"{path} has position {row['position']} out of place; evaluate again with --log-neighbors")
+            raise UserError(
+                f"{path} has position {row['position']} out of place; evaluate again with "
+                "--log-neighbors"
+            )
         shares.append(row["share"])
     return {method: parts for method, parts in found.items() if len(parts) > 1}
 
 
-LEVELS = (0.05, 0.25, 1.0, 2.5)  # nats; a token's shade is the number of bounds that its gain or loss reaches
+LEVELS = (
+    0.05,
+    0.25,
+    1.0,
+    2.5,
+)  # nats; a token's shade is the number of bounds that its gain or loss reaches
 _KEY = [
     (f"{kind}{LEVELS.index(bound) + 1}", f"{sign}{bound:g}")
     for kind, sign, bounds in (("l", "\u2212", LEVELS[::-1]), ("g", "+", LEVELS))
     for bound in bounds
 ]
-BLOCK = 200  # tokens, after which a paragraph ends with its line; those out of sight are not laid out
+BLOCK = (
+    200  # tokens, after which a paragraph ends with its line; those out of sight are not laid out
+)
 BREAK = "⏎"  # shows an end of line
 LONGEST = 1_000  # tokens of a paragraph that has no end of line
 
@@ -145,8 +187,8 @@ LONGEST = 1_000  # tokens of a paragraph that has no end of line
 def inspect_page(run: Inspection, *, method: str | None = None, count: int = 20_000) -> str:
     """Return the page of a run, which needs no other file and loads nothing.
 
-    Shading, training counts and marks of new words of the chosen method are in the HTML itself; the script adds
-    the choice of another method and the details of a token.
+    Shading, training counts and marks of new words of the chosen method are in the HTML itself; the
+    script adds the choice of another method and the details of a token.
     """
     chosen = run.choose(method)
     if count < 1:
@@ -161,14 +203,16 @@ def inspect_page(run: Inspection, *, method: str | None = None, count: int = 20_
     return HTML.get_template("inspect.html.j2").render(
         title=title,
         policy=(
-            f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; base-uri 'none'; "
+            f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
+            "base-uri 'none'; "
             "form-action 'none'"
         ),
         style=Markup(style),
         script=Markup(script),
         lines=_lines(run, count),
         options=[
-            (name, f"{name_of(name)} ({display(nll[BASE] - nll[name], 'signed', 3)} {of})") for name in run.methods()
+            (name, f"{name_of(name)} ({display(nll[BASE] - nll[name], 'signed', 3)} {of})")
+            for name in run.methods()
         ],
         noun=noun,
         key=_KEY,
@@ -179,9 +223,13 @@ def inspect_page(run: Inspection, *, method: str | None = None, count: int = 20_
     )
 
 
-def write_inspection(run: Path, path: Path | None = None, *, method: str | None = None, count: int = 20_000) -> Path:
+def write_inspection(
+    run: Path, path: Path | None = None, *, method: str | None = None, count: int = 20_000
+) -> Path:
     """Write the page of a run, by default into its folder, and return its path."""
-    return write_text(path or run / INSPECTED, inspect_page(Inspection.load(run), method=method, count=count))
+    return write_text(
+        path or run / INSPECTED, inspect_page(Inspection.load(run), method=method, count=count)
+    )
 
 
 def shades(gain: NDArray[np.float64]) -> list[str]:
@@ -209,22 +257,32 @@ def _lines(run: Inspection, count: int) -> list[str]:
     part = "" if count == total else f" The first {count:,} of {total:,} {_noun(run)}s are shown."
     return [
         scenario_line(run.result),
-        f"Gain: loss of the base minus loss of the method, nats. Losses are underlined, new words dotted.{part}",
+        "Gain: loss of the base minus loss of the method, nats. Losses are underlined, new words "
+        f"dotted.{part}",
         f"{by.get('command', 'unknown command')} (commit {str(by.get('commit'))[:12]})",
     ]
 
 
-def _paragraphs(run: Inspection, method: str, count: int) -> list[tuple[str, list[tuple[str, str, str]]]]:
-    """Return the place of each paragraph's first token, and its tokens: blanks before each, its text, its classes."""
+def _paragraphs(
+    run: Inspection, method: str, count: int
+) -> list[tuple[str, list[tuple[str, str, str]]]]:
+    """Return the place of each paragraph's first token, and its tokens: blanks before each, its
+    text, its classes.
+    """
     words, oov = run.losses.words[:count].tolist(), run.losses.oov[:count].tolist()
-    written = [f" {word}" for word in words] if run.losses.written is None else run.losses.written[:count].tolist()
+    written = (
+        [f" {word}" for word in words]
+        if run.losses.written is None
+        else run.losses.written[:count].tolist()
+    )
     blanks = [text[: len(text) - len(text.lstrip(" \t\r"))] for text in written]
     shown = [
         BREAK if word == tokens.EOS else text[len(blank) :]
         for word, text, blank in zip(words, written, blanks, strict=True)
     ]
     classes = [
-        f"{shade} o".strip() if new else shade for shade, new in zip(shades(run.gain(method)[:count]), oov, strict=True)
+        f"{shade} o".strip() if new else shade
+        for shade, new in zip(shades(run.gain(method)[:count]), oov, strict=True)
     ]
     found: list[tuple[str, list[tuple[str, str, str]]]] = []
     start = 0
@@ -249,7 +307,10 @@ def _data(run: Inspection, method: str, count: int) -> dict[str, Any]:
         "chosen": method,
         "levels": LEVELS,
         "methods": [[name, name_of(name)] for name in ordered(run.result.methods)],
-        "nll": {name: _thousandths(run.losses.nll[name][:count].tolist()) for name in ordered(run.result.methods)},
+        "nll": {
+            name: _thousandths(run.losses.nll[name][:count].tolist())
+            for name in ordered(run.result.methods)
+        },
         "counts": None if counts is None else counts[:count].tolist(),
         "oov": np.flatnonzero(run.losses.oov[:count]).tolist(),
         "logged": bool(run.neighbors),
@@ -259,7 +320,10 @@ def _data(run: Inspection, method: str, count: int) -> dict[str, Any]:
         },
         "texts": list(texts),
         "components": {
-            name: [[name_of(unaliased(part)), _thousandths(shares[:count])] for part, shares in parts.items()]
+            name: [
+                [name_of(unaliased(part)), _thousandths(shares[:count])]
+                for part, shares in parts.items()
+            ]
             for name, parts in run.components.items()
         },
     }

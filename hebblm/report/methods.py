@@ -26,8 +26,9 @@ class Look:
         return _HATCHES[self.line]
 
 
-# Of the methods' colours, all from Paul Tol's "muted" scheme, which stays distinct under the common colour-vision
-# deficiencies. A combination is dashed, so that no pair of neighbours in the legend depends on hue alone.
+# Of the methods' colours, all from Paul Tol's "muted" scheme, which stays distinct under the common
+# colour-vision deficiencies. A combination is dashed, so that no pair of neighbours in the legend
+# depends on hue alone.
 _HATCHES = {"-": "", "--": "////", ":": "....", "-.": "xxxx"}
 _FURTHER_COLORS = ("#aa4499", "#0077bb", "#ee7733", "#009988", "#aa3377")
 _FURTHER_LINES = (":", "-.")
@@ -48,7 +49,8 @@ def ordered(methods: Iterable[str]) -> list[str]:
 def best_of(losses: Mapping[str, float | None], most: int) -> set[str]:
     """The unadapted model, where it is there, and the methods with the lowest losses."""
     order = sorted(
-        ordered(losses), key=lambda name: (name != BASE, math.inf if (loss := losses[name]) is None else loss)
+        ordered(losses),
+        key=lambda name: (name != BASE, math.inf if (loss := losses[name]) is None else loss),
     )
     return set(order[:most])
 
@@ -62,7 +64,9 @@ def looks(methods: Iterable[str]) -> dict[str, Look]:
             result[method] = Look(name_of(method), *look)
             continue
         line = _FURTHER_LINES[further // len(_FURTHER_COLORS) % len(_FURTHER_LINES)]
-        result[method] = Look(name_of(method), _FURTHER_COLORS[further % len(_FURTHER_COLORS)], line)
+        result[method] = Look(
+            name_of(method), _FURTHER_COLORS[further % len(_FURTHER_COLORS)], line
+        )
         further += 1
     return result
 

@@ -29,8 +29,9 @@ def difference(loss: float | None, other: float | None) -> float | None:
 def display(value: str | float | None, kind: Kind, decimals: int = 4) -> str:
     """Format a cell for people.
 
-    Losses and differences have ``decimals`` decimals, percent one, or two below 1; perplexities lose decimals as they
-    grow and turn to scientific notation from one million on; an absent value is ``-`` and an infinite one ``inf``.
+    Losses and differences have ``decimals`` decimals, percent one, or two below 1; perplexities
+    lose decimals as they grow and turn to scientific notation from one million on; an absent value
+    is ``-`` and an infinite one ``inf``.
     """
     if value is None:
         return MISSING

@@ -1,4 +1,6 @@
-"""Plots of a result: losses by count and occurrence, gains of the methods, overall and over the stream."""
+"""Plots of a result: losses by count and occurrence, gains of the methods, overall and over the
+stream.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,10 @@ def figures(result: Result, most: int = 0) -> dict[str, Figure]:
         "running": running_figure,
         "accuracy": accuracy_figure,
     }
-    made = {name: make(_drawn(result, most, new_words=name == "occurrences")) for name, make in makers.items()}
+    made = {
+        name: make(_drawn(result, most, new_words=name == "occurrences"))
+        for name, make in makers.items()
+    }
     rest = len(result.methods) - most
     if most and rest > 0:
         note = f"{rest} more method{'s' if rest > 1 else ''}: see the tables"
@@ -57,14 +62,22 @@ def figures(result: Result, most: int = 0) -> dict[str, Figure]:
 
 
 def _drawn(result: Result, most: int, *, new_words: bool) -> Result:
-    losses = {name: item.oov_nll if new_words else item.nll for name, item in result.methods.items()}
+    losses = {
+        name: item.oov_nll if new_words else item.nll for name, item in result.methods.items()
+    }
     chosen = best_of(losses, most) if most else set(losses)
-    return replace(result, methods={name: item for name, item in result.methods.items() if name in chosen})
+    return replace(
+        result, methods={name: item for name, item in result.methods.items() if name in chosen}
+    )
 
 
 def frequency_figure(result: Result) -> Figure | None:
-    """Perplexity by training count (above, logarithmic) and the gain over the base in nats (below)."""
-    styles = looks(name for name, item in result.methods.items() if any(b.tokens for b in item.frequency))
+    """Perplexity by training count (above, logarithmic) and the gain over the base in nats
+    (below).
+    """
+    styles = looks(
+        name for name, item in result.methods.items() if any(b.tokens for b in item.frequency)
+    )
     if not styles:
         return None
     found = {method: buckets_by_unit(result, result.methods[method].frequency) for method in styles}
@@ -76,12 +89,17 @@ def frequency_figure(result: Result) -> Figure | None:
         figure = Figure(figsize=(8.4, 6.0 if base else 3.8), layout="constrained")
         axes = figure.subplots(2 if base else 1, 1, sharex=True, squeeze=False)[:, 0]
         level = {
-            method: [None if (loss := losses.get(label)) is None else perplexity(loss) for label in labels]
+            method: [
+                None if (loss := losses.get(label)) is None else perplexity(loss)
+                for label in labels
+            ]
             for method, losses in nll.items()
         }
         grouped_bars(axes[0], level, styles)
         axes[0].set_yscale("log")
-        drawn = [value for values in level.values() for value in values if value and value <= TALLEST]
+        drawn = [
+            value for values in level.values() for value in values if value and value <= TALLEST
+        ]
         axes[0].set_ylim(bottom=min(drawn, default=1.0) / 1.6)
         axes[0].yaxis.set_major_formatter(FuncFormatter(short))
         axes[0].yaxis.set_minor_formatter(NullFormatter())
@@ -151,7 +169,8 @@ def occurrence_figure(result: Result) -> Figure | None:
 
 
 def running_figure(result: Result) -> Figure | None:
-    """Draw the gain over the base on all of the text so far, one line per method; None without the base.
+    """Draw the gain over the base on all of the text so far, one line per method; None without the
+    base.
 
     A gain that is infinite, or that of a diverged method, has no point.
     """
@@ -162,7 +181,8 @@ def running_figure(result: Result) -> Figure | None:
         method: [
             (at, gain)
             for at, nll in result.methods[method].running
-            if (gain := difference(base.get(at), nll)) is not None and abs(gain) <= math.log(TALLEST)
+            if (gain := difference(base.get(at), nll)) is not None
+            and abs(gain) <= math.log(TALLEST)
         ]
         for method in by_loss(result)
         if method != BASE
@@ -175,9 +195,15 @@ def running_figure(result: Result) -> Figure | None:
     counted = max(at for at, _ in result.methods[BASE].running)
     pieces = result.scenario.extra.get("pieces", counted) if result.of_pieces else counted
     scale = pieces / counted  # an older result of pieces has the mean loss of words
-    lines = {method: [(at * scale, gain / scale) for at, gain in points] for method, points in curves.items()}
+    lines = {
+        method: [(at * scale, gain / scale) for at, gain in points]
+        for method, points in curves.items()
+    }
     end = max(points[-1][0] for points in lines.values())
-    settled = [0.0, *(gain for points in lines.values() for at, gain in points if at >= _WARM_UP * end)]
+    settled = [
+        0.0,
+        *(gain for points in lines.values() for at, gain in points if at >= _WARM_UP * end),
+    ]
     low, high = min(settled), max(settled)
     margin = 0.05 * (high - low) or 0.05
     with rc_context(STYLE):
@@ -185,7 +211,9 @@ def running_figure(result: Result) -> Figure | None:
         axis = figure.subplots()
         for method, points in lines.items():
             look = styles[method]
-            axis.plot(*zip(*points, strict=True), color=look.color, linestyle=look.line, linewidth=1.6)
+            axis.plot(
+                *zip(*points, strict=True), color=look.color, linestyle=look.line, linewidth=1.6
+            )
         axis.axhline(0, color="#555555", linewidth=0.8)
         axis.set_ylim(low - margin, high + margin)
         axis.xaxis.set_major_formatter(FuncFormatter(short))
@@ -193,7 +221,10 @@ def running_figure(result: Result) -> Figure | None:
         axis.set_xlabel(f"{unit(result).capitalize()}s scored so far")
         axis.set_ylabel(f"Gain so far (nats a {unit(result)})")
         axis.set_title(titles.running(result))
-        last = {method: difference(result.methods[BASE].running[-1][1], item.running[-1][1]) for method, item in items}
+        last = {
+            method: difference(result.methods[BASE].running[-1][1], item.running[-1][1])
+            for method, item in items
+        }
         label_ends(
             axis,
             [
@@ -213,17 +244,24 @@ def _over(gain: float | None, scale: float) -> float | None:
 
 
 def comparison_figure(result: Result) -> Figure | None:
-    """Draw what every method gains over the base, the best first, with intervals: in all, on new and on known words."""
+    """Draw what every method gains over the base, the best first, with intervals: in all, on new
+    and on known words.
+    """
     others = [method for method in by_loss(result) if method != BASE]
     if BASE not in result.methods or not others:
         return None
     titled = {ALL: f"All {unit(result)}s"}
     if result.methods[BASE].oov_nll is not None and unit_of_parts(result) == unit(result):
         titled |= {OOV: "New words", KNOWN: "Known words"}
-    panels = {title: {name: _gain_on(result, name, part) for name in others} for part, title in titled.items()}
+    panels = {
+        title: {name: _gain_on(result, name, part) for name in others}
+        for part, title in titled.items()
+    }
     styles = looks(result.methods)
     with rc_context(STYLE):
-        figure = Figure(figsize=(3.0 + 2.6 * len(panels), 1.5 + 0.34 * len(others)), layout="constrained")
+        figure = Figure(
+            figsize=(3.0 + 2.6 * len(panels), 1.5 + 0.34 * len(others)), layout="constrained"
+        )
         axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
         for axis, (title, gains) in zip(axes, panels.items(), strict=True):
             _gain_bars(axis, gains, styles)
@@ -238,7 +276,9 @@ def comparison_figure(result: Result) -> Figure | None:
 
 
 def _gain_on(result: Result, method: str, part: str) -> Gain:
-    """Return a method's gain on all, new or known words by the page's unit; an older result has no interval."""
+    """Return a method's gain on all, new or known words by the page's unit; an older result has no
+    interval.
+    """
     base, item = result.methods[BASE], result.methods[method]
     losses = {ALL: (base.loss, item.loss), OOV: (base.oov_nll, item.oov_nll)}
     gain = difference(*losses.get(part, (base.in_vocabulary_nll, item.in_vocabulary_nll)))
@@ -249,15 +289,24 @@ def _gain_on(result: Result, method: str, part: str) -> Gain:
 
 
 def accuracy_figure(result: Result) -> Figure | None:
-    """Draw how often a word is among five suggestions (above), and the keystrokes saved (below), part by part.
+    """Draw how often a word is among five suggestions (above), and the keystrokes saved (below),
+    part by part.
 
     None without suggestions, or without a word.
     """
-    items = {name: item.accuracy for name, item in result.methods.items() if any(part.tokens for part in item.accuracy)}
+    items = {
+        name: item.accuracy
+        for name, item in result.methods.items()
+        if any(part.tokens for part in item.accuracy)
+    }
     if not items:
         return None
     styles = looks(items)
-    shown = [at for at, part in enumerate(items[next(iter(styles))]) if part.tokens and part.part not in (OOV, KNOWN)]
+    shown = [
+        at
+        for at, part in enumerate(items[next(iter(styles))])
+        if part.tokens and part.part not in (OOV, KNOWN)
+    ]
     parts = [items[next(iter(styles))][at] for at in shown]
     with rc_context(STYLE):
         figure = Figure(figsize=(max(8.4, 1.1 * len(parts)), 6.0), layout="constrained")
@@ -267,7 +316,10 @@ def accuracy_figure(result: Result) -> Figure | None:
             (axes[1], "saved", "Keystrokes saved (%)"),
         ):
             values = {
-                name: [None if (value := getattr(item[at], measure)) is None else 100 * value for at in shown]
+                name: [
+                    None if (value := getattr(item[at], measure)) is None else 100 * value
+                    for at in shown
+                ]
                 for name, item in items.items()
             }
             grouped_bars(axis, values, styles)
@@ -286,7 +338,8 @@ def accuracy_figure(result: Result) -> Figure | None:
 def render(figure: Figure, kind: Kind) -> bytes:
     """Return a figure as the bytes of an image file, the same bytes for the same figure.
 
-    PNG has a palette of 256 colours, which look like millions in a plot and take a third of the bytes.
+    PNG has a palette of 256 colours, which look like millions in a plot and take a third of the
+    bytes.
     """
     stream = io.BytesIO()
     FigureCanvasAgg(figure)
@@ -313,11 +366,15 @@ def _gain_bars(axis: Axes, gains: Mapping[str, Gain], styles: Mapping[str, Look]
         value = gain.gain
         length = value if value is not None and math.isfinite(value) else 0.0
         look = styles[method]
-        axis.barh(at, length, 0.7, color=look.color, hatch=look.hatch, edgecolor="white", linewidth=0)
+        axis.barh(
+            at, length, 0.7, color=look.color, hatch=look.hatch, edgecolor="white", linewidth=0
+        )
         low = high = length
         if gain.low is not None and gain.high is not None:
             low, high = gain.low, gain.high
-            axis.plot([low, high], [at, at], color="#8a8a8a", linewidth=1.3, marker="|", markersize=6)
+            axis.plot(
+                [low, high], [at, at], color="#8a8a8a", linewidth=1.3, marker="|", markersize=6
+            )
         side = -1 if length < 0 else 1
         axis.annotate(
             display(value, "signed", 3),

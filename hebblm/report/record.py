@@ -1,4 +1,6 @@
-"""Records of a JSON file: frozen dataclasses that msgspec reads, with errors that name place, value and remedy."""
+"""Records of a JSON file: frozen dataclasses that msgspec reads, with errors that name place, value
+and remedy.
+"""
 
 from __future__ import annotations
 
@@ -45,12 +47,20 @@ def read(kind: type[T], value: Any, where: str) -> T:
     expected, _, _ = reason.replace("Expected ", "").replace(">=", "of at least").partition(", got")
     if reason.startswith("Invalid"):
         expected = "one of those that are known"
-    words = re.sub(r"`([^`]*)`", lambda kind: " or ".join(_WORDS.get(w, w) for w in kind[1].split(" | ")), expected)
-    raise UserError(f"{where}{path} must be {words}, not {value!r:.60}; evaluate again or fix the file")
+    words = re.sub(
+        r"`([^`]*)`",
+        lambda kind: " or ".join(_WORDS.get(w, w) for w in kind[1].split(" | ")),
+        expected,
+    )
+    raise UserError(
+        f"{where}{path} must be {words}, not {value!r:.60}; evaluate again or fix the file"
+    )
 
 
 def plain(record: Any) -> dict[str, Any]:
-    """Return a record as plain data, without values at their defaults; those of ``extra`` come last."""
+    """Return a record as plain data, without values at their defaults; those of ``extra`` come
+    last.
+    """
     values = {
         field.name: value
         for field in fields(record)
@@ -75,9 +85,13 @@ def decode(value: Any, where: str) -> Any:
 def _walk(value: Any, where: str, former: Any, latter: Any) -> Any:
     """Return nested data with one value replaced by another; refuse nan."""
     if isinstance(value, Mapping):
-        return {str(key): _walk(item, f"{where}.{key}", former, latter) for key, item in value.items()}
+        return {
+            str(key): _walk(item, f"{where}.{key}", former, latter) for key, item in value.items()
+        }
     if isinstance(value, (list, tuple)):
         return [_walk(item, f"{where}[{at}]", former, latter) for at, item in enumerate(value)]
     if isinstance(value, float) and (math.isnan(value) or value == -math.inf):
-        raise UserError(f"{where} is {value}, which is not a number a result can have; lower the learning rate")
+        raise UserError(
+            f"{where} is {value}, which is not a number a result can have; lower the learning rate"
+        )
     return latter if value == former else value

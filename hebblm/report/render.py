@@ -38,8 +38,12 @@ def source(name: str) -> str:
     return files("hebblm.report").joinpath("templates", name).read_text("utf-8")
 
 
-def environment(escape: Callable[[str], str], loader: BaseLoader | None = None, **delimiters: Any) -> Environment:
-    """Return the templates of a loader, by default this package's; values that are not markup are escaped."""
+def environment(
+    escape: Callable[[str], str], loader: BaseLoader | None = None, **delimiters: Any
+) -> Environment:
+    """Return the templates of a loader, by default this package's; values that are not markup are
+    escaped.
+    """
     return Environment(
         loader=loader or PackageLoader("hebblm.report"),
         autoescape=True,  # macros and includes stay markup; `finalize` has escaped the rest by then
@@ -57,7 +61,9 @@ MARKDOWN = environment(markdown_escape)
 
 
 def to_rich(table: Table, widths: Sequence[int] | None = None) -> RichTable:
-    """Cells of a table for a console, without its title and notes, the best cell of a column in bold."""
+    """Cells of a table for a console, without its title and notes, the best cell of a column in
+    bold.
+    """
     rich = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     second = table.header_row
     for index, column in enumerate(table.columns):
@@ -82,21 +88,31 @@ def to_text(table: Table) -> str:
     lines = [table.single_headers(), *table.text()]
     widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
     left = [column.kind == "text" for column in table.columns]
-    rules = [f":{'-' * (w - 1)}" if at else f"{'-' * (w - 1)}:" for w, at in zip(widths, left, strict=True)]
+    rules = [
+        f":{'-' * (w - 1)}" if at else f"{'-' * (w - 1)}:"
+        for w, at in zip(widths, left, strict=True)
+    ]
     aligned = [
-        [cell.ljust(w) if at else cell.rjust(w) for cell, w, at in zip(line, widths, left, strict=True)]
+        [
+            cell.ljust(w) if at else cell.rjust(w)
+            for cell, w, at in zip(line, widths, left, strict=True)
+        ]
         for line in lines
     ]
     return "\n".join(f"| {' | '.join(line)} |" for line in (aligned[0], rules, *aligned[1:]))
 
 
 def to_markdown(table: Table, *, level: int = 2) -> str:
-    """A GitHub-flavoured Markdown table with its title as a heading of ``level`` and its notes below."""
+    """A GitHub-flavoured Markdown table with its title as a heading of ``level`` and its notes
+    below.
+    """
     return MARKDOWN.get_template("table.md.j2").render(table=table, level=level)
 
 
 def to_html(table: Table, *, level: int = 2) -> str:
-    """A table under its heading of ``level``, the best cells marked, its notes below; all text escaped."""
+    """A table under its heading of ``level``, the best cells marked, its notes below; all text
+    escaped.
+    """
     return HTML.get_template("table.html.j2").render(table=table, level=level)
 
 
@@ -125,14 +141,20 @@ def print_table(table: Table, console: Console) -> None:
     """Print a table; if the console is too narrow, print it in parts one below the other."""
     for part in fitting(table, console.width):
         console.print(Text(part.title, style="bold"))
-        natural = Measurement.get(console, console.options.update(max_width=1 << 16), to_rich(part)).maximum
-        console.print(to_rich(part, None if natural <= console.width else widths_within(part, console.width)))
+        natural = Measurement.get(
+            console, console.options.update(max_width=1 << 16), to_rich(part)
+        ).maximum
+        console.print(
+            to_rich(part, None if natural <= console.width else widths_within(part, console.width))
+        )
         for note in part.notes:
             console.print(Text(note, style="dim"))
 
 
 def widths_within(table: Table, width: int) -> list[int]:
-    """Return the widths of the columns: as little as each needs, and the rest for columns of sentences."""
+    """Return the widths of the columns: as little as each needs, and the rest for columns of
+    sentences.
+    """
     widths = least_widths(table)
     wide = [at for at, column in enumerate(table.columns) if column.wide]
     spare = width - EDGES - sum(widths) - BETWEEN * (len(widths) - 1)
@@ -142,7 +164,9 @@ def widths_within(table: Table, width: int) -> list[int]:
 
 
 def fitting(table: Table, width: int) -> list[Table]:
-    """Split a table into parts that fit a width, each with the first column; one column may still be too wide."""
+    """Split a table into parts that fit a width, each with the first column; one column may still
+    be too wide.
+    """
     groups = groups_that_fit(least_widths(table), width)
     return [
         replace(
@@ -170,7 +194,9 @@ def groups_that_fit(widths: Sequence[int], width: int) -> list[list[int]]:
 
 
 def least_widths(table: Table) -> list[int]:
-    """Return each column's least width: cells stay unbroken, sentences and titles break between words."""
+    """Return each column's least width: cells stay unbroken, sentences and titles break between
+    words.
+    """
     second = table.header_row or [""] * len(table.columns)
     cells = list(zip(*table.text(), strict=True)) or [()] * len(table.columns)
     widths = []

@@ -39,7 +39,9 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Result(StoredResult):
-    """Result of an evaluation: scenario, model, memory, provenance, a :class:`MethodResult` per method, its time."""
+    """Result of an evaluation: scenario, model, memory, provenance, a :class:`MethodResult` per
+    method, its time.
+    """
 
     def __repr__(self) -> str:
         return f"Result of {self.scenario.label}, {self.scored}\n{self.verdict()}"
@@ -59,8 +61,8 @@ class Result(StoredResult):
     def to_pandas(self) -> pd.DataFrame:
         """Return a data frame with a row per method, the lowest loss first.
 
-        Losses and the gain over the base, with both ends of its interval, are in nats per token; unknown values are
-        missing.
+        Losses and the gain over the base, with both ends of its interval, are in nats per token;
+        unknown values are missing.
 
         Raises:
             UserError: pandas is not installed.
@@ -69,7 +71,8 @@ class Result(StoredResult):
             import pandas as pd
         except ImportError as error:
             raise UserError(
-                "to_pandas() needs pandas, which is not installed: pip install -e '.[pandas]' in the checkout"
+                "to_pandas() needs pandas, which is not installed: pip install -e '.[pandas]' in "
+                "the checkout"
             ) from error
         frame = pd.DataFrame.from_dict(summary.rows(self), orient="index", dtype=float)
         return frame.rename_axis("method")

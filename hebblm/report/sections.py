@@ -23,7 +23,9 @@ _FACT_COLUMNS = (Column("What"), Column("Value"))
 
 
 def scenario_line(result: StoredResult, label: str = "") -> str:
-    """The scenario in one line: policies, the model's window if it has one, tokens, share of new words."""
+    """The scenario in one line: policies, the model's window if it has one, tokens, share of new
+    words.
+    """
     scenario, window = result.scenario, result.model.get("context")
     policy = f"vocabulary {scenario.vocabulary}" if window is None else f"window of {window:,}"
     of = f" of {scenario.extra['part']}" if scenario.extra.get("part") else ""
@@ -34,7 +36,9 @@ def scenario_line(result: StoredResult, label: str = "") -> str:
 
 
 def fact_tables(result: StoredResult) -> list[Table]:
-    """Where the time went, scenario, model, memory, hyper-parameters and provenance, each as a table."""
+    """Where the time went, scenario, model, memory, hyper-parameters and provenance, each as a
+    table.
+    """
     scenario = result.scenario
     facts = [
         ("Kind", scenario.kind),
@@ -64,7 +68,12 @@ def hyperparameter_table(result: StoredResult) -> Table:
         for method in ordered(result.methods)
         for settings in [flatten(result.methods[method].hyperparameters)]
     )
-    return Table("hyperparameters", "Hyper-parameters", (Column("Method"), Column("Settings", wide=True)), rows)
+    return Table(
+        "hyperparameters",
+        "Hyper-parameters",
+        (Column("Method"), Column("Settings", wide=True)),
+        rows,
+    )
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
@@ -79,26 +88,39 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]
 
 
 def _facts(name: str, title: str, facts: list[tuple[str, str]]) -> Table:
-    return Table(name, title, _FACT_COLUMNS, tuple((key.replace("_", " "), value) for key, value in facts))
+    return Table(
+        name, title, _FACT_COLUMNS, tuple((key.replace("_", " "), value) for key, value in facts)
+    )
 
 
 def _share(scenario: ScenarioRecord) -> str:
     """Return how many tokens were scored and, for a part, the number of all tokens if known."""
     pieces = scenario.extra.get("pieces")
-    count = f"{scenario.tokens:,} tokens" if pieces is None else f"{pieces:,} pieces in {scenario.tokens:,} words"
+    count = (
+        f"{scenario.tokens:,} tokens"
+        if pieces is None
+        else f"{pieces:,} pieces in {scenario.tokens:,} words"
+    )
     if scenario.extra.get("whole_split", True):
         return count
     total = scenario.extra.get("split_tokens")
     return (
-        f"only the first {count}" if pieces or not total else f"only the first {scenario.tokens:,} of {total:,} tokens"
+        f"only the first {count}"
+        if pieces or not total
+        else f"only the first {scenario.tokens:,} of {total:,} tokens"
     )
 
 
 def _oov(scenario: ScenarioRecord) -> str:
-    """Return new words in the text as count, share and number of different ones, and the unknown ones."""
+    """Return new words in the text as count, share and number of different ones, and the unknown
+    ones.
+    """
     unk = scenario.extra.get("unk_tokens")
     if scenario.extra.get("words_counted_in", "") is None:
-        return "training counts and new words not known (--source CORPUS names a text to count words in)"
+        return (
+            "training counts and new words not known (--source CORPUS names a text to count words "
+            "in)"
+        )
     rate = 100 * unk / scenario.tokens if unk and scenario.tokens else 0.0
     text = "" if unk is None else f", {unk:,} <unk> in the text ({rate:.2f} %)"
     share = f"{100 * scenario.oov_rate:.2f} %, {scenario.oov_types:,} different"
@@ -112,20 +134,29 @@ def _text(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:.6g}"
-    return ", ".join(_text(item) for item in value) if isinstance(value, (list, tuple)) else str(value)
+    return (
+        ", ".join(_text(item) for item in value) if isinstance(value, (list, tuple)) else str(value)
+    )
 
 
 def time_table(seconds: Seconds) -> Table:
     """Where the time went, as seconds and as shares of the run."""
     parts = _largest(seconds)
     rest = seconds.total - sum(part.seconds for part in parts)
-    rows = [*((_part_label(part), part.seconds) for part in parts), ("rest", rest), ("all", seconds.total)]
+    rows = [
+        *((_part_label(part), part.seconds) for part in parts),
+        ("rest", rest),
+        ("all", seconds.total),
+    ]
     return Table(
         "seconds",
         "Where the time goes",
         (Column("What"), Column("Seconds", "amount"), Column("%", "percent")),
         tuple((what, spent, 100 * spent / seconds.total) for what, spent in rows),
-        ("A method's time alone is base, retrieval if it asks for it, its own, and shared work it rests on.",),
+        (
+            "A method's time alone is base, retrieval if it asks for it, its own, and shared work "
+            "it rests on.",
+        ),
     )
 
 

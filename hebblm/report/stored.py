@@ -1,4 +1,6 @@
-"""Content of ``result.json`` (schema ``hebblm-result/1``): the numbers of one evaluation and their provenance."""
+"""Content of ``result.json`` (schema ``hebblm-result/1``): the numbers of one evaluation and their
+provenance.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ _TEXT = "text:"  # before the path of a text of one's own
 
 @dataclass(frozen=True, slots=True)
 class Forgetting:
-    """Mean losses on the source domain's text, which is read without learning from it; nats per token."""
+    """Mean losses on the source domain's text, which is read without learning from it; nats per
+    token.
+    """
 
     before: float  # with the base as trained and the memory as it was at first
     after: float  # with the base as the stream left it, and the memory emptied of the stream
@@ -39,7 +43,9 @@ class MethodResult:
 
     nll: float  # mean loss in nats per token
     perplexity: float  # exp(nll)
-    oov_nll: float | None  # mean loss of the tokens outside the source vocabulary; None without such tokens
+    oov_nll: (
+        float | None
+    )  # mean loss of the tokens outside the source vocabulary; None without such tokens
     in_vocabulary_nll: float | None  # mean loss of the other tokens; None without such tokens
     frequency: tuple[FrequencyBucket, ...]  # the loss by training count
     hyperparameters: Mapping[str, Any]  # the settings that produced the numbers
@@ -50,20 +56,26 @@ class MethodResult:
     # those that were run again at a stable rate; None where that was not checked
     stabilized_queries: Count | None = None
     words_perplexity: float | None = None  # perplexity per word for a subword vocabulary
-    bits_per_byte: float | None = None  # loss in bits per byte of the raw text, the spelling of what has no id included
-    # points (tokens scored so far, mean loss so far in nats); of pieces, where tokens are pieces of words
+    bits_per_byte: float | None = (
+        None  # loss in bits per byte of the raw text, the spelling of what has no id included
+    )
+    # points (tokens scored so far, mean loss so far in nats); of pieces, where tokens are pieces of
+    # words
     running: tuple[tuple[int, float], ...] = ()
     # the loss of new words by which occurrence of their word in the stream they are
     oov_occurrences: tuple[FrequencyBucket, ...] = ()
     gains: tuple[Gain, ...] = ()  # what the method gains over the unadapted model, part by part
     # what the source domain's text costs before and after; None where that was not asked for
     forgetting: Forgetting | None = None
-    # mean loss in nats per piece where tokens are pieces of words; all other losses are per word then
+    # mean loss in nats per piece where tokens are pieces of words; all other losses are per word
+    # then
     piece_nll: float | None = None
     piece_perplexity: float | None = None  # exp(piece_nll)
     # how well it suggests words, part by part; empty where that was not asked for
     accuracy: tuple[Accuracy, ...] = ()
-    extra: Mapping[str, Any] = field(default_factory=dict)  # further keys of the file, kept as they are
+    extra: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # further keys of the file, kept as they are
 
     @property
     def loss(self) -> float:
@@ -84,7 +96,9 @@ class ScenarioRecord:
     tokens: Count  # tokens scored; words, where the model reads pieces of them
     oov_tokens: Count  # those among them outside the source vocabulary
     oov_types: Count  # distinct words among those
-    extra: Mapping[str, Any] = field(default_factory=dict)  # further keys of the file, kept as they are
+    extra: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # further keys of the file, kept as they are
 
     @property
     def label(self) -> str:
@@ -98,7 +112,9 @@ class ScenarioRecord:
 
 
 def corpus_name(corpus: str) -> str:
-    """Return a corpus's name for people: for a user's own text its file or folder, else the name itself."""
+    """Return a corpus's name for people: for a user's own text its file or folder, else the name
+    itself.
+    """
     if not corpus.startswith(_TEXT):
         return corpus
     if corpus == f"{_TEXT}-":
@@ -107,10 +123,16 @@ def corpus_name(corpus: str) -> str:
 
 
 def counted_in(result: StoredResult) -> str:
-    """Return in what a result's words were counted, for people: training, or the text that the user named instead."""
+    """Return in what a result's words were counted, for people: training, or the text that the user
+    named instead.
+    """
     extra = result.scenario.extra
     counted = extra.get("words_counted_in")
-    return "training" if counted is None or extra.get("training_text", counted) == counted else corpus_name(counted)
+    return (
+        "training"
+        if counted is None or extra.get("training_text", counted) == counted
+        else corpus_name(counted)
+    )
 
 
 def count_label(result: StoredResult) -> str:
@@ -129,7 +151,9 @@ def scenario_label(source: str, target: str, split: str) -> str:
 class Part:
     """Part of a run's time, each second counted in one part only."""
 
-    kind: Literal["run", "shared", "method"]  # of all methods, of those that rest on it, or one's own
+    kind: Literal[
+        "run", "shared", "method"
+    ]  # of all methods, of those that rest on it, or one's own
     name: str  # the method's where it is one's own
     seconds: float
 
@@ -139,12 +163,16 @@ class Seconds:
     """The time of a whole run, from the scenario that was opened to the numbers."""
 
     total: float  # on the clock
-    parts: tuple[Part, ...]  # what is known of them; the rest is the loop itself, tables and intervals
+    parts: tuple[
+        Part, ...
+    ]  # what is known of them; the rest is the loop itself, tables and intervals
 
 
 @dataclass(frozen=True, slots=True)
 class StoredResult:
-    """Result of an evaluation: scenario, model, memory, provenance, a :class:`MethodResult` per method, its time."""
+    """Result of an evaluation: scenario, model, memory, provenance, a :class:`MethodResult` per
+    method, its time.
+    """
 
     scenario: ScenarioRecord
     model: Mapping[str, Any]
@@ -168,11 +196,18 @@ class StoredResult:
 
     @property
     def text(self) -> tuple[object, ...]:
-        """What tells the text from others: its hash or else its name, its case, and its length if a part was read."""
+        """What tells the text from others: its hash or else its name, its case, and its length if a
+        part was read.
+        """
         scenario, extra = self.scenario, self.scenario.extra
         known = self.provenance.get("data_sha256", {}).get(scenario.target, scenario.target)
         length = extra.get("bytes", (extra.get("text") or {}).get("bytes", scenario.tokens))
-        return str(known), scenario.split, scenario.normalization, None if extra.get("whole_split") else length
+        return (
+            str(known),
+            scenario.split,
+            scenario.normalization,
+            None if extra.get("whole_split") else length,
+        )
 
     @property
     def bootstrap(self) -> Bootstrap:
@@ -180,12 +215,14 @@ class StoredResult:
         return Bootstrap.of(self.extra.get("bootstrap", {}))
 
     def gain(self, method: str, other: str = BASE, part: str = "All") -> Gain | None:
-        """Return the gain of a method over another on a part of the stream, None if the file does not have it.
+        """Return the gain of a method over another on a part of the stream, None if the file does
+        not have it.
 
         Args:
             method: name of the method.
             other: name of the other; by default the base.
-            part: All, OOV (new words), Known, or training counts such as ``<50``: per word; Pieces: per piece.
+            part: All, OOV (new words), Known, or training counts such as ``<50``: per word; Pieces:
+                per piece.
         """
         if other == BASE:
             return next((gain for gain in self.methods[method].gains if gain.part == part), None)
@@ -206,7 +243,10 @@ class StoredResult:
         """
         schema = value.get("schema") if isinstance(value, dict) else None
         if schema != SCHEMA:
-            raise UserError(f"{where} has schema {schema!r}, expected {SCHEMA!r}; give a file that hebblm-eval wrote")
+            raise UserError(
+                f"{where} has schema {schema!r}, expected {SCHEMA!r}; give a file that hebblm-eval "
+                "wrote"
+            )
         document = decode(value, where)
         for key, kind in (("scenario", ScenarioRecord), ("seconds", Seconds)):
             if key in document:
@@ -216,7 +256,8 @@ class StoredResult:
             raise UserError(f"{where} has no methods; evaluate at least one")
         if isinstance(methods, dict):
             document["methods"] = {
-                name: read(MethodResult, item, f"{where}.methods.{name}") for name, item in methods.items()
+                name: read(MethodResult, item, f"{where}.methods.{name}")
+                for name, item in methods.items()
             }
         return read(cls, {key: item for key, item in document.items() if key != "schema"}, where)
 

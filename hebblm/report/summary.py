@@ -31,7 +31,8 @@ _BEST = " ◄"  # stands where a console has no bold letters
 
 
 def gain_of(result: StoredResult, method: str) -> Gain | None:
-    """Return a method's gain over the base on all tokens; None without the base, for it, or for an infinite loss.
+    """Return a method's gain over the base on all tokens; None without the base, for it, or for an
+    infinite loss.
 
     An older result has no intervals: its gain is the difference of the losses.
     """
@@ -41,33 +42,51 @@ def gain_of(result: StoredResult, method: str) -> Gain | None:
     if (known := result.gain(method, part=part)) is not None and known.gain is not None:
         return known
     difference = result.methods[BASE].loss - result.methods[method].loss
-    return Gain(part, result.scenario.tokens, difference, None, None) if math.isfinite(difference) else None
+    return (
+        Gain(part, result.scenario.tokens, difference, None, None)
+        if math.isfinite(difference)
+        else None
+    )
 
 
 def verdict(result: StoredResult) -> str:
-    """Return which method is best, by how much, or why that is undecided; at most three sentences."""
+    """Return which method is best, by how much, or why that is undecided; at most three
+    sentences.
+    """
     finite = [name for name in by_loss(result) if math.isfinite(result.methods[name].loss)]
     if not finite:
         return "No method has a finite loss: each gave some token no probability."
     others = [name for name in finite if name != BASE]
     if not others or BASE not in finite:
         best = finite[0]
-        return f"{_name(best)}: perplexity {_perplexity(result, best)}{_where(result)}; {_alone(result, best)}."
+        return (
+            f"{_name(best)}: perplexity {_perplexity(result, best)}{_where(result)}; "
+            f"{_alone(result, best)}."
+        )
     best, gain = others[0], gain_of(result, others[0])
     assert gain is not None  # both losses are finite
     measured = _measured(result, best, gain)
     if not gain.certain:
         return _undecided(result, others, gain, measured)
     if _value(gain) < 0:
-        return f"No method gains over the base{_where(result)}. The closest is {_name(best)}: {measured}."
+        return (
+            f"No method gains over the base{_where(result)}. The closest is {_name(best)}: "
+            f"{measured}."
+        )
     return f"Lowest loss{_where(result)}: {_name(best)}, {measured}.{_next(result, others)}"
 
 
 def headline(result: StoredResult) -> str:
-    """What a page about a result is called: its text, the method with the lowest loss, and its gain over the base."""
+    """What a page about a result is called: its text, the method with the lowest loss, and its gain
+    over the base.
+    """
     best = by_loss(result)[0]
     gain = gain_of(result, best)
-    gained = "" if gain is None or gain.gain is None else f", {display(gain.gain, 'signed', 3)} nats a {unit(result)}"
+    gained = (
+        ""
+        if gain is None or gain.gain is None
+        else f", {display(gain.gain, 'signed', 3)} nats a {unit(result)}"
+    )
     return f"{result.scenario.label}: {_name(best)}{gained}"
 
 
@@ -86,7 +105,8 @@ def headline_of_runs(results: Mapping[str, StoredResult]) -> str:
 
 
 def summary_table(result: StoredResult) -> Table:
-    """Return a table of every method's loss, gain over the base, loss on new words and speed, the best first.
+    """Return a table of every method's loss, gain over the base, loss on new words and speed, the
+    best first.
 
     It leaves out columns without values.
     """
@@ -110,17 +130,26 @@ def summary_table(result: StoredResult) -> Table:
         notes.append(f"Gain: nats a {unit(result)} below the base{half}.")
     if result.of_pieces:
         notes.append("PPL: perplexity a piece; bits a byte compare between models.")
-    if rose := [f"{name_of(name)} {item.rose_queries:,}" for name, item in items if item.rose_queries is not None]:
+    if rose := [
+        f"{name_of(name)} {item.rose_queries:,}"
+        for name, item in items
+        if item.rose_queries is not None
+    ]:
         notes += [f"Queries whose neighbours' loss rose: {', '.join(rose)}.", *fast_notes(result)]
     title = f"Methods on {result.scenario.label}, best first"
     table = method_table("summary", title, items, with_values(items, columns), notes)
-    names = [(_name(name) + (_BEST if at == 0 and len(items) > 1 else "")) for at, (name, _) in enumerate(items)]
+    names = [
+        (_name(name) + (_BEST if at == 0 and len(items) > 1 else ""))
+        for at, (name, _) in enumerate(items)
+    ]
     rows = ((name, *row[1:]) for name, row in zip(names, table.rows, strict=True))
     return replace(table, rows=tuple(rows))
 
 
 def rows(result: StoredResult) -> dict[str, dict[str, float | None]]:
-    """The numbers of each method, the lowest loss first, as :meth:`Result.to_pandas` describes them."""
+    """The numbers of each method, the lowest loss first, as :meth:`Result.to_pandas` describes
+    them.
+    """
     numbers: dict[str, dict[str, float | None]] = {}
     for name in by_loss(result):
         item, gain = result.methods[name], gain_of(result, name)
@@ -141,25 +170,46 @@ def _alone(result: StoredResult, best: str) -> str:
     """Return why there is nothing to compare the best method with."""
     if best == BASE:
         others = len(result.methods) > 1
-        return "no other method has a finite loss" if others else "there is no method to compare it with"
-    return "the loss of the base is infinite" if BASE in result.methods else "the run has no base to compare with"
+        return (
+            "no other method has a finite loss"
+            if others
+            else "there is no method to compare it with"
+        )
+    return (
+        "the loss of the base is infinite"
+        if BASE in result.methods
+        else "the run has no base to compare with"
+    )
 
 
 def _undecided(result: StoredResult, others: list[str], gain: Gain, measured: str) -> str:
-    """Return that the best method's interval holds 0 or is unknown, and which other method is certainly better."""
+    """Return that the best method's interval holds 0 or is unknown, and which other method is
+    certainly better.
+    """
     tokens, name = result.scored, _name(others[0])
     if gain.low is None:
         known = (
-            f"{name} has the lowest loss" if _value(gain) >= 0 else f"no method is below the base, {name} the closest"
+            f"{name} has the lowest loss"
+            if _value(gain) >= 0
+            else f"no method is below the base, {name} the closest"
         )
         if not result.methods[others[0]].gains:
             return f"The result holds no interval; {known}: {measured}."
-        least, whole = LEAST_BLOCKS * result.bootstrap.block, result.scenario.extra.get("whole_split", True)
-        remedy = f"read a text of {least:,} {unit(result)}s or more" if whole else f"raise --max-tokens to {least}"
+        least, whole = (
+            LEAST_BLOCKS * result.bootstrap.block,
+            result.scenario.extra.get("whole_split", True),
+        )
+        remedy = (
+            f"read a text of {least:,} {unit(result)}s or more"
+            if whole
+            else f"raise --max-tokens to {least}"
+        )
         return f"{tokens} are too few to tell who is best; {remedy}. So far {known}: {measured}."
     text = f"{tokens} cannot tell whether {name} is better than the base: {measured}."
     better = (
-        other for other in others[1:] if (found := gain_of(result, other)) and found.certain and _value(found) > 0
+        other
+        for other in others[1:]
+        if (found := gain_of(result, other)) and found.certain and _value(found) > 0
     )
     return f"{text} {_name(sure)} is better for certain." if (sure := next(better, None)) else text
 
@@ -179,7 +229,9 @@ def _next(result: StoredResult, others: list[str]) -> str:
 
 
 def _measured(result: StoredResult, method: str, gain: Gain) -> str:
-    """Return a method's perplexity and, where the interval of its gain is known, the gain in nats with it."""
+    """Return a method's perplexity and, where the interval of its gain is known, the gain in nats
+    with it.
+    """
     text = f"perplexity {_perplexity(result, method)} instead of {_perplexity(result, BASE)}"
     bits, of_base = (result.methods[name].bits_per_byte for name in (method, BASE))
     if result.of_pieces and bits is not None and of_base is not None:
@@ -187,7 +239,9 @@ def _measured(result: StoredResult, method: str, gain: Gain) -> str:
     if gain.low is None or gain.high is None:
         return text
     value = _value(gain)
-    sign, (low, high) = ("below", (gain.low, gain.high)) if value >= 0 else ("above", (-gain.high, -gain.low))
+    sign, (low, high) = (
+        ("below", (gain.low, gain.high)) if value >= 0 else ("above", (-gain.high, -gain.low))
+    )
     interval = f"{_level(result)} % interval {low:.3f} to {high:.3f}"
     return f"{text}, {abs(value):.3f} nats a {unit(result)} {sign} the base ({interval})"
 

@@ -19,8 +19,12 @@ class Column:
 
     header: str
     kind: Kind = "text"
-    best: Literal["min", "max"] | None = None  # which extreme is the best, if the column is a contest between the rows
-    subheader: str | int = ""  # a second line of the title: a source, or a number such as that of tokens
+    best: Literal["min", "max"] | None = (
+        None  # which extreme is the best, if the column is a contest between the rows
+    )
+    subheader: str | int = (
+        ""  # a second line of the title: a source, or a number such as that of tokens
+    )
     decimals: int = 4  # of losses and differences
     wide: bool = False  # sentences, which are broken into lines where a page needs it
 
@@ -69,14 +73,19 @@ class Table:
     def single_headers(self) -> list[str]:
         """One title a column, for one line only: sources go into brackets, numbers are left out."""
         return [
-            f"{column.header} ({column.subheader})" if column.subheader and not self.counted else column.header
+            f"{column.header} ({column.subheader})"
+            if column.subheader and not self.counted
+            else column.header
             for column in self.columns
         ]
 
     def text(self) -> list[list[str]]:
         """Every cell as a reader sees it."""
         return [
-            [display(cell, column.kind, column.decimals) for cell, column in zip(row, self.columns, strict=True)]
+            [
+                display(cell, column.kind, column.decimals)
+                for cell, column in zip(row, self.columns, strict=True)
+            ]
             for row in self.rows
         ]
 
@@ -87,7 +96,10 @@ class Table:
         return [
             (
                 at in self.headings,
-                [Written(cell, numeric[index], (at, index) in best) for index, cell in enumerate(row)],
+                [
+                    Written(cell, numeric[index], (at, index) in best)
+                    for index, cell in enumerate(row)
+                ],
             )
             for at, row in enumerate(self.text())
         ]
@@ -95,13 +107,18 @@ class Table:
     def best_cells(self) -> frozenset[tuple[int, int]]:
         """(row, column) of the best cells.
 
-        Cells that read the same as the best one of their block share the honour; if all read the same, there is none.
+        Cells that read the same as the best one of their block share the honour; if all read the
+        same, there is none.
         """
         text = self.text()
         best: set[tuple[int, int]] = set()
         blocks = pairwise(sorted({0, *self.headings, len(self.rows)}))
         for (start, stop), (index, column) in product(blocks, enumerate(self.columns)):
-            values = {at: cell for at in range(start, stop) if isinstance(cell := self.rows[at][index], (int, float))}
+            values = {
+                at: cell
+                for at in range(start, stop)
+                if isinstance(cell := self.rows[at][index], (int, float))
+            }
             if column.best is None or not values:
                 continue
             choose: Callable[..., int] = min if column.best == "min" else max

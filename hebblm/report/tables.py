@@ -1,4 +1,6 @@
-"""Tables of a result: methods, training counts, new words, gains with their intervals, documents, forgetting."""
+"""Tables of a result: methods, training counts, new words, gains with their intervals, documents,
+forgetting.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,16 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 from typing import Literal
 
-from hebblm.report.buckets import ALL, KNOWN, OCCURRENCES, OOV, OOV_BY_OCCURRENCE, PIECES, gap_notes, part_label
+from hebblm.report.buckets import (
+    ALL,
+    KNOWN,
+    OCCURRENCES,
+    OOV,
+    OOV_BY_OCCURRENCE,
+    PIECES,
+    gap_notes,
+    part_label,
+)
 from hebblm.report.gains import LEAST_BLOCKS, Gain
 from hebblm.report.methods import BASE, name_of, ordered
 from hebblm.report.numbers import MISSING, Kind
@@ -27,8 +38,13 @@ Item = tuple[str, MethodResult]
 Said = tuple[Column, Callable[[str, MethodResult], Cell]]
 _METHOD = Column("Method")
 _WITHIN: tuple[tuple[str, Kind, str], ...] = (("Perplexity", "perplexity", "perplexity"),)
-_PIECES: tuple[tuple[str, Kind, str], ...] = (("Perplexity a piece", "perplexity", "piece_perplexity"),)
-_ACROSS: tuple[tuple[str, Kind, str], ...] = (("Nats", "nll", "nll"), ("Nats, new words", "nll", "oov_nll"))
+_PIECES: tuple[tuple[str, Kind, str], ...] = (
+    ("Perplexity a piece", "perplexity", "piece_perplexity"),
+)
+_ACROSS: tuple[tuple[str, Kind, str], ...] = (
+    ("Nats", "nll", "nll"),
+    ("Nats, new words", "nll", "oov_nll"),
+)
 
 
 def method_table(
@@ -41,11 +57,14 @@ def method_table(
 
 def with_values(items: Sequence[Item], columns: Sequence[Said]) -> list[Said]:
     """Return the columns in which any method has a value."""
-    return [(column, say) for column, say in columns if any(say(*item) is not None for item in items)]
+    return [
+        (column, say) for column, say in columns if any(say(*item) is not None for item in items)
+    ]
 
 
 def comparison_table(result: StoredResult) -> Table:
-    """Every method with its loss overall, on new words and on known words, and its speed, the best first.
+    """Every method with its loss overall, on new words and on known words, and its speed, the best
+    first.
 
     A column counts the queries whose neighbours' loss rose, if there are any.
     """
@@ -61,7 +80,9 @@ def comparison_table(result: StoredResult) -> Table:
     units = f"Nats: mean loss a {unit(result)}."
     if result.scenario.oov_tokens:
         units += f" New words: those that {counted_in(result)} lacked."
-    return method_table("comparison", title, items, columns, (units, *lost_notes(result), *fast_notes(result)))
+    return method_table(
+        "comparison", title, items, columns, (units, *lost_notes(result), *fast_notes(result))
+    )
 
 
 def loss_columns(result: StoredResult) -> list[Said]:
@@ -70,32 +91,50 @@ def loss_columns(result: StoredResult) -> list[Said]:
     return [
         (
             Column(header, "perplexity", "min", unit),
-            lambda _, item: item.perplexity if item.piece_perplexity is None else item.piece_perplexity,
+            lambda _, item: (
+                item.perplexity if item.piece_perplexity is None else item.piece_perplexity
+            ),
         ),
         (Column("Nats", "nll", "min", unit), lambda _, item: item.loss),
     ]
 
 
 def text_columns(result: StoredResult) -> list[Said]:
-    """Return measures that do not depend on the tokens: bits a byte and, where tokens are not words, per word."""
+    """Return measures that do not depend on the tokens: bits a byte and, where tokens are not
+    words, per word.
+    """
     if result.of_pieces:
-        return [(Column("Bits", "nll", "min", "byte", decimals=3), lambda _, item: item.bits_per_byte)]
+        return [
+            (Column("Bits", "nll", "min", "byte", decimals=3), lambda _, item: item.bits_per_byte)
+        ]
     word, bits = Column("Word perplexity", "perplexity", "min"), Column("Bits/byte", "nll", "min")
     return [
         (bits, lambda _, item: None if _is_plain(item) else item.bits_per_byte),
-        (word, lambda _, item: None if _is_plain(item) or item.words_perplexity == math.inf else item.words_perplexity),
+        (
+            word,
+            lambda _, item: (
+                None
+                if _is_plain(item) or item.words_perplexity == math.inf
+                else item.words_perplexity
+            ),
+        ),
     ]
 
 
 def new_words_column(result: StoredResult) -> Said:
     """Return the column of losses on new words, by the unit of parts."""
     words, of = result.scenario.oov_tokens, unit_of_parts(result) if result.of_pieces else ""
-    return Column("Nats, new words", "nll", "min", of), lambda _, item: by_unit(result, OOV, words, item.oov_nll)
+    return Column("Nats, new words", "nll", "min", of), lambda _, item: by_unit(
+        result, OOV, words, item.oov_nll
+    )
 
 
 def known_words_column(result: StoredResult) -> Said:
     """Return the column of losses on the other words, by the unit of parts."""
-    words, of = result.scenario.tokens - result.scenario.oov_tokens, unit_of_parts(result) if result.of_pieces else ""
+    words, of = (
+        result.scenario.tokens - result.scenario.oov_tokens,
+        unit_of_parts(result) if result.of_pieces else "",
+    )
     return (
         Column("Nats, known words", "nll", "min", of),
         lambda _, item: by_unit(result, KNOWN, words, item.in_vocabulary_nll),
@@ -115,7 +154,8 @@ def lost_notes(result: StoredResult) -> list[str]:
         return []
     share = 100 * extra["lost_bytes"] / extra["lost_of" if "lost_of" in extra else "bytes"]
     return [
-        f"The tokenizer loses at least {share:.3g} % of the text's bytes, so bits a byte are too low. "
+        f"The tokenizer loses at least {share:.3g} % of the text's bytes, so bits a byte are too "
+        "low. "
         "Do not compare them with those of another model."
     ]
 
@@ -126,28 +166,37 @@ def _rose(item: MethodResult) -> int | None:
 
 
 def _is_plain(item: MethodResult) -> bool:
-    """Whether tokens are the words of the text, so that perplexity a word would say the same again."""
+    """Whether tokens are the words of the text, so that perplexity a word would say the same
+    again.
+    """
     words = item.words_perplexity
-    return item.piece_nll is None and (words is None or math.isclose(words, item.perplexity, rel_tol=1e-9))
+    return item.piece_nll is None and (
+        words is None or math.isclose(words, item.perplexity, rel_tol=1e-9)
+    )
 
 
 def fast_notes(result: StoredResult) -> tuple[str, ...]:
     """Return a note on the measured error of MbPA's fast form, the largest of any method."""
-    errors = [item.extra["fast_error"] for item in result.methods.values() if "fast_error" in item.extra]
+    errors = [
+        item.extra["fast_error"] for item in result.methods.values() if "fast_error" in item.extra
+    ]
     if not errors:
         return ()
     worst = max(errors, key=lambda error: float(error["mean"]))
     return (
-        f"MbPA's fast form against its exact one on {worst['queries']:,} queries, one in a thousand: "
+        f"MbPA's fast form against its exact one on {worst['queries']:,} queries, one in a "
+        "thousand: "
         f"{worst['mean']:.5f} nats a token on average, {worst['max']:.4f} at most.",
     )
 
 
 def frequency_table(result: StoredResult) -> Table | None:
-    """Return perplexity by method and training count, and over all tokens; None if the counts are not known.
+    """Return perplexity by method and training count, and over all tokens; None if the counts are
+    not known.
 
-    The header shows the tokens of each bucket. Every method scored the same stream, so the buckets are those of the
-    first one; a method evaluated with other buckets is left out and named in a note.
+    The header shows the tokens of each bucket. Every method scored the same stream, so the buckets
+    are those of the first one; a method evaluated with other buckets is left out and named in a
+    note.
     """
     items = methods_of(result)
     shape = _shape(items[0][1])
@@ -157,7 +206,11 @@ def frequency_table(result: StoredResult) -> Table | None:
     different = [name_of(method) for method, item in items if _shape(item) != shape]
     found = {name: buckets_by_unit(result, item.frequency) for name, item in alike}
     rows = [
-        (name_of(name), *(part.perplexity for part in found[name]), perplexity_of_parts(result, item))
+        (
+            name_of(name),
+            *(part.perplexity for part in found[name]),
+            perplexity_of_parts(result, item),
+        )
         for name, item in alike
     ]
     notes = gap_notes((item.frequency, item.nll) for _, item in alike)
@@ -169,7 +222,9 @@ def frequency_table(result: StoredResult) -> Table | None:
     return Table("frequency", title, columns, tuple(rows), tuple(notes))
 
 
-def by_bucket(first: str, kind: Kind, shape: Sequence[tuple[str, int]], unit: str) -> tuple[Column, ...]:
+def by_bucket(
+    first: str, kind: Kind, shape: Sequence[tuple[str, int]], unit: str
+) -> tuple[Column, ...]:
     """Columns of a table by bucket, the whole text last, the number of units in the header."""
     buckets = (*shape, (ALL, sum(tokens for _, tokens in shape)))
     return (
@@ -183,11 +238,15 @@ def side_by_side(results: Mapping[str, StoredResult], *, bits: bool = False) -> 
 
     With ``bits`` also bits a byte, which compare between models of different vocabularies.
     """
-    measured = bits and any(item.bits_per_byte for result in results.values() for item in result.methods.values())
+    measured = bits and any(
+        item.bits_per_byte for result in results.values() for item in result.methods.values()
+    )
     methods = ordered(method for result in results.values() for method in result.methods)
     windows = {label: result.model.get("context") for label, result in results.items()}
     named = {
-        label: label if window is None or len({*windows.values()}) == 1 else f"{label}, window {window:,}"
+        label: label
+        if window is None or len({*windows.values()}) == 1
+        else f"{label}, window {window:,}"
         for label, window in windows.items()
     }
     shown = [
@@ -199,7 +258,8 @@ def side_by_side(results: Mapping[str, StoredResult], *, bits: bool = False) -> 
         )
     ]
     rows = tuple(
-        (name_of(method), *(getattr(items.get(method), field, None) for items, _, field in shown)) for method in methods
+        (name_of(method), *(getattr(items.get(method), field, None) for items, _, field in shown))
+        for method in methods
     )
     note = ""
     if len({result.text for result in results.values()}) > 1:
@@ -225,8 +285,10 @@ def _shape(item: MethodResult) -> list[tuple[str, int]]:
 
 
 _BY_RUN_NOTE = (
-    "With a union vocabulary every word has a row from the start. With an open one a word gets its row after it was "
-    "first observed, and until then a share of <unk>. The words that can occur are the same in both, so that losses "
+    "With a union vocabulary every word has a row from the start. With an open one a word gets its "
+    "row after it was "
+    "first observed, and until then a share of <unk>. The words that can occur are the same in "
+    "both, so that losses "
     "compare; lower and raw case are different texts."
 )
 
@@ -236,11 +298,18 @@ def occurrence_table(result: StoredResult) -> Table | None:
     items = [(name, item) for name, item in methods_of(result) if item.oov_occurrences]
     if not items:
         return None
-    found = [(name, item, buckets_by_unit(result, item.oov_occurrences, f"{OOV} ")) for name, item in items]
+    found = [
+        (name, item, buckets_by_unit(result, item.oov_occurrences, f"{OOV} "))
+        for name, item in items
+    ]
     shape = [(bucket.bucket, bucket.tokens) for bucket in found[0][2]]
     words = result.scenario.oov_tokens
     rows = tuple(
-        (name_of(name), *(bucket.nll for bucket in buckets), by_unit(result, OOV, words, item.oov_nll))
+        (
+            name_of(name),
+            *(bucket.nll for bucket in buckets),
+            by_unit(result, OOV, words, item.oov_nll),
+        )
         for name, item, buckets in found
     )
     gaps = gap_notes((item.oov_occurrences, item.oov_nll) for _, item in items)
@@ -250,7 +319,9 @@ def occurrence_table(result: StoredResult) -> Table | None:
 
 
 def occurrences_by_run(results: Mapping[str, StoredResult]) -> Table | None:
-    """Return the loss on new words by occurrence, nats, a block per run; None if fewer than two runs have any."""
+    """Return the loss on new words by occurrence, nats, a block per run; None if fewer than two
+    runs have any.
+    """
     rows: list[tuple[Cell, ...]] = []
     headings = []
     for name, result in results.items():
@@ -262,7 +333,8 @@ def occurrences_by_run(results: Mapping[str, StoredResult]) -> Table | None:
         title = f"{name} ({result.scenario.normalization}, {result.scenario.vocabulary}), tokens"
         rows.append((title, *(f"{count:,}" for count in (*counts, sum(counts)))))
         rows += [
-            (name_of(method), *(bucket.nll for bucket in item.oov_occurrences), item.oov_nll) for method, item in items
+            (name_of(method), *(bucket.nll for bucket in item.oov_occurrences), item.oov_nll)
+            for method, item in items
         ]
     if len(headings) < 2:
         return None
@@ -280,12 +352,18 @@ def occurrences_by_run(results: Mapping[str, StoredResult]) -> Table | None:
 
 
 def gain_table(result: StoredResult) -> Table | None:
-    """Return every method's gain over the base by training count, with intervals; None without the base."""
+    """Return every method's gain over the base by training count, with intervals; None without the
+    base.
+    """
     items = [(name, item) for name, item in methods_of(result) if item.gains]
     if not items:
         return None
     # Known words are nearly all of them, and occurrences have a table of their own.
-    parts = [gain.part for gain in items[0][1].gains if gain.part not in (KNOWN, PIECES, *OOV_BY_OCCURRENCE)]
+    parts = [
+        gain.part
+        for gain in items[0][1].gains
+        if gain.part not in (KNOWN, PIECES, *OOV_BY_OCCURRENCE)
+    ]
     counted = any(part != ALL for part in parts)
     of = unit_of_parts(result) if counted else unit(result)
     found = {name: gains_by_unit(result, name, of) for name, _ in items}
@@ -302,16 +380,22 @@ def gain_table(result: StoredResult) -> Table | None:
     title = f"Gain over the base{by} on {result.scenario.label}, nats a {of}"
     config = result.bootstrap
     note = (
-        f"Loss of the base minus that of the method; ± half of the {100 * config.level:g} % interval, * where it "
-        f"leaves out 0: {config.resamples:,} resamples of blocks of {config.block} {of}s; parts in fewer than "
+        f"Loss of the base minus that of the method; ± half of the {100 * config.level:g} % "
+        "interval, * where it "
+        f"leaves out 0: {config.resamples:,} resamples of blocks of {config.block} {of}s; parts in "
+        "fewer than "
         f"{LEAST_BLOCKS} blocks have none."
     )
     return Table("gains", title, columns, tuple(rows), (note,))
 
 
 def paired_table(result: StoredResult) -> Table | None:
-    """What every method gains over each worse one, with intervals; None where the file does not say."""
-    pairs = [pair for pair in combinations(by_loss(result), 2) if BASE not in pair and result.gain(*pair)]
+    """What every method gains over each worse one, with intervals; None where the file does not
+    say.
+    """
+    pairs = [
+        pair for pair in combinations(by_loss(result), 2) if BASE not in pair and result.gain(*pair)
+    ]
     if not pairs:
         return None
     first, second = pairs[0]
@@ -328,7 +412,10 @@ def paired_table(result: StoredResult) -> Table | None:
     shown = [gain for part in parts if (gain := gain_of(pairs[0], part)) is not None]
     columns = (
         Column("First, over second", subheader=f"{of}s"),
-        *(Column(part_label(part), "signed", subheader=gain.tokens) for part, gain in zip(parts, shown, strict=True)),
+        *(
+            Column(part_label(part), "signed", subheader=gain.tokens)
+            for part, gain in zip(parts, shown, strict=True)
+        ),
     )
     rows = []
     for pair in pairs:
@@ -336,11 +423,15 @@ def paired_table(result: StoredResult) -> Table | None:
         cells = (None if gain is None else interval_text(gain, mark="*") for gain in found)
         rows.append((", over ".join(map(name_of, pair)), *cells))
     note = "Loss of the second minus that of the first; ± and * as for gains over the base."
-    return Table("paired", f"Gains of methods over each other, nats a {of}", columns, tuple(rows), (note,))
+    return Table(
+        "paired", f"Gains of methods over each other, nats a {of}", columns, tuple(rows), (note,)
+    )
 
 
 def gain_rows(result: StoredResult) -> Table:
-    """Return every gain of every part, including new words by occurrence, one per row, for programs."""
+    """Return every gain of every part, including new words by occurrence, one per row, for
+    programs.
+    """
     columns = (
         Column("Method"),
         Column("Part"),
@@ -366,10 +457,21 @@ def interval_text(gain: Gain, mark: str = "", decimals: int = 3) -> str:
     if gain.low is None or gain.high is None:
         return text
     half = f"{(gain.high - gain.low) / 2:.{decimals}f}"
-    return f"{text} ±{half.removeprefix('0') if half.startswith('0.') else half}{mark if gain.certain else ''}"
+    if half.startswith("0."):
+        half = half.removeprefix("0")
+    return f"{text} ±{half}{mark if gain.certain else ''}"
 
 
 def _learned_note(result: StoredResult) -> str:
     every = result.scenario.extra.get("update_every")
-    learned = "at the next update" if every is None else "at once" if every == 1 else f"every {every} tokens"
-    return f"Occurrences so far are counted before a token is scored; what was scored is learned {learned}."
+    learned = (
+        "at the next update"
+        if every is None
+        else "at once"
+        if every == 1
+        else f"every {every} tokens"
+    )
+    return (
+        "Occurrences so far are counted before a token is scored; what was scored is learned "
+        f"{learned}."
+    )

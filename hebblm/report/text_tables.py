@@ -1,4 +1,6 @@
-"""Tables of texts: the documents of the one that was read, and the source's own before and after."""
+"""Tables of texts: the documents of the one that was read, and the source's own before and
+after.
+"""
 
 from __future__ import annotations
 
@@ -36,33 +38,54 @@ def document_table(result: StoredResult, most: int | None = LONGEST) -> Table | 
         )
         for document in worst[:most]
     ]
-    shown = f"the {most} worst of {len(documents):,}" if most and len(documents) > most else "the worst first"
+    shown = (
+        f"the {most} worst of {len(documents):,}"
+        if most and len(documents) > most
+        else "the worst first"
+    )
     notes = []
     if most and len(documents) > most:
         notes.append("All documents stand in result.json; --by-document lists them.")
-    return Table("documents", f"Perplexity by document, {shown}", tuple(columns), tuple(rows), tuple(notes))
+    return Table(
+        "documents", f"Perplexity by document, {shown}", tuple(columns), tuple(rows), tuple(notes)
+    )
 
 
 def forgetting_table(result: StoredResult) -> Table | None:
     """Return perplexity on the source domain's text before and after; None if not requested."""
-    measured = [(name, item.forgetting) for name, item in methods_of(result) if item.forgetting is not None]
+    measured = [
+        (name, item.forgetting) for name, item in methods_of(result) if item.forgetting is not None
+    ]
     if not measured:
         return None
     columns = [Column("Method"), Column("Before", "perplexity", "min")]
-    for header, gap in (("After", "Forgotten (nats)"), ("Memory kept", "Forgotten (nats), memory kept")):
+    for header, gap in (
+        ("After", "Forgotten (nats)"),
+        ("Memory kept", "Forgotten (nats), memory kept"),
+    ):
         columns += [Column(header, "perplexity", "min"), Column(gap, "signed", "min", decimals=3)]
     rows = []
     for name, losses in measured:
         row: list[Cell] = [name_of(name), perplexity(losses.before)]
         for loss in (losses.after, losses.memory_kept):
-            row += [None, None] if loss is None else [perplexity(loss), difference(loss, losses.before)]
+            row += (
+                [None, None]
+                if loss is None
+                else [perplexity(loss), difference(loss, losses.before)]
+            )
         rows.append(tuple(row))
     text = result.extra.get("forgetting", {})
     source = corpus_name(text.get("corpus", result.scenario.source))
-    which = f"{text['tokens']:,} tokens of {corpus_name(text['corpus'])} {text['split']}, " if text else ""
+    which = (
+        f"{text['tokens']:,} tokens of {corpus_name(text['corpus'])} {text['split']}, "
+        if text
+        else ""
+    )
     note = (
-        f"{which}read without learning from them. After: the base as the stream left it, with a memory emptied of the "
-        "stream or one that keeps it. What a query adapts is thrown away: a base that stays as trained forgets nothing."
+        f"{which}read without learning from them. After: the base as the stream left it, with a "
+        "memory emptied of the "
+        "stream or one that keeps it. What a query adapts is thrown away: a base that stays as "
+        "trained forgets nothing."
     )
     return Table(
         "forgetting",

@@ -28,22 +28,37 @@ def by_frequency(result: StoredResult) -> str:
 
 def by_occurrence(result: StoredResult) -> str:
     words = result.scenario.oov_tokens
-    found = {name: by_unit(result, OOV, words, item.oov_nll) for name, item in result.methods.items()}
+    found = {
+        name: by_unit(result, OOV, words, item.oov_nll) for name, item in result.methods.items()
+    }
     title = f"Nats a {unit_of_parts(result)} on new words by occurrence"
     return _titled(title, _least(found, lambda value: display(value, "nll", 2)), result)
 
 
 def suggestions(result: StoredResult) -> str:
-    found = {name: part.top5 for name, item in result.methods.items() for part in item.accuracy if part.part == ALL}
+    found = {
+        name: part.top5
+        for name, item in result.methods.items()
+        for part in item.accuracy
+        if part.part == ALL
+    }
     most = {name: None if share is None else -share for name, share in found.items()}
-    return _titled("Words among five that are suggested", _least(most, lambda value: f"{-100 * value:.1f} %"), result)
+    return _titled(
+        "Words among five that are suggested",
+        _least(most, lambda value: f"{-100 * value:.1f} %"),
+        result,
+    )
 
 
 def _least(values: Mapping[str, float | None], shown: Callable[[float], str]) -> str:
     """Return the method with the lowest value, and the base, each with its own."""
     known = {name: value for name, value in values.items() if value is not None}
     least = min(known, key=known.__getitem__, default=BASE)
-    return ", ".join(f"{_name(name)} {shown(known[name])}" for name in dict.fromkeys([least, BASE]) if name in known)
+    return ", ".join(
+        f"{_name(name)} {shown(known[name])}"
+        for name in dict.fromkeys([least, BASE])
+        if name in known
+    )
 
 
 def _gain(title: str, result: StoredResult) -> str:

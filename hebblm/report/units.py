@@ -1,7 +1,8 @@
 """The unit of a page: pieces of words for a model that reads them, else tokens.
 
-Training counts, new words and gains by part are kept by word, also for a model of pieces. A page shows them by piece
-where the result says how many pieces each part has; an older result does not, and shows them by word.
+Training counts, new words and gains by part are kept by word, also for a model of pieces. A page
+shows them by piece where the result says how many pieces each part has; an older result does not,
+and shows them by word.
 """
 
 from __future__ import annotations
@@ -47,20 +48,26 @@ def gain_by_unit(result: StoredResult, gain: Gain) -> Gain:
     """Return a gain on a part of the text by its unit, given that by word."""
     if gain.part == PIECES:
         return gain
-    gains = (by_unit(result, gain.part, gain.tokens, value) for value in (gain.gain, gain.low, gain.high))
+    gains = (
+        by_unit(result, gain.part, gain.tokens, value) for value in (gain.gain, gain.low, gain.high)
+    )
     return Gain(gain.part, size(result, gain.part, gain.tokens), *gains)
 
 
 def buckets_by_unit(
     result: StoredResult, buckets: Iterable[FrequencyBucket], prefix: str = ""
 ) -> list[FrequencyBucket]:
-    """Return losses by bucket, each by its unit; ``prefix`` makes the name of a bucket that of its part."""
+    """Return losses by bucket, each by its unit; ``prefix`` makes the name of a bucket that of its
+    part.
+    """
     found = []
     for bucket in buckets:
         part = f"{prefix}{bucket.bucket}"
         nll = by_unit(result, part, bucket.tokens, bucket.nll)
         exp = bucket.perplexity if nll == bucket.nll or nll is None else perplexity(nll)
-        found.append(replace(bucket, tokens=size(result, part, bucket.tokens), nll=nll, perplexity=exp))
+        found.append(
+            replace(bucket, tokens=size(result, part, bucket.tokens), nll=nll, perplexity=exp)
+        )
     return found
 
 

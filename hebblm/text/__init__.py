@@ -5,7 +5,13 @@ from __future__ import annotations
 from hebblm.text.binarize import prepare
 from hebblm.text.corpora import Corpus, foreign_text, resolve, text_corpus
 from hebblm.text.dictionary import Dictionary
-from hebblm.text.prepared import EvaluationStream, PreparedCorpus, VocabularyPolicy, encode_target, load_prepared
+from hebblm.text.prepared import (
+    EvaluationStream,
+    PreparedCorpus,
+    VocabularyPolicy,
+    encode_target,
+    load_prepared,
+)
 from hebblm.text.tokenizers import Normalization, Tokenizer, load_tokenizer, normalize
 
 __all__ = [

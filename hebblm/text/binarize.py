@@ -39,13 +39,16 @@ def prepare(
     *,
     normalization: Normalization,
     destdir: Path,  # the folder to write; made whole or left as it was
-    min_count: int | None = None,  # rarer training words become ``<unk>``; the corpus' own choice unless said
-    joined: Dictionary | None = None,  # whose words are in the dictionary too, however rare in training
+    min_count: int
+    | None = None,  # rarer training words become ``<unk>``; the corpus' own choice unless said
+    joined: Dictionary
+    | None = None,  # whose words are in the dictionary too, however rare in training
 ) -> PreparedCorpus:
-    """Count the training split, or all splits without one, build a dictionary, and write every split as ids.
+    """Count the training split, or all splits without one, build a dictionary, and write every
+    split as ids.
 
-    A folder with the same corpus, prepared in the same way, is used as it is. Each line, even a blank one, gets one
-    ``<eos>``.
+    A folder with the same corpus, prepared in the same way, is used as it is. Each line, even a
+    blank one, gets one ``<eos>``.
     """
     if corpus.prepared is not None:
         return _already_prepared(corpus.prepared, normalization)
@@ -71,20 +74,31 @@ def prepare(
 def prepared_corpus(
     name: str,  # as on the command line
     normalization: Normalization | None,  # None for raw, or for what a prepared folder has
-    column: str | None = None,  # of records that holds the text; see :func:`hebblm.text.records.text_column`
+    column: str
+    | None = None,  # of records that holds the text; see :func:`hebblm.text.records.text_column`
     *,
-    train: bool = True,  # whether its training split is needed, too; it is not where a corpus is only read
-    remedy: str | None = None,  # what to do where several columns could be meant; by default to preprocess the text
+    # whether its training split is needed, too; it is not where a corpus is only read
+    train: bool = True,
+    remedy: str
+    # what to do where several columns could be meant; by default to preprocess the text
+    | None = None,
 ) -> PreparedCorpus:
     """Return the corpus as ids, and prepare it in the cache if necessary."""
     corpus = resolve(name, column, remedy=remedy)
     if train and "train" not in corpus.splits:
-        raise UserError(f"{name} has no train split, only {', '.join(corpus.splits)}; it can only be read, as --target")
+        raise UserError(
+            f"{name} has no train split, only {', '.join(corpus.splits)}; it can only be read, as "
+            "--target"
+        )
     if corpus.prepared is not None:
         found = load_prepared(corpus.prepared)
-        return prepare(corpus, normalization=normalization or found.meta.normalization, destdir=corpus.prepared)
+        return prepare(
+            corpus, normalization=normalization or found.meta.normalization, destdir=corpus.prepared
+        )
     policy = normalization or "raw"
-    return prepare(corpus, normalization=policy, destdir=cache_dir() / "corpora" / f"{slug(name)}-{policy}")
+    return prepare(
+        corpus, normalization=policy, destdir=cache_dir() / "corpora" / f"{slug(name)}-{policy}"
+    )
 
 
 def slug(name: str) -> str:
@@ -93,13 +107,17 @@ def slug(name: str) -> str:
     return plain if plain == name else f"{plain[:40]}-{hash_of(name)[:8]}"
 
 
-def _from_before(destdir: Path, corpus: Corpus, normalization: Normalization, min_count: int) -> PreparedCorpus | None:
+def _from_before(
+    destdir: Path, corpus: Corpus, normalization: Normalization, min_count: int
+) -> PreparedCorpus | None:
     """Return the corpus in a folder, if it is the requested one."""
     if (destdir / CORPUS_FILE).is_file():
         found = load_prepared(destdir)
         meta, spec = found.meta, corpus.tokenizer.spec()
         made = (meta.provenance, meta.tokenizer, meta.normalization, meta.min_count)
-        counted = all(split.lost is not None for split in meta.splits.values())  # not by an earlier version
+        counted = all(
+            split.lost is not None for split in meta.splits.values()
+        )  # not by an earlier version
         if counted and made == (corpus.provenance, spec, normalization, min_count):
             return found
     refuse_foreign(destdir)
@@ -107,13 +125,20 @@ def _from_before(destdir: Path, corpus: Corpus, normalization: Normalization, mi
 
 
 def _write(
-    destdir: Path, corpus: Corpus, normalization: Normalization, min_count: int, joined: frozenset[str]
+    destdir: Path,
+    corpus: Corpus,
+    normalization: Normalization,
+    min_count: int,
+    joined: frozenset[str],
 ) -> PreparedCorpus:
     with atomic_path(destdir, directory=True) as folder:
         counts = _count(corpus, normalization)
-        # A fixed set of subwords keeps its rows even where the training text happens not to use one.
+        # A fixed set of subwords keeps its rows even where the training text happens not to use
+        # one.
         symbols = corpus.tokenizer.symbols
-        dictionary = Dictionary.vocabulary(counts, min_count=0 if symbols else min_count, joined=(*symbols, *joined))
+        dictionary = Dictionary.vocabulary(
+            counts, min_count=0 if symbols else min_count, joined=(*symbols, *joined)
+        )
         dictionary.save(folder / DICTIONARY_FILE)
         dtype = smallest_dtype(len(dictionary))
         splits = {
@@ -142,7 +167,8 @@ def _already_prepared(folder: Path, normalization: Normalization) -> PreparedCor
     found = load_prepared(folder)
     if found.meta.normalization != normalization:
         raise UserError(
-            f"{folder} was written with normalization {found.meta.normalization}, not {normalization}; "
+            f"{folder} was written with normalization {found.meta.normalization}, not "
+            f"{normalization}; "
             f"run hebblm-preprocess --normalization {normalization} on its text"
         )
     return found
@@ -153,16 +179,24 @@ def refuse_foreign(destdir: Path) -> None:
     if destdir.exists() and not destdir.is_dir():
         raise UserError(f"{destdir} is a file; name a new or empty folder")
     ours = {CORPUS_FILE, DICTIONARY_FILE, MODEL_FILE, *(f"{split}.bin" for split in SPLITS)}
-    foreign = sorted(path.name for path in destdir.iterdir() if path.name not in ours) if destdir.exists() else []
+    foreign = (
+        sorted(path.name for path in destdir.iterdir() if path.name not in ours)
+        if destdir.exists()
+        else []
+    )
     if foreign:
-        raise UserError(f"{destdir} holds other files ({', '.join(foreign[:3])}); name a new or empty folder")
+        raise UserError(
+            f"{destdir} holds other files ({', '.join(foreign[:3])}); name a new or empty folder"
+        )
 
 
 def _batches(source: LineSource, description: str) -> Iterator[list[str]]:
     """Lists of lines, while a bar shows how many kilobytes are done."""
     size = source.size
     with bar(passing=True) as progress:
-        task = progress.add_task(description, total=None if size is None else size // 1000, unit="kB")
+        task = progress.add_task(
+            description, total=None if size is None else size // 1000, unit="kB"
+        )
         lines = source.lines()
         done = 0
         while batch := list(islice(lines, BATCH_LINES)):
@@ -174,7 +208,9 @@ def _batches(source: LineSource, description: str) -> Iterator[list[str]]:
 
 
 def _count(corpus: Corpus, normalization: Normalization) -> Counter[str]:
-    """Return the training count of each token, including ``<eos>``; for a corpus that is only read, its own count."""
+    """Return the training count of each token, including ``<eos>``; for a corpus that is only read,
+    its own count.
+    """
     counts: Counter[str] = Counter()
     tokenize = corpus.tokenizer.tokenize
     for split in ("train",) if "train" in corpus.sources else corpus.sources:
@@ -183,12 +219,19 @@ def _count(corpus: Corpus, normalization: Normalization) -> Counter[str]:
                 counts.update(tokenize(normalize(line, normalization)))
             counts[EOS] += len(batch)
     if set(counts) <= {EOS}:
-        raise UserError(f"{corpus.name.removeprefix('text:')} has no words to count; put text into it")
+        raise UserError(
+            f"{corpus.name.removeprefix('text:')} has no words to count; put text into it"
+        )
     return counts
 
 
 def _encode(
-    corpus: Corpus, split: str, normalization: Normalization, dictionary: Dictionary, path: Path, dtype: str
+    corpus: Corpus,
+    split: str,
+    normalization: Normalization,
+    dictionary: Dictionary,
+    path: Path,
+    dtype: str,
 ) -> SplitMeta:
     """Write the ids of a split, and return its record."""
     tokenizer: Tokenizer = corpus.tokenizer
@@ -218,14 +261,19 @@ def _lost(corpus: Corpus, line: str, tokens: list[str]) -> int:
     return corpus.tokenizer.lost(line.strip(" ") if corpus.tokenised else line, tokens)
 
 
-def _check_expected(corpus: Corpus, normalization: Normalization, splits: dict[str, SplitMeta], types: int) -> None:
+def _check_expected(
+    corpus: Corpus, normalization: Normalization, splits: dict[str, SplitMeta], types: int
+) -> None:
     for split, expected in corpus.expected_tokens.items():
         if splits[split].tokens != expected:
             raise UserError(
-                f"{corpus.name} {split} has {splits[split].tokens} tokens, not {expected}; restore the file"
+                f"{corpus.name} {split} has {splits[split].tokens} tokens, not {expected}; restore "
+                "the file"
             )
     if normalization == "raw" and corpus.expected_types not in (None, types):
-        raise UserError(f"{corpus.name} has {types} types, not {corpus.expected_types}; restore the train file")
+        raise UserError(
+            f"{corpus.name} has {types} types, not {corpus.expected_types}; restore the train file"
+        )
 
 
 class Beginning(NamedTuple):
@@ -234,11 +282,11 @@ class Beginning(NamedTuple):
     lines: int  # ends of line among them
     words: int  # words before tokenisation, ends of line apart
     bytes: int  # UTF-8 bytes before normalisation, one an end of line
-    # those of words that the model has no row for: it tells which of the text's new words one is, or only that it is
-    # unknown, and never spells it, so that its bits for these bytes are too few
+    # those of words that the model has no row for: it tells which of the text's new words one is,
+    # or only that it is unknown, and never spells it, so that its bits for these bytes are too few
     unspelled: int
-    # those of them that would have to be spelled: of a new word that can be told from others its first occurrence, of
-    # an unknown one each
+    # those of them that would have to be spelled: of a new word that can be told from others its
+    # first occurrence, of an unknown one each
     spelling: int
     lost: int  # those that the tokens do not give back, such as blanks and capitals, at least
 
@@ -276,4 +324,7 @@ def measure_beginning(
                 seen.add(word)
         if not left:
             return Beginning(lines, words, size, unspelled, spelling, lost)
-    raise UserError(f"{corpus.name} has {tokens - left} tokens in its {split} split, not {tokens}; prepare it again")
+    raise UserError(
+        f"{corpus.name} has {tokens - left} tokens in its {split} split, not {tokens}; prepare it "
+        "again"
+    )

@@ -1,4 +1,6 @@
-"""Corpora by name: ``ptb``, ``wt2``, ``pydoc``, ``numpy``, ``text:PATH``, ``hf:ID[:CONFIG]``, a folder."""
+"""Corpora by name: ``ptb``, ``wt2``, ``pydoc``, ``numpy``, ``text:PATH``, ``hf:ID[:CONFIG]``, a
+folder.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,10 @@ def load_manifest() -> dict[str, CorpusEntry]:
         raise UserError(f"{path} is not a list of corpora of schema {SCHEMA}; restore it")
     without: dict[str, object] = {"files": {}, "types": None}
     try:
-        listed = {name: {**without, **fields, "name": name} for name, fields in document["corpora"].items()}
+        listed = {
+            name: {**without, **fields, "name": name}
+            for name, fields in document["corpora"].items()
+        }
         return msgspec.convert(listed, dict[str, CorpusEntry])
     except (KeyError, TypeError, AttributeError, msgspec.ValidationError) as error:
         raise UserError(f"{path} is incomplete ({error}); restore it") from error
@@ -76,16 +81,24 @@ class Corpus:
     name: str  # as given
     sources: Mapping[str, LineSource] = field(repr=False)  # the lines of each split
     tokenizer: Tokenizer  # lines to tokens
-    provenance: Mapping[str, Any]  # JSON of where the text came from: kind, licence, ``sha256`` by split
+    provenance: Mapping[
+        str, Any
+    ]  # JSON of where the text came from: kind, licence, ``sha256`` by split
     # tokens of each split with one ``<eos>`` a line, where they are known
     expected_tokens: Mapping[str, int] = field(default_factory=dict)
-    expected_types: int | None = None  # types of the training split with ``<eos>``, where they are known
+    expected_types: int | None = (
+        None  # types of the training split with ``<eos>``, where they are known
+    )
     min_count: int = 1  # training count below which a word should become ``<unk>``
-    prepared: Path | None = None  # the folder that ``hebblm-preprocess`` wrote, for which there are no lines
+    prepared: Path | None = (
+        None  # the folder that ``hebblm-preprocess`` wrote, for which there are no lines
+    )
 
     @property
     def tokenised(self) -> bool:
-        """Whether its lines are tokens already: each begins and ends with a blank that no model sees."""
+        """Whether its lines are tokens already: each begins and ends with a blank that no model
+        sees.
+        """
         return self.provenance.get("kind") == "files"
 
     @property
@@ -101,15 +114,18 @@ class Corpus:
 
 
 def resolve(name: str, column: str | None = None, *, remedy: str | None = None) -> Corpus:
-    """Find a corpus by name: ``ptb``, ``wt2``, ``pydoc``, ``numpy``, ``text:PATH``, ``hf:ID[:CONFIG]``, or a folder.
+    """Find a corpus by name: ``ptb``, ``wt2``, ``pydoc``, ``numpy``, ``text:PATH``,
+    ``hf:ID[:CONFIG]``, or a folder.
 
-    The folder is one that ``hebblm-preprocess`` wrote. ``column`` names the column of records that holds the text, see
-    :func:`hebblm.text.records.text_column`; ``remedy`` ends the error if several columns hold text, by default to
-    preprocess the text.
+    The folder is one that ``hebblm-preprocess`` wrote. ``column`` names the column of records that
+    holds the text, see :func:`hebblm.text.records.text_column`; ``remedy`` ends the error if
+    several columns hold text, by default to preprocess the text.
     """
     check_name(name)
     manifest = load_manifest()
-    remedy = remedy or f"hebblm-preprocess --text {name} --column NAME makes a corpus of one of them"
+    remedy = (
+        remedy or f"hebblm-preprocess --text {name} --column NAME makes a corpus of one of them"
+    )
     if column is not None and not name.startswith(("text:", "hf:")):
         raise UserError(f"{name} has no columns; leave --column {column} out")
     if name in manifest and manifest[name].kind == "files":
@@ -117,7 +133,12 @@ def resolve(name: str, column: str | None = None, *, remedy: str | None = None) 
     if name in manifest:
         entry = manifest[name]
         sources, origin = documentation_sources(name)
-        return _corpus(name, sources, {"kind": "documentation", "licence": entry.licence, **origin}, min_count=2)
+        return _corpus(
+            name,
+            sources,
+            {"kind": "documentation", "licence": entry.licence, **origin},
+            min_count=2,
+        )
     if name.startswith("text:"):
         return text_corpus(Path(name.removeprefix("text:")), column=column, remedy=remedy)
     if name.startswith("hf:"):
@@ -139,14 +160,17 @@ def check_name(name: str) -> None:
             raise UserError(f"{path} is empty; put text into it")
         return
     if Path(name).exists():
-        raise UserError(f"{name} is not a folder that hebblm-preprocess wrote; for plain text say text:{name}")
+        raise UserError(
+            f"{name} is not a folder that hebblm-preprocess wrote; for plain text say text:{name}"
+        )
     remedy = f"choose {', '.join(manifest)}, text:PATH, hf:ID[:CONFIG], or a preprocessed folder"
     raise unknown("corpus", name, manifest, remedy)
 
 
 def text_corpus(
-    # a file or ``-`` for standard input, which is split 80/10/10 by lines; or a folder with ``train``, ``valid`` and
-    # ``test`` files of text; or any other folder, whose files of text are read in order and split likewise
+    # a file or ``-`` for standard input, which is split 80/10/10 by lines; or a folder with
+    # ``train``, ``valid`` and ``test`` files of text; or any other folder, whose files of text are
+    # read in order and split likewise
     path: Path,
     names: Mapping[str, str] | None = None,  # by split, other file names within the folder
     tokenizer: Tokenizer | None = None,  # how to tokenise, at white space unless said
@@ -156,8 +180,8 @@ def text_corpus(
 ) -> Corpus:
     """Return the corpus of a user's own UTF-8 text.
 
-    A file, or ``-`` for standard input, is split 80/10/10 by lines; so are the files of a folder, read in order, unless
-    it has ``train``, ``valid`` and ``test`` files.
+    A file, or ``-`` for standard input, is split 80/10/10 by lines; so are the files of a folder,
+    read in order, unless it has ``train``, ``valid`` and ``test`` files.
     """
     sources, files = plain_sources(path, names or {}, column, remedy)
     origin = {"kind": "text", "files": files, **_column(*sources.values())}
@@ -167,12 +191,15 @@ def text_corpus(
 def foreign_text(name: str, source: FileLines, tokenizer: Tokenizer, *, whole: bool) -> Corpus:
     """Return a text as a corpus that is only read: all of its words are in the dictionary.
 
-    With ``whole``, every split is all of it; without, ``valid`` and ``test`` are its last two tenths.
+    With ``whole``, every split is all of it; without, ``valid`` and ``test`` are its last two
+    tenths.
     """
     path = Path(name.removeprefix("text:"))
     if next(source.lines(), None) is None:
         raise UserError(f"{shown(path)} is empty; put text into it")
-    splits = dict.fromkeys(SPLITS, source) if whole else {**contiguous(source, path), "train": source}
+    splits = (
+        dict.fromkeys(SPLITS, source) if whole else {**contiguous(source, path), "train": source}
+    )
     return _corpus(name, splits, {"kind": "text", **_column(source)}, tokenizer=tokenizer)
 
 
@@ -193,11 +220,15 @@ def _corpus(
     """Return a corpus with the hashes of the text found, not those expected."""
     hashes = {split: source.sha256() for split, source in sources.items()}
     provenance = {**origin, "sha256": hashes}
-    return Corpus(name, sources, tokenizer or WhitespaceTokenizer(), provenance, min_count=min_count)
+    return Corpus(
+        name, sources, tokenizer or WhitespaceTokenizer(), provenance, min_count=min_count
+    )
 
 
 def locate(entry: CorpusEntry, split: str, folders: Sequence[Path]) -> Path:
-    """Return the verified path of one split in the first folder that has it; download it if no folder has it."""
+    """Return the verified path of one split in the first folder that has it; download it if no
+    folder has it.
+    """
     file = entry.files[split]
     path = download.find(
         folders,

@@ -26,9 +26,9 @@ class Dictionary:
 
     Two schemes share the class:
 
-    - ``words`` (default): models here are trained on it. Only ``<unk>`` and ``<eos>`` are added, as ordinary
-      symbols that are counted, sorted and saved like any word. So a softmax over Penn Treebank has exactly
-      10,000 rows and one over WikiText-2 exactly 33,278.
+    - ``words`` (default): models here are trained on it. Only ``<unk>`` and ``<eos>`` are added, as
+      ordinary symbols that are counted, sorted and saved like any word. So a softmax over Penn
+      Treebank has exactly 10,000 rows and one over WikiText-2 exactly 33,278.
     - ``fairseq`` has ``<s> <pad> </s> <unk>`` at ids 0 to 3, outside the file, ended by ``</s>``.
     """
 
@@ -40,15 +40,19 @@ class Dictionary:
         self.eos_word = "</s>" if scheme == "fairseq" else EOS
         for symbol in FAIRSEQ_SPECIALS if scheme == "fairseq" else (UNK, EOS):
             self.add_symbol(symbol, 1 if scheme == "fairseq" else 0)
-        # As in fairseq, a later `#fairseq:overwrite` entry moves the word but not the special's own id.
+        # As in fairseq, a later `#fairseq:overwrite` entry moves the word but not the special's own
+        # id.
         self._find_specials()
 
     @classmethod
-    def vocabulary(cls, counts: Mapping[str, int], *, min_count: int = 1, joined: Iterable[str] = ()) -> Dictionary:
-        """Build a model's vocabulary from the word counts of its training text, including ``<eos>``.
+    def vocabulary(
+        cls, counts: Mapping[str, int], *, min_count: int = 1, joined: Iterable[str] = ()
+    ) -> Dictionary:
+        """Build a model's vocabulary from the word counts of its training text, including
+        ``<eos>``.
 
-        Words rarer than ``min_count`` count as ``<unk>``, except those of ``joined``. The most frequent come first,
-        ties in alphabetical order.
+        Words rarer than ``min_count`` count as ``<unk>``, except those of ``joined``. The most
+        frequent come first, ties in alphabetical order.
         """
         kept = dict.fromkeys((UNK, EOS, *joined), 0)
         always = set(kept)
@@ -90,7 +94,11 @@ class Dictionary:
         return self._symbols[index] if 0 <= index < len(self._symbols) else UNK
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Dictionary) and self._indices == other._indices and len(self) == len(other)
+        return (
+            isinstance(other, Dictionary)
+            and self._indices == other._indices
+            and len(self) == len(other)
+        )
 
     __hash__ = None  # type: ignore[assignment]  # mutable
 
@@ -134,22 +142,31 @@ class Dictionary:
 
     @classmethod
     def load(cls, path: Path, recorded: str | None = None) -> Dictionary:
-        """Load a dictionary file, one of ours or one of fairseq's; ``recorded`` is its sha256, if known.
+        """Load a dictionary file, one of ours or one of fairseq's; ``recorded`` is its sha256, if
+        known.
 
-        Our files list ``<unk>`` as a plain entry, which fairseq would refuse as a duplicate of its own special.
+        Our files list ``<unk>`` as a plain entry, which fairseq would refuse as a duplicate of its
+        own special.
         """
         if recorded is not None and path.is_file() and sha256(path) != recorded:
-            raise UserError(f"{path} was changed since it was written; restore it, or make it again")
+            raise UserError(
+                f"{path} was changed since it was written; restore it, or make it again"
+            )
         entries = _read_entries(path)
         ours = any(word == UNK and not overwrite for word, _, overwrite in entries)
         dictionary = cls._empty() if ours else cls("fairseq")
         for word, count, overwrite in entries:
             if word in dictionary and not overwrite:
-                raise UserError(f"{path} lists {word!r} twice; remove one of the lines or mark it {OVERWRITE}")
+                raise UserError(
+                    f"{path} lists {word!r} twice; remove one of the lines or mark it {OVERWRITE}"
+                )
             dictionary.add_symbol(word, count, overwrite=overwrite)
         if ours:
             if EOS not in dictionary:
-                raise UserError(f"{path} has {UNK} but no {EOS}; write the dictionary again with hebblm-preprocess")
+                raise UserError(
+                    f"{path} has {UNK} but no {EOS}; write the dictionary again with "
+                    "hebblm-preprocess"
+                )
             dictionary._find_specials()
         return dictionary
 
@@ -159,7 +176,9 @@ def _read_entries(path: Path) -> list[tuple[str, int, bool]]:
     try:
         text = read_bytes(path, LONGEST).decode("utf-8")
     except UnicodeDecodeError as error:
-        raise UserError(f"the dictionary {path} is not UTF-8 (byte {error.start}); save it as UTF-8") from error
+        raise UserError(
+            f"the dictionary {path} is not UTF-8 (byte {error.start}); save it as UTF-8"
+        ) from error
     entries = []
     for number, line in enumerate(text.removesuffix("\n").split("\n"), start=1):
         fields = line.rstrip("\r").split(" ")

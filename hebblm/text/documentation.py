@@ -25,16 +25,28 @@ from hebblm.text.sources import SPLITS, FileLines, LineSource
 
 CHUNK_LINES = 100
 SKIPPED_FOLDERS = frozenset(
-    ("test", "tests", "idlelib", "lib2to3", "site-packages", "dist-packages", "__pycache__", "ensurepip")
+    (
+        "test",
+        "tests",
+        "idlelib",
+        "lib2to3",
+        "site-packages",
+        "dist-packages",
+        "__pycache__",
+        "ensurepip",
+    )
 )
 # fmt: off
 C_MODULES = (
-    "array", "binascii", "builtins", "cmath", "collections", "errno", "functools", "gc", "io", "itertools",
-    "marshal", "math", "mmap", "operator", "os", "select", "signal", "struct", "sys", "time", "unicodedata",
+    "array", "binascii", "builtins", "cmath", "collections", "errno", "functools", "gc", "io",
+    "itertools",
+    "marshal", "math", "mmap", "operator", "os", "select", "signal", "struct", "sys", "time",
+    "unicodedata",
     "weakref", "zlib",
 )
 NUMPY_MODULES = (
-    "numpy", "numpy.char", "numpy.dtypes", "numpy.exceptions", "numpy.fft", "numpy.lib", "numpy.linalg",
+    "numpy", "numpy.char", "numpy.dtypes", "numpy.exceptions", "numpy.fft", "numpy.lib",
+    "numpy.linalg",
     "numpy.ma", "numpy.polynomial", "numpy.random", "numpy.rec", "numpy.strings",
 )
 # fmt: on
@@ -44,10 +56,12 @@ Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 def documentation_sources(name: str) -> tuple[dict[str, LineSource], dict[str, Any]]:
     """Return the splits of ``pydoc`` or ``numpy`` and the versions they came from.
 
-    The extracted text is kept in the user's cache, under a name that changes with the installation and with the way of
-    extraction.
+    The extracted text is kept in the user's cache, under a name that changes with the installation
+    and with the way of extraction.
     """
-    versions = {"python": platform.python_version()} | ({"numpy": np.__version__} if name == "numpy" else {})
+    versions = {"python": platform.python_version()} | (
+        {"numpy": np.__version__} if name == "numpy" else {}
+    )
     origin = [sysconfig.get_paths()["stdlib"], np.__file__ if name == "numpy" else None]
     key = hash_of([versions, *origin, sha256(Path(__file__))])
     folder = cache_dir() / "documentation" / f"{name}-{key}"
@@ -59,20 +73,26 @@ def documentation_sources(name: str) -> tuple[dict[str, LineSource], dict[str, A
                     for split, lines in parts.items():
                         text = "".join(f"{line}\n" for line in lines)
                         (temporary / f"{split}.txt").write_text(text, encoding="utf-8")
-    return {split: FileLines.of(folder / f"{split}.txt") for split in SPLITS}, {"versions": versions}
+    return {split: FileLines.of(folder / f"{split}.txt") for split in SPLITS}, {
+        "versions": versions
+    }
 
 
 def extract(name: str) -> dict[str, list[str]]:
     """Extract paragraphs of ``pydoc`` or ``numpy`` by split.
 
-    Of every ten runs of 100 paragraphs, the ninth goes to valid and the tenth to test, so that each split
-    covers every part of the documentation. A paragraph that several docstrings share is kept only once:
-    repeated, it would be in both training and test.
+    Of every ten runs of 100 paragraphs, the ninth goes to valid and the tenth to test, so that each
+    split covers every part of the documentation. A paragraph that several docstrings share is kept
+    only once: repeated, it would be in both training and test.
     """
     docstrings = _pydoc() if name == "pydoc" else _numpy()
-    lines = list(dict.fromkeys(line for text in dict.fromkeys(docstrings) for line in paragraphs(text)))
+    lines = list(
+        dict.fromkeys(line for text in dict.fromkeys(docstrings) for line in paragraphs(text))
+    )
     if len(lines) < 10 * CHUNK_LINES:
-        raise UserError(f"this installation holds too little documentation for {name}; use another corpus")
+        raise UserError(
+            f"this installation holds too little documentation for {name}; use another corpus"
+        )
     chunks = [lines[start : start + CHUNK_LINES] for start in range(0, len(lines), CHUNK_LINES)]
     splits: dict[str, list[str]] = {split: [] for split in SPLITS}
     for number, chunk in enumerate(chunks):
@@ -99,13 +119,19 @@ def _numpy() -> Iterator[str]:
 
 def _source_docstrings(root: Path) -> Iterator[str]:
     """Docstrings of all sources below a folder, in order of path and of place."""
-    files = (path for path in root.rglob("*.py") if SKIPPED_FOLDERS.isdisjoint(path.relative_to(root).parts[:-1]))
+    files = (
+        path
+        for path in root.rglob("*.py")
+        if SKIPPED_FOLDERS.isdisjoint(path.relative_to(root).parts[:-1])
+    )
     for path in sorted(files, key=lambda path: path.relative_to(root).as_posix()):
         with tokenize.open(path) as stream, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             tree = ast.parse(stream.read())
         nodes = [node for node in ast.walk(tree) if isinstance(node, Documented)]
-        for node in sorted(nodes, key=lambda node: 0 if isinstance(node, ast.Module) else node.lineno):
+        for node in sorted(
+            nodes, key=lambda node: 0 if isinstance(node, ast.Module) else node.lineno
+        ):
             docstring = ast.get_docstring(node)
             if docstring:
                 yield docstring
@@ -114,7 +140,8 @@ def _source_docstrings(root: Path) -> Iterator[str]:
 def _runtime_docstrings(module: ModuleType) -> Iterator[str]:
     """Docstrings of a module's public members and of their members."""
     for name in sorted(vars(module)):
-        # What NumPy keeps for old callers warns on access; its text is not documentation of this version.
+        # What NumPy keeps for old callers warns on access; its text is not documentation of this
+        # version.
         if name.startswith("_") or isinstance(vars(module)[name], ModuleType):
             continue
         member = vars(module)[name]
@@ -135,14 +162,17 @@ def _cleaned(member: object) -> Iterator[str]:
 MIN_WORDS = 3
 MIN_SHARE_OF_WORDS = 0.6
 
-# Directives whose body is text like any other; the body of all others (code, math, figures) is skipped.
+# Directives whose body is text like any other; the body of all others (code, math, figures) is
+# skipped.
 # fmt: off
 PROSE_DIRECTIVES = frozenset((
-    "note", "warning", "tip", "hint", "important", "caution", "attention", "seealso", "versionadded",
+    "note", "warning", "tip", "hint", "important", "caution", "attention", "seealso",
+    "versionadded",
     "versionchanged", "deprecated",
 ))
 FUNCTION_WORDS = frozenset((
-    "the", "a", "an", "of", "to", "is", "are", "be", "in", "on", "for", "and", "or", "not", "with", "by",
+    "the", "a", "an", "of", "to", "is", "are", "be", "in", "on", "for", "and", "or", "not", "with",
+    "by",
     "from", "as", "it", "this", "that", "if", "when", "which", "can", "will",
 ))
 # fmt: on
@@ -155,7 +185,8 @@ _PARAMETER = re.compile(r"[*\w][\w, .*]* : +\S")
 _FIELD = re.compile(r"^:\w+(?: [\w *]+)?: +")
 _ITEM = re.compile(r"(?:[-*+\u2022]|\(?\w{1,2}[.)]) +\S")
 _GRAMMAR = re.compile(
-    r"::=|^ *(?:def|class|import|from \S+ import|return|assert|raise|try|while|elif) ?[\w(:]*.*[:=(]$"
+    r"::=|^ *(?:def|class|import|from \S+ import|return|assert|raise|try|while|elif) "
+    r"?[\w(:]*.*[:=(]$"
 )
 _ROLE = re.compile(r":[\w:+-]+:`~?([^`<]*?)(?: *<[^`]*>)?`")
 _LITERAL = re.compile(r"``([^`]*)``|`([^`]+)`_*|\*\*([^*\s][^*]*)\*\*|(?<![\w*])\*([^*\s][^*]*)\*")
@@ -166,9 +197,10 @@ _TOKEN = re.compile(r"\w+(?:[.'-]\w+)*|\.\.\.|[^\w\s]")
 def paragraphs(docstring: str) -> Iterator[str]:
     """Yield the prose of a docstring without common indentation, one paragraph at a time.
 
-    Single spaces separate its words and punctuation marks, in their own case. It leaves out doctest sessions up to the
-    next blank line, blocks indented after ``::``, directives without text, tables, headings with their rules, grammar,
-    signatures and parameter declarations, and any paragraph that does not read like English.
+    Single spaces separate its words and punctuation marks, in their own case. It leaves out doctest
+    sessions up to the next blank line, blocks indented after ``::``, directives without text,
+    tables, headings with their rules, grammar, signatures and parameter declarations, and any
+    paragraph that does not read like English.
     """
     for block in _blocks(docstring.expandtabs()):
         tokens = tokens_of(" ".join(_FIELD.sub("", line.strip()) for line in block))
@@ -179,7 +211,9 @@ def paragraphs(docstring: str) -> Iterator[str]:
 def tokens_of(text: str) -> list[str]:
     """Words, dotted names, numbers and punctuation marks; markup and addresses are dropped."""
     text = _URL.sub(" ", _ROLE.sub(r"\1", text))
-    text = _LITERAL.sub(lambda match: next(group for group in match.groups() if group is not None), text)
+    text = _LITERAL.sub(
+        lambda match: next(group for group in match.groups() if group is not None), text
+    )
     return _TOKEN.findall(text.replace("`", " ").replace("\u2019", "'"))
 
 
@@ -193,7 +227,9 @@ def reads_like_prose(tokens: list[str]) -> bool:
 
 
 def _blocks(docstring: str) -> Iterator[list[str]]:
-    """Yield runs of lines that may be prose, separated by blank lines, list items and declarations."""
+    """Yield runs of lines that may be prose, separated by blank lines, list items and
+    declarations.
+    """
     block: list[str] = []
     skip_deeper_than: int | None = None
     in_doctest = False
@@ -211,7 +247,9 @@ def _blocks(docstring: str) -> Iterator[list[str]]:
         if in_doctest:
             continue
         directive = _DIRECTIVE.match(text)
-        begins = not block or indent < _indent(block[-1])  # where the declaration of a parameter can stand
+        begins = not block or indent < _indent(
+            block[-1]
+        )  # where the declaration of a parameter can stand
         if text.startswith((">>>", "...")):
             in_doctest = True
         elif _RULE.match(text):

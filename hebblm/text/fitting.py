@@ -16,13 +16,16 @@ Chosen = Literal["own", "whitespace", "moses"]
 """The splitter in use: the tokeniser of the dictionary's text, or another one."""
 SAMPLE = 2_000  # lines that are split both ways
 LONGEST = 1 << 16  # characters of a line that are
-CLEAR = 0.75  # of the words outside the dictionary; a text that is tokenised already keeps 0.9 of them or more
+# of the words outside the dictionary; a text that is tokenised already keeps 0.9 of them or more
+CLEAR = 0.75
 MUCH_UNKNOWN = 0.1
 
 
 def check_splitting(asked: str) -> None:
     if asked not in get_args(Splitting):
-        raise unknown("tokenizer", asked, get_args(Splitting), f"choose {', '.join(get_args(Splitting))}")
+        raise unknown(
+            "tokenizer", asked, get_args(Splitting), f"choose {', '.join(get_args(Splitting))}"
+        )
 
 
 def fitting(
@@ -35,8 +38,8 @@ def fitting(
 ) -> Tokenizer:
     """Choose the tokeniser for a text, and print a line if it is not the dictionary's own.
 
-    A dictionary whose text came with blanks between words and punctuation does not have ``reason,``. If Moses' rules
-    leave less than three quarters of the unknown words, they are used.
+    A dictionary whose text came with blanks between words and punctuation does not have
+    ``reason,``. If Moses' rules leave less than three quarters of the unknown words, they are used.
     """
     if asked != "auto":
         return MosesTokenizer() if asked == "moses" else WhitespaceTokenizer()
@@ -50,19 +53,25 @@ def fitting(
     if split >= CLEAR * plain:
         return own
     say(
-        f"{name} is split at punctuation as well: {100 * split:.1f} % of its tokens are unknown to the model, "
+        f"{name} is split at punctuation as well: {100 * split:.1f} % of its tokens are unknown to "
+        "the model, "
         f"{100 * plain:.1f} % if it is split at blanks alone (--tokenizer whitespace)"
     )
     return MosesTokenizer()
 
 
 def warn_of_unknown(
-    name: str, beyond: Counter[str], tokens: int, unknown: int, remedy: str, of: str = "the model's vocabulary"
+    name: str,
+    beyond: Counter[str],
+    tokens: int,
+    unknown: int,
+    remedy: str,
+    of: str = "the model's vocabulary",
 ) -> None:
     """Warn if much of a text is outside the model's vocabulary, with the most frequent such words.
 
-    ``beyond`` counts the words that the model has no row for, ``unknown`` of the ``tokens`` are ``<unk>``; ``remedy``
-    names options for a better fit.
+    ``beyond`` counts the words that the model has no row for, ``unknown`` of the ``tokens`` are
+    ``<unk>``; ``remedy`` names options for a better fit.
     """
     share = beyond.total() / max(1, tokens)
     if share <= MUCH_UNKNOWN:

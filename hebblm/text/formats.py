@@ -28,7 +28,9 @@ BOM = b"\xef\xbb\xbf"
 
 
 def kind_of(path: Path) -> tuple[str, str]:
-    """Return the suffix of a file and, if it is compressed, that of the compression; both in lower case."""
+    """Return the suffix of a file and, if it is compressed, that of the compression; both in lower
+    case.
+    """
     suffixes = [suffix.lower() for suffix in path.suffixes[-2:]]
     packed = suffixes.pop() if suffixes and suffixes[-1] in COMPRESSED else ""
     return suffixes[-1] if suffixes else "", packed
@@ -46,7 +48,9 @@ def is_text(path: Path) -> bool:
 def standard_input() -> Path:
     """Return a temporary file with the standard input, so that it can be read several times."""
     if size() > 1:
-        raise UserError("several processes cannot share standard input; write it to a file and name that")
+        raise UserError(
+            "several processes cannot share standard input; write it to a file and name that"
+        )
     return _spooled(sys.stdin)
 
 
@@ -86,7 +90,9 @@ def opened(path: Path) -> Iterator[BinaryIO]:
         if isinstance(error, OSError) and (error.errno is not None or not packed):
             raise unreadable(path, error) from error
         why = reason(error) if isinstance(error, OSError) else error
-        raise UserError(f"{path} is damaged, or not a {packed} file ({why}); compress the text again") from error
+        raise UserError(
+            f"{path} is damaged, or not a {packed} file ({why}); compress the text again"
+        ) from error
 
 
 def raw_lines(stream: BinaryIO, path: Path) -> Iterator[bytes]:
@@ -94,7 +100,8 @@ def raw_lines(stream: BinaryIO, path: Path) -> Iterator[bytes]:
     while raw := stream.readline(MAX_LINE_BYTES):
         if len(raw) == MAX_LINE_BYTES and not raw.endswith(b"\n"):
             raise UserError(
-                f"{shown(path)} has a line longer than {MAX_LINE_BYTES >> 20} MiB; break the text into lines"
+                f"{shown(path)} has a line longer than {MAX_LINE_BYTES >> 20} MiB; break the text "
+                "into lines"
             )
         yield raw
 
@@ -102,8 +109,8 @@ def raw_lines(stream: BinaryIO, path: Path) -> Iterator[bytes]:
 def plain_lines(path: Path) -> Iterator[str]:
     """Lines of a file of plain text without their ends.
 
-    Lines end at a line feed alone, so that other Unicode separators stay inside the text. The carriage return of a
-    Windows line end and a byte order mark at the start of a file are not text.
+    Lines end at a line feed alone, so that other Unicode separators stay inside the text. The
+    carriage return of a Windows line end and a byte order mark at the start of a file are not text.
     """
     offset = 0
     with opened(path) as stream:
@@ -116,7 +123,9 @@ def plain_lines(path: Path) -> Iterator[str]:
                 yield raw.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
             except UnicodeDecodeError as error:
                 place, byte = offset + error.start, raw[error.start]
-                raise UserError(f"{shown(path)} is not UTF-8: byte {place} is {byte:#04x}; convert it") from error
+                raise UserError(
+                    f"{shown(path)} is not UTF-8: byte {place} is {byte:#04x}; convert it"
+                ) from error
             offset += len(raw)
 
 
@@ -131,7 +140,8 @@ def plain_parts(path: Path, size: int) -> Iterator[str]:
 
 
 def lines_of(text: str) -> list[str]:
-    """Return the lines of a document without their ends; the last line counts even without a line feed.
+    """Return the lines of a document without their ends; the last line counts even without a line
+    feed.
 
     An empty document has no line.
     """

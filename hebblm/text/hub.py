@@ -31,7 +31,9 @@ class DatasetLines:
         return None
 
     def lines(self) -> Iterator[str]:
-        """Yield the lines of each row; the line feed that ends a row does not begin another line."""
+        """Yield the lines of each row; the line feed that ends a row does not begin another
+        line.
+        """
         for index in range(self.start, self.stop):
             yield from self._row(index)
 
@@ -50,26 +52,40 @@ class DatasetLines:
                 line += len(lines)
 
     def _row(self, index: int) -> list[str]:
-        """Return the lines of a row: empty for a row without text; an empty text is a blank line, as in WikiText."""
+        """Return the lines of a row: empty for a row without text; an empty text is a blank line,
+        as in WikiText.
+        """
         text = self.rows[index][self.column]
         return [] if text is None else lines_of(text) or [""]
 
 
-def hub_sources(identifier: str, column: str | None, remedy: str) -> tuple[dict[str, LineSource], dict[str, Any]]:
-    """Return the splits of ``ID[:CONFIG]``, of the hub or a folder in its layout, and their provenance.
+def hub_sources(
+    identifier: str, column: str | None, remedy: str
+) -> tuple[dict[str, LineSource], dict[str, Any]]:
+    """Return the splits of ``ID[:CONFIG]``, of the hub or a folder in its layout, and their
+    provenance.
 
-    Validation and test splits that the dataset lacks are cut from the end of its training rows, 10 % each. A dataset
-    without training rows keeps its splits; it can be read, but not trained on.
+    Validation and test splits that the dataset lacks are cut from the end of its training rows, 10
+    % each. A dataset without training rows keeps its splits; it can be read, but not trained on.
     """
     dataset_id, _, config = identifier.partition(":")
     if not dataset_id:
-        raise UserError("hf: needs the name of a dataset, such as hf:Salesforce/wikitext:wikitext-2-raw-v1")
+        raise UserError(
+            "hf: needs the name of a dataset, such as hf:Salesforce/wikitext:wikitext-2-raw-v1"
+        )
     local = Path(dataset_id).is_dir()
-    advice = "keep files of one kind and the same columns there" if local else "check the name and the network"
+    advice = (
+        "keep files of one kind and the same columns there"
+        if local
+        else "check the name and the network"
+    )
     try:
         loaded = load_dataset(dataset_id, config or None, name=f"hf:{identifier}", remedy=advice)
         features = next(iter(loaded.values())).features
-        types = {name: str(getattr(feature, "dtype", None) or feature) for name, feature in features.items()}
+        types = {
+            name: str(getattr(feature, "dtype", None) or feature)
+            for name, feature in features.items()
+        }
         read = text_column(types, column, f"hf:{identifier}", remedy)
     except UserError:
         if local:
@@ -78,13 +94,19 @@ def hub_sources(identifier: str, column: str | None, remedy: str) -> tuple[dict[
     named = {split: [name for name in names if name in loaded] for split, names in NAMES.items()}
     found = {split: names[0] for split, names in named.items() if names}
     if not found:
-        raise UserError(f"hf:{identifier} has no split to read, only {', '.join(map(str, loaded))}; choose another")
+        raise UserError(
+            f"hf:{identifier} has no split to read, only {', '.join(map(str, loaded))}; choose "
+            "another"
+        )
     first = loaded[next(iter(found.values()))]
     missing = [split for split in NAMES if split not in found and "train" in found]
     tenth = len(first) // 10
     end = len(first) - tenth * len(missing)
     if "train" in found and (end <= 0 or (missing and tenth == 0)):
-        raise UserError(f"hf:{identifier} has {len(first)} training rows, too few to split; choose another data set")
+        raise UserError(
+            f"hf:{identifier} has {len(first)} training rows, too few to split; choose another "
+            "data set"
+        )
     sources: dict[str, LineSource] = {}
     for split in NAMES:
         if split in missing:
@@ -94,7 +116,13 @@ def hub_sources(identifier: str, column: str | None, remedy: str) -> tuple[dict[
             rows = loaded[found[split]]
             sources[split] = DatasetLines(rows, read, 0, end if split == "train" else len(rows))
     licence = first.info.license or "see the dataset's page"
-    return sources, {"kind": "hub", "dataset": dataset_id, "config": config or None, "licence": licence, "column": read}
+    return sources, {
+        "kind": "hub",
+        "dataset": dataset_id,
+        "config": config or None,
+        "licence": licence,
+        "column": read,
+    }
 
 
 def _check(folder: Path, column: str | None, remedy: str) -> None:

@@ -1,4 +1,6 @@
-"""What each piece of a subword tokenizer adds to a text, as bytes: a piece may hold a part of a character."""
+"""What each piece of a subword tokenizer adds to a text, as bytes: a piece may hold a part of a
+character.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ class Decoded(NamedTuple):
 
 
 def decoded(data: bytes) -> Decoded | None:
-    """Return the text of bytes of UTF-8 that may end within a character; None if they are no UTF-8."""
+    """Return the text of bytes of UTF-8 that may end within a character; None if they are no
+    UTF-8.
+    """
     try:
         return Decoded(data.decode(), False)
     except UnicodeDecodeError as error:
@@ -53,7 +57,9 @@ class PieceTexts:
         self._vocabulary = vocabulary
         self._anchor = vocabulary.encode("a").ids  # some tokenizers drop the blank of a first piece
         self._before = len(vocabulary.join(self._anchor))
-        self.special = {index for index in vocabulary.tokenizer.all_special_ids if index < len(vocabulary)}
+        self.special = {
+            index for index in vocabulary.tokenizer.all_special_ids if index < len(vocabulary)
+        }
 
     def text(self, ids: Sequence[int]) -> str:
         """Return the text of some pieces in the middle of a text."""
@@ -66,7 +72,9 @@ class PieceTexts:
 
     @cached_property
     def data(self) -> list[bytes]:
-        """Bytes of each piece (V,) in the middle of a text; joined they are the bytes of the pieces' text."""
+        """Bytes of each piece (V,) in the middle of a text; joined they are the bytes of the
+        pieces' text.
+        """
         tokenizer = self._vocabulary.tokenizer
         rows = [[*self._anchor, index] for index in range(len(self._vocabulary))]
         texts = tokenizer.batch_decode(rows, clean_up_tokenization_spaces=False)
@@ -97,7 +105,8 @@ class PieceTexts:
         """Which pieces (V,) are in no word: special ones, those without text, and ``<unk>``."""
         unknown = self._vocabulary.unknown
         return self._flags(
-            not data or index == unknown or index in self.special for index, data in enumerate(self.data)
+            not data or index == unknown or index in self.special
+            for index, data in enumerate(self.data)
         )
 
     @cached_property
@@ -113,15 +122,22 @@ class PieceTexts:
     @cached_property
     def incomplete(self) -> Tensor:
         """Which pieces (V,) begin with a character that is not complete in them."""
-        return self._flags(data != b"" and data[0] >= 0xC0 and not _first(data) for data in self.data)
+        return self._flags(
+            data != b"" and data[0] >= 0xC0 and not _first(data) for data in self.data
+        )
 
     @cached_property
     def graphemes(self) -> Tensor:
         """Which pieces (V,) begin a grapheme of their own after a letter, not a mark upon it."""
-        return self._flags(len(graphemes(f"字{first}")) > 1 if (first := _first(data)) else False for data in self.data)
+        return self._flags(
+            len(graphemes(f"字{first}")) > 1 if (first := _first(data)) else False
+            for data in self.data
+        )
 
     def ends_after(self, unspaced: bool) -> Tensor:
-        """Return which pieces (V,) end a word whose last letter is of a script without blanks, or with them."""
+        """Return which pieces (V,) end a word whose last letter is of a script without blanks, or
+        with them.
+        """
         return self.ends | (self.graphemes if unspaced else self.unspaced)
 
     @cached_property
@@ -158,15 +174,23 @@ class PieceTexts:
         return covers, begins
 
     def parts(self, left: bytes, *, stripped: bool) -> list[int]:
-        """Return the pieces that are a beginning of some bytes, or all of them and closing punctuation.
+        """Return the pieces that are a beginning of some bytes, or all of them and closing
+        punctuation.
 
         Args:
             left: the bytes; empty for punctuation alone.
-            stripped: whether blanks before a piece's own letters do not count; then pieces of blanks alone fit too.
+            stripped: whether blanks before a piece's own letters do not count; then pieces of
+                blanks alone fit too.
         """
         by_text = self._by_stripped if stripped else self._by_data
-        found = [index for count in range(not stripped, len(left) + 1) for index in by_text.get(left[:count], ())]
-        return found + [index for closing in self._closing for index in by_text.get(left + closing, ())]
+        found = [
+            index
+            for count in range(not stripped, len(left) + 1)
+            for index in by_text.get(left[:count], ())
+        ]
+        return found + [
+            index for closing in self._closing for index in by_text.get(left + closing, ())
+        ]
 
     @cached_property
     def _by_data(self) -> dict[bytes, list[int]]:
@@ -187,7 +211,9 @@ class PieceTexts:
 
     @cached_property
     def _stripped(self) -> tuple[list[bytes], Tensor]:
-        """Bytes (V,) without the blanks before them, in order, and the pieces (V,) that have them."""
+        """Bytes (V,) without the blanks before them, in order, and the pieces (V,) that have
+        them.
+        """
         return self._in_order([data.lstrip(b" \t") for data in self.data])
 
     @staticmethod
@@ -220,7 +246,9 @@ def _first(data: bytes) -> str:
 
 
 def _bytes_of(name: str) -> bytes:
-    """Return the bytes of a piece that holds a part of a character, from its name in the vocabulary."""
+    """Return the bytes of a piece that holds a part of a character, from its name in the
+    vocabulary.
+    """
     from transformers.convert_slow_tokenizer import bytes_to_unicode
 
     if (single := _BYTE.fullmatch(name)) is not None:

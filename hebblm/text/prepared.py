@@ -44,7 +44,9 @@ class SplitMeta:
     unknown: Count  # tokens that are ``<unk>``
     # those of them that are ``<unk>`` in the text itself; None for a corpus of an earlier version
     literal: Count | None = None
-    lost: Count | None = None  # bytes that the tokens do not give back, at least; None for an earlier version
+    lost: Count | None = (
+        None  # bytes that the tokens do not give back, at least; None for an earlier version
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,9 @@ class PreparedCorpus:
 
     def split(self, split: str) -> SplitMeta:
         if split not in self.meta.splits:
-            raise UserError(f"{self.meta.name} has no split {split!r}; it has {', '.join(self.meta.splits)}")
+            raise UserError(
+                f"{self.meta.name} has no split {split!r}; it has {', '.join(self.meta.splits)}"
+            )
         return self.meta.splits[split]
 
     def stream(self, split: str) -> EvaluationStream:
@@ -102,20 +106,29 @@ def load_prepared(folder: Path) -> PreparedCorpus:
     meta = read_record(CorpusMeta, path, remedy, SCHEMA)
     dictionary = Dictionary.load(folder / DICTIONARY_FILE)
     if dictionary.hash() != meta.dictionary_hash or len(dictionary) != meta.vocabulary_size:
-        raise UserError(f"{folder / DICTIONARY_FILE} is not the dictionary of {path}; preprocess the corpus again")
+        raise UserError(
+            f"{folder / DICTIONARY_FILE} is not the dictionary of {path}; preprocess the corpus "
+            "again"
+        )
     found = PreparedCorpus(folder, dictionary, meta)
     for name, split in meta.splits.items():
         if Path(split.file).name != split.file:
-            raise UserError(f"{path} names {split.file!r}, and there is no such file next to it; {remedy}")
+            raise UserError(
+                f"{path} names {split.file!r}, and there is no such file next to it; {remedy}"
+            )
         _verify(folder / split.file, split, np.dtype(meta.dtype).itemsize)
         if meta.tokenizer.get("name") == "whitespace" and split.words != split.tokens - split.lines:
-            raise UserError(f"{path} counts other words of {name} than {split.file} holds; {remedy}")
+            raise UserError(
+                f"{path} counts other words of {name} than {split.file} holds; {remedy}"
+            )
         # The hash of a dictionary leaves its counts out, but they are those of the training text.
         counts = np.bincount(found.tokens(name), minlength=len(dictionary))
         if len(counts) > len(dictionary):
             raise UserError(f"{folder / split.file} has ids beyond {DICTIONARY_FILE}; {remedy}")
         if name == "train" and not np.array_equal(counts, dictionary.counts):
-            raise UserError(f"the counts of {folder / DICTIONARY_FILE} are not those of {split.file}; {remedy}")
+            raise UserError(
+                f"the counts of {folder / DICTIONARY_FILE} are not those of {split.file}; {remedy}"
+            )
     return found
 
 
@@ -125,7 +138,9 @@ def _verify(path: Path, split: SplitMeta, itemsize: int) -> None:
         raise UserError(f"{path} {lack(path)}; preprocess the corpus again")
     size = path.stat().st_size
     if size != split.tokens * itemsize or not size:
-        raise UserError(f"{path} has {size} bytes, not {split.tokens * itemsize}; preprocess the corpus again")
+        raise UserError(
+            f"{path} has {size} bytes, not {split.tokens * itemsize}; preprocess the corpus again"
+        )
     if sha256(path) != split.sha256:
         raise UserError(f"{path} has changed since it was written; preprocess the corpus again")
 
@@ -146,14 +161,19 @@ class EvaluationStream:
     source_size: int  # V_source, rows of the model's head
     vocabulary_size: int  # V_source plus every novel word of the target's dictionary
     symbols: tuple[str, ...]  # (vocabulary_size,) the words
-    train_counts: Ids  # (vocabulary_size,) int64 counts in the model's training text, 0 for novel words
+    train_counts: (
+        Ids  # (vocabulary_size,) int64 counts in the model's training text, 0 for novel words
+    )
     lines: int  # lines of the text
     words: int  # its words, ends of line apart
     bytes: int  # its UTF-8 bytes, one an end of line
-    pieces: Words | None = None  # the words of ``by_word`` that each token is a part of; None if tokens are words
+    pieces: Words | None = (
+        None  # the words of ``by_word`` that each token is a part of; None if tokens are words
+    )
     by_word: EvaluationStream | None = None  # the same text as words; None where tokens are words
     counted: bool = True  # whether the counts are known; if not, they are 0
-    # (T,) int64, bytes by which a piece without an id is spelled, 0 for the others; None where tokens are words
+    # (T,) int64, bytes by which a piece without an id is spelled, 0 for the others; None where
+    # tokens are words
     unknown: Ids | None = None
     lost: int = 0  # bytes that the tokenizer loses, at least
 
@@ -167,12 +187,16 @@ class EvaluationStream:
         return nll if self.pieces is None else self.pieces.sums(nll).astype(np.float32)
 
     def bits_per_byte(self, nll: float) -> float:
-        """Return bits a byte from the mean loss in nats a token, including the spelling of tokens without an id."""
+        """Return bits a byte from the mean loss in nats a token, including the spelling of tokens
+        without an id.
+        """
         return (nll * len(self) / math.log(2) + 8 * int(self.spelled.sum())) / self.bytes
 
     @property
     def spelled(self) -> Ids:
-        """(T,) bytes that spell tokens without an id, each with an end: a new word once, an unknown piece each time."""
+        """(T,) bytes that spell tokens without an id, each with an end: a new word once, an unknown
+        piece each time.
+        """
         if self.unknown is not None:
             return self.unknown
         found, first = np.unique(self.ids, return_index=True)
@@ -205,13 +229,17 @@ class EvaluationStream:
 
     @property
     def new(self) -> npt.NDArray[np.bool_]:
-        """(vocabulary_size,) True for words that the training text lacks, even if the head has a row for them."""
+        """(vocabulary_size,) True for words that the training text lacks, even if the head has a
+        row for them.
+        """
         new: npt.NDArray[np.bool_] = np.arange(self.vocabulary_size) >= self.source_size
         if not self.counted or self.pieces is not None:
             return new
         signs = {*FAIRSEQ_SPECIALS, EOS}
         # An array of the words themselves would be as wide as the longest one, for each of them.
-        new |= (self.train_counts == 0) & np.array([symbol not in signs for symbol in self.symbols], dtype=np.bool_)
+        new |= (self.train_counts == 0) & np.array(
+            [symbol not in signs for symbol in self.symbols], dtype=np.bool_
+        )
         return new
 
     @property
@@ -228,19 +256,27 @@ class EvaluationStream:
 def encode_target(
     source: Dictionary, target: PreparedCorpus, split: str, policy: VocabularyPolicy = "union"
 ) -> EvaluationStream:
-    """Return a binarised split in the ids of a source dictionary, the model's, extended by new words.
+    """Return a binarised split in the ids of a source dictionary, the model's, extended by new
+    words.
 
-    Ends of line and unknown words of the target become those of the source, whatever their names; if source and target
-    are equal, the ids are the target's own. ``union`` numbers the new words in the order of the target's dictionary;
-    ``open`` in the order of their first occurrence in the stream, with those that do not occur last.
+    Ends of line and unknown words of the target become those of the source, whatever their names;
+    if source and target are equal, the ids are the target's own. ``union`` numbers the new words in
+    the order of the target's dictionary; ``open`` in the order of their first occurrence in the
+    stream, with those that do not occur last.
     """
     if policy not in get_args(VocabularyPolicy):
-        raise UserError(f"unknown vocabulary policy {policy!r}; choose one of {', '.join(get_args(VocabularyPolicy))}")
+        raise UserError(
+            f"unknown vocabulary policy {policy!r}; choose one of "
+            f"{', '.join(get_args(VocabularyPolicy))}"
+        )
     own: npt.NDArray[Any] = target.tokens(split)
     meta = target.split(split)
     theirs = target.dictionary
     # (V_target,) source ids, -1 for novel words
-    table = np.array([source.index(symbol) if symbol in source else -1 for symbol in theirs.symbols], dtype=np.int64)
+    table = np.array(
+        [source.index(symbol) if symbol in source else -1 for symbol in theirs.symbols],
+        dtype=np.int64,
+    )
     table[theirs.eos_index], table[theirs.unk_index] = source.eos_index, source.unk_index
     novel = np.flatnonzero(table < 0)
     if policy == "open":
@@ -262,8 +298,12 @@ def encode_target(
     )
 
 
-def _by_first_appearance(own: npt.NDArray[Any], novel: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
-    """Return new target ids in the order of their first occurrence in the stream; the others follow in their order."""
+def _by_first_appearance(
+    own: npt.NDArray[Any], novel: npt.NDArray[np.intp]
+) -> npt.NDArray[np.intp]:
+    """Return new target ids in the order of their first occurrence in the stream; the others follow
+    in their order.
+    """
     present, first = np.unique(own, return_index=True)
     place = np.full(int(max(novel.max(initial=0), present.max(initial=0))) + 1, len(own))
     place[present] = first

@@ -1,4 +1,6 @@
-"""Records of a file as documents, the column that holds their text, and a program's texts as such a file."""
+"""Records of a file as documents, the column that holds their text, and a program's texts as such a
+file.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,14 @@ UNSETTLED = ("mixed", "null")
 """Types of columns that the first records leave open: one that is named is read."""
 TABLES = {".csv": ",", ".tsv": "\t"}
 """Suffixes of tables of text, and what separates their columns."""
-JSON_TYPES = {str: "string", bool: "true or false", int: "numbers", float: "numbers", list: "lists", dict: "objects"}
+JSON_TYPES = {
+    str: "string",
+    bool: "true or false",
+    int: "numbers",
+    float: "numbers",
+    list: "lists",
+    dict: "objects",
+}
 
 
 def texts(path: Path, column: str) -> Iterator[str]:
@@ -37,30 +46,40 @@ def texts(path: Path, column: str) -> Iterator[str]:
     for place, record in _records(path, column):
         if column not in record:
             raise UserError(
-                f"{path} {place} has no column {column}, only {', '.join(record)}; add it or remove the record"
+                f"{path} {place} has no column {column}, only {', '.join(record)}; add it or "
+                "remove the record"
             )
         text = "" if record[column] is None else record[column]
         if not isinstance(text, str):
-            raise UserError(f"{path} {place}: column {column} is {text!r:.40}, not text; write it as a string")
+            raise UserError(
+                f"{path} {place}: column {column} is {text!r:.40}, not text; write it as a string"
+            )
         if not text.isascii():
             try:
                 text.encode()
             except UnicodeEncodeError as error:
-                raise UserError(f"{path} {place}: half a surrogate pair in column {column}; remove it") from error
+                raise UserError(
+                    f"{path} {place}: half a surrogate pair in column {column}; remove it"
+                ) from error
         yield text
 
 
 def column_of(path: Path, asked: str | None, remedy: str) -> str:
-    """Return the column of a file of records that holds the text; None uses the rule of :func:`text_column`."""
+    """Return the column of a file of records that holds the text; None uses the rule of
+    :func:`text_column`.
+    """
     types = _types(path)
     wanted = COLUMN if asked is None else asked
-    if not types or (wanted in types and kind_of(path)[0] in TABLES):  # a table of text may hold numbers as text
+    if not types or (
+        wanted in types and kind_of(path)[0] in TABLES
+    ):  # a table of text may hold numbers as text
         return wanted
     return text_column(types, asked, str(path), remedy)
 
 
 def text_column(types: Mapping[str, str], asked: str | None, name: str, remedy: str) -> str:
-    """Return the column that holds the text: the given one, or ``text``, or the only one of strings, which is printed.
+    """Return the column that holds the text: the given one, or ``text``, or the only one of
+    strings, which is printed.
 
     ``types`` are those of each column, ``name`` is that of the file or data set in messages.
     """
@@ -69,18 +88,26 @@ def text_column(types: Mapping[str, str], asked: str | None, name: str, remedy: 
     if wanted in types and types[wanted] in (*TEXT_TYPES, *UNSETTLED):
         return wanted
     if not strings and wanted in types:
-        raise UserError(f"column {wanted} of {name} holds {types[wanted]}, not text; write strings into it")
+        raise UserError(
+            f"column {wanted} of {name} holds {types[wanted]}, not text; write strings into it"
+        )
     if not strings:
         every = ", ".join(f"{column} ({kind})" for column, kind in types.items())
-        raise UserError(f"{name} has no column of text, only {every}; write the text as strings into column {wanted}")
+        raise UserError(
+            f"{name} has no column of text, only {every}; write the text as strings into column "
+            f"{wanted}"
+        )
     if wanted in types:
         raise UserError(
-            f"column {wanted} of {name} holds {types[wanted]}, not text; choose --column {_listed(strings)}"
+            f"column {wanted} of {name} holds {types[wanted]}, not text; choose --column "
+            f"{_listed(strings)}"
         )
     if asked is not None:
         raise UserError(f"{name} has no column {asked}; choose --column {_listed(strings)}")
     if len(strings) > 1:
-        raise UserError(f"{name} has no column {COLUMN}, and {_listed(strings, 'and')} all hold text; {remedy}")
+        raise UserError(
+            f"{name} has no column {COLUMN}, and {_listed(strings, 'and')} all hold text; {remedy}"
+        )
     say_once(f"{name} has no column {COLUMN}; its only column of text, {strings[0]}, is read")
     return strings[0]
 
@@ -107,9 +134,14 @@ def _types(path: Path) -> dict[str, str]:
         for column, value in record.items():
             types = found.setdefault(column, set())
             if value is not None and (value or kind not in TABLES):
-                types.add("numbers" if kind in TABLES and _is_number(value) else JSON_TYPES[type(value)])
+                types.add(
+                    "numbers" if kind in TABLES and _is_number(value) else JSON_TYPES[type(value)]
+                )
     several = "string" if kind in TABLES else "mixed"
-    return {column: several if len(types) > 1 else next(iter(types), "null") for column, types in found.items()}
+    return {
+        column: several if len(types) > 1 else next(iter(types), "null")
+        for column, types in found.items()
+    }
 
 
 def _is_number(text: str) -> bool:
@@ -126,7 +158,11 @@ def _records(path: Path, column: str | None = None) -> Iterator[tuple[str, Mappi
         case ".parquet":
             with _table(path) as table:
                 columns = None if column is None else [column]
-                rows = (row for part in table.iter_batches(BATCH, columns=columns) for row in part.to_pylist())
+                rows = (
+                    row
+                    for part in table.iter_batches(BATCH, columns=columns)
+                    for row in part.to_pylist()
+                )
                 yield from ((f"record {number}", row) for number, row in enumerate(rows, 1))
         case kind if kind in TABLES:
             yield from _rows(path, TABLES[kind])
@@ -147,14 +183,19 @@ def _table(path: Path) -> Iterator[Any]:
             yield parquet.ParquetFile(unpacked if kind_of(path)[1] else stream)
         except (pyarrow.ArrowException, OSError) as error:
             why = str(error).split("\n", 1)[0]
-            raise UserError(f"{path} is damaged, or not a Parquet file ({why}); write it again") from error
+            raise UserError(
+                f"{path} is damaged, or not a Parquet file ({why}); write it again"
+            ) from error
 
 
 def _rows(path: Path, delimiter: str) -> Iterator[tuple[str, dict[str, str]]]:
     """Yield the rows of a table of text below its first line, which names the columns."""
     csv.field_size_limit(max(csv.field_size_limit(), formats.MAX_LINE_BYTES))
     with opened(path) as stream:
-        lines = (_decoded(raw, f"{path} line {number}") for number, raw in enumerate(raw_lines(stream, path), 1))
+        lines = (
+            _decoded(raw, f"{path} line {number}")
+            for number, raw in enumerate(raw_lines(stream, path), 1)
+        )
         rows = csv.reader(lines, delimiter=delimiter, strict=True)
         try:
             names = next(rows, [])
@@ -165,7 +206,8 @@ def _rows(path: Path, delimiter: str) -> Iterator[tuple[str, dict[str, str]]]:
             for row in rows:
                 if row and len(row) != len(names):
                     raise UserError(
-                        f"{path} line {rows.line_num} and line 1 differ: {len(row)} and {len(names)} columns; fix it"
+                        f"{path} line {rows.line_num} and line 1 differ: {len(row)} and "
+                        f"{len(names)} columns; fix it"
                     )
                 if row:
                     yield f"line {rows.line_num}", dict(zip(names, row, strict=True))
@@ -175,7 +217,9 @@ def _rows(path: Path, delimiter: str) -> Iterator[tuple[str, dict[str, str]]]:
 
 
 def _objects(path: Path, *, whole: bool) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the objects of JSON lines or, if the file can be one, of a list or of one object over several lines."""
+    """Yield the objects of JSON lines or, if the file can be one, of a list or of one object over
+    several lines.
+    """
     with opened(path) as stream:
         begins = stream.peek(64).removeprefix(BOM).lstrip()[:2]  # type: ignore[attr-defined]
         if whole and (begins[:1] == b"[" or begins in (b"{\n", b"{\r", b"{")):
@@ -184,11 +228,14 @@ def _objects(path: Path, *, whole: bool) -> Iterator[tuple[str, dict[str, Any]]]
             named = ((f"record {number}", each) for number, each in enumerate(found, 1))
         else:
             lines = enumerate(raw_lines(stream, path), 1)
-            named = ((f"line {n}", _parsed(raw, f"{path} line {n}")) for n, raw in lines if raw.strip())
+            named = (
+                (f"line {n}", _parsed(raw, f"{path} line {n}")) for n, raw in lines if raw.strip()
+            )
         for place, record in named:
             if not isinstance(record, dict):
                 raise UserError(
-                    f'{path} {place} is {record!r:.40}, not an object with columns; write {{"{COLUMN}": ...}}'
+                    f"{path} {place} is {record!r:.40}, not an object with columns; write "
+                    f'{{"{COLUMN}": ...}}'
                 )
             yield place, record
 
@@ -209,17 +256,20 @@ def _parsed(raw: bytes, name: str) -> Any:
 
 
 def kept_texts(texts: Any) -> Path:
-    """Write a file with a record for each text of a list or a pandas Series, so that they are read like any file.
+    """Write a file with a record for each text of a list or a pandas Series, so that they are read
+    like any file.
 
     Its name is a hash of the texts: equal texts are kept once. A missing text is empty.
     """
     if hasattr(texts, "columns"):
         raise UserError(
-            f"target is a table; name its column of text, as table[{str(next(iter(texts.columns), 'text'))!r}]"
+            "target is a table; name its column of text, as "
+            f"table[{str(next(iter(texts.columns), 'text'))!r}]"
         )
     if not isinstance(texts, Sequence) and getattr(texts, "ndim", 0) != 1:
         raise UserError(
-            f"target = {texts!r:.60} is not a text; name a corpus, the path of a text, or give a list of strings"
+            f"target = {texts!r:.60} is not a text; name a corpus, the path of a text, or give a "
+            "list of strings"
         )
     missing = texts.isna() if hasattr(texts, "isna") else [text is None for text in texts]
     if not len(texts):
@@ -227,13 +277,17 @@ def kept_texts(texts: Any) -> Path:
     lines = []
     for number, (text, absent) in enumerate(zip(texts, missing, strict=True), 1):
         if not absent and not isinstance(text, str):
-            raise UserError(f"text {number} of target is {text!r:.60}, not a string; leave it out or write it as one")
+            raise UserError(
+                f"text {number} of target is {text!r:.60}, not a string; leave it out or write it "
+                "as one"
+            )
         lines.append(json.dumps({COLUMN: None if absent else str(text)}, ensure_ascii=False) + "\n")
     try:
         data = "".join(lines).encode()
     except UnicodeEncodeError as error:
         raise UserError(
-            f"target holds {error.object[error.start]!r}, half of a character; decode the text again"
+            f"target holds {error.object[error.start]!r}, half of a character; decode the text "
+            "again"
         ) from error
     path = cache_dir() / "texts" / f"{hashlib.sha256(data).hexdigest()[:16]}.jsonl"
     return path if path.is_file() else write_bytes(path, data)

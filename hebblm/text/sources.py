@@ -1,4 +1,6 @@
-"""Sources of a split's lines: files of text and texts of records, read strictly and streamed; a user's own text."""
+"""Sources of a split's lines: files of text and texts of records, read strictly and streamed; a
+user's own text.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ class LineSource(Protocol):
 
     @property
     def size(self) -> int | None:
-        """Bytes of UTF-8 text or an estimate, where that costs no reading; for progress bars only."""
+        """Bytes of UTF-8 text or an estimate, where that costs no reading; for progress bars
+        only.
+        """
 
     def lines(self) -> Iterator[str]: ...
 
@@ -44,7 +48,9 @@ class LineSource(Protocol):
         """Hash that changes whenever the lines do."""
 
     def documents(self) -> Iterator[tuple[str, int]]:
-        """Return name and first line, counted from 0, of each file or record that the lines come from."""
+        """Return name and first line, counted from 0, of each file or record that the lines come
+        from.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +78,9 @@ class TextFile:
                 yield f"{self.path.name}:record {number}", iter(lines_of(text))
 
     def parts(self, size: int) -> Iterator[str]:
-        """Yield the text in parts of some ``size`` characters; each document ends with a line end."""
+        """Yield the text in parts of some ``size`` characters; each document ends with a line
+        end.
+        """
         if self.column is None:
             yield from _ended(plain_parts(self.path, size))
             return
@@ -90,7 +98,11 @@ class TextFile:
     def sha256(self) -> str:
         """Return the hash of the file's bytes, and of the name of its column."""
         digest = sha256(self.path)
-        return digest if self.column is None else hashlib.sha256(f"{digest}:{self.column}".encode()).hexdigest()
+        return (
+            digest
+            if self.column is None
+            else hashlib.sha256(f"{digest}:{self.column}".encode()).hexdigest()
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,22 +126,31 @@ class FileLines:
 
     @property
     def column(self) -> str | None:
-        """Name of the column that is read, several where files have different ones, None for plain text."""
-        return ", ".join(dict.fromkeys(file.column for file in self.files if file.column is not None)) or None
+        """Name of the column that is read, several where files have different ones, None for plain
+        text.
+        """
+        return (
+            ", ".join(dict.fromkeys(file.column for file in self.files if file.column is not None))
+            or None
+        )
 
     def lines(self) -> Iterator[str]:
         every = (line for file in self.files for _, lines in file.documents() for line in lines)
         return islice(every, self.start, self.stop)
 
     def sha256(self) -> str:
-        """Hash of one whole file; for more files or a part, of their hashes and the run of lines."""
+        """Hash of one whole file; for more files or a part, of their hashes and the run of
+        lines.
+        """
         if len(self.files) == 1 and not self.start and self.stop is None:
             return self.files[0].sha256()
         parts = [file.sha256() for file in self.files] + [f"{self.start}:{self.stop}"]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
     def documents(self) -> Iterator[tuple[str, int]]:
-        """Name and first line of each document that has lines of the run; a single plain file is not read."""
+        """Name and first line of each document that has lines of the run; a single plain file is
+        not read.
+        """
         if [file.column for file in self.files] == [None]:
             yield self.files[0].path.name, 0
             return
@@ -146,8 +167,8 @@ def text_files(
 ) -> tuple[TextFile, ...]:
     """Return the files of text that paths name, each with the column of its records.
 
-    A folder stands for the files of text below it, by name; ``-`` for standard input. ``pipes`` says whether pipes are
-    allowed, which can be read only once.
+    A folder stands for the files of text below it, by name; ``-`` for standard input. ``pipes``
+    says whether pipes are allowed, which can be read only once.
     """
     found: list[Path] = []
     for path in paths:
@@ -156,7 +177,9 @@ def text_files(
         elif path.is_dir():
             below = sorted(file for file in path.rglob("*") if is_text(file) and file.is_file())
             if not below:
-                raise UserError(f"{path} holds no file of text ({KINDS}); name a file or a folder with some")
+                raise UserError(
+                    f"{path} holds no file of text ({KINDS}); name a file or a folder with some"
+                )
             found += below
         elif path.is_file() or (pipes and (path.is_fifo() or path.is_char_device())):
             found.append(path)
@@ -164,12 +187,17 @@ def text_files(
             raise UserError(f"{path} {lack(path)}; name a text file or a folder of them")
     files = tuple(TextFile(path, _column(path, column, remedy, len(found))) for path in found)
     if column is not None and all(file.column is None for file in files):
-        raise UserError(f"{', '.join(map(shown, paths))} is plain text and has no columns; leave --column {column} out")
+        raise UserError(
+            f"{', '.join(map(shown, paths))} is plain text and has no columns; leave --column "
+            f"{column} out"
+        )
     return files
 
 
 def _column(path: Path, column: str | None, remedy: str, files: int) -> str | None:
-    """Return the column to read of a file, None for plain text; all of several files must have it."""
+    """Return the column to read of a file, None for plain text; all of several files must have
+    it.
+    """
     if not holds_records(path):
         return None
     try:
@@ -177,11 +205,14 @@ def _column(path: Path, column: str | None, remedy: str, files: int) -> str | No
     except UserError as error:
         if column is None or files == 1:
             raise
-        raise UserError(f"{error}, or read the files that have column {column} by themselves") from error
+        raise UserError(
+            f"{error}, or read the files that have column {column} by themselves"
+        ) from error
 
 
 def pieces(file: TextFile, size: int) -> Iterator[str]:
-    """Yield the text in pieces of at least so many characters, each up to an end of line, or a blank in longer lines.
+    """Yield the text in pieces of at least so many characters, each up to an end of line, or a
+    blank in longer lines.
 
     Its lines are those of :class:`FileLines`; each has an end.
     """
@@ -193,7 +224,10 @@ def pieces(file: TextFile, size: int) -> Iterator[str]:
             pending, text = "", text[cut:]
         pending += text
         if len(pending) > formats.MAX_LINE_BYTES:
-            raise UserError(f"{file} has no blank in {formats.MAX_LINE_BYTES >> 20} MiB; break the text into lines")
+            raise UserError(
+                f"{file} has no blank in {formats.MAX_LINE_BYTES >> 20} MiB; break the text into "
+                "lines"
+            )
     if pending:
         yield pending.replace("\r\n", "\n")
 
@@ -213,21 +247,31 @@ def plain_sources(
 ) -> tuple[dict[str, FileLines], dict[str, str]]:
     """Return the splits of a file, a folder or ``-``, and the sha256 of each file by its name.
 
-    ``names`` are file names within the folder, by split; empty for ``train.txt``, ``valid.txt``, ``test.txt``, or the
-    same with another suffix of a file of text.
+    ``names`` are file names within the folder, by split; empty for ``train.txt``, ``valid.txt``,
+    ``test.txt``, or the same with another suffix of a file of text.
     """
     if names and not path.is_dir():
-        raise UserError(f"{path} is not a folder, so {', '.join(names)} cannot be named within it; name a folder")
+        raise UserError(
+            f"{path} is not a folder, so {', '.join(names)} cannot be named within it; name a "
+            "folder"
+        )
     chosen = {**named_splits(path), **{split: path / name for split, name in names.items()}}
     if not chosen:
         whole = FileLines(text_files([path], column, remedy))
-        names_below = [file.path.relative_to(path) if path.is_dir() else path.name for file in whole.files]
-        hashes = {str(name): sha256(file.path) for name, file in zip(names_below, whole.files, strict=True)}
+        names_below = [
+            file.path.relative_to(path) if path.is_dir() else path.name for file in whole.files
+        ]
+        hashes = {
+            str(name): sha256(file.path)
+            for name, file in zip(names_below, whole.files, strict=True)
+        }
         return contiguous(whole, path), hashes
     suffix = PLAIN if names else "".join(kind_of(next(iter(chosen.values()))))
     wanted = {split: chosen.get(split, path / f"{split}{suffix}") for split in SPLITS}
     if missing := [f"{file} {lack(file)}" for file in wanted.values() if not file.is_file()]:
-        raise UserError(f"{', '.join(missing)}; a folder needs a file for each of {', '.join(SPLITS)}")
+        raise UserError(
+            f"{', '.join(missing)}; a folder needs a file for each of {', '.join(SPLITS)}"
+        )
     found = dict(zip(SPLITS, text_files([*wanted.values()], column, remedy), strict=True))
     sources = {split: FileLines((file,)) for split, file in found.items()}
     for split, source in sources.items():
@@ -237,13 +281,22 @@ def plain_sources(
 
 
 def named_splits(path: Path) -> dict[str, Path]:
-    """Return the files of a folder that are named like a split, such as ``train.txt`` or ``test.jsonl.gz``."""
+    """Return the files of a folder that are named like a split, such as ``train.txt`` or
+    ``test.jsonl.gz``.
+    """
     found: dict[str, Path] = {}
     for file in sorted(path.iterdir()) if path.is_dir() else ():
         split = file.name.partition(".")[0]
-        if split in SPLITS and file.name[len(split) :].lower() == "".join(kind_of(file)) and is_text(file):
+        if (
+            split in SPLITS
+            and file.name[len(split) :].lower() == "".join(kind_of(file))
+            and is_text(file)
+        ):
             if split in found:
-                raise UserError(f"{found[split]} and {file} are both the {split} split; move one of them elsewhere")
+                raise UserError(
+                    f"{found[split]} and {file} are both the {split} split; move one of them "
+                    "elsewhere"
+                )
             found[split] = file
     return found
 
@@ -257,14 +310,17 @@ def own_text(target: str, column: str | None) -> FileLines | None:
 
 
 def contiguous(whole: FileLines, path: Path) -> dict[str, FileLines]:
-    """Split the lines of a text, in order, into 80 % train, 10 % valid, 10 % test; ``path`` is its name in messages."""
+    """Split the lines of a text, in order, into 80 % train, 10 % valid, 10 % test; ``path`` is its
+    name in messages.
+    """
     total = sum(1 for _ in whole.lines())
     if total == 0:
         raise UserError(f"{shown(path)} is empty; put text into it")
     if total < MIN_LINES:
         lines = f"{total} line{'s' * (total > 1)}"
         raise UserError(
-            f"{shown(path)} has {lines}, too few to split; break it into lines, or name a folder with train.txt, "
+            f"{shown(path)} has {lines}, too few to split; break it into lines, or name a folder "
+            "with train.txt, "
             "valid.txt and test.txt"
         )
     first, second = total * 8 // 10, total * 9 // 10

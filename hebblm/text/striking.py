@@ -1,4 +1,6 @@
-"""Words struck out of texts: where a word begins and ends, and which forms of it are the same word."""
+"""Words struck out of texts: where a word begins and ends, and which forms of it are the same
+word.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +14,20 @@ import regex
 _GRAPHEME = regex.compile(r"\X")
 _BORDER = regex.compile(r"(?V1w)\b")  # of words, by Unicode Standard Annex 29
 _MARKS = "'\u2018\u2019.,:;\uff07\uff0e\uff0c\uff1a\uff1b"
-"""Marks that the annex takes for parts of a word between letters or digits; a name is a word before ``'s`` too."""
+"""Marks that the annex takes for parts of a word between letters or digits; a name is a word before
+``'s`` too.
+"""
 _UNMARKED = str.maketrans(dict.fromkeys(_MARKS, "!"))
 _REST = regex.compile(rf"[{_MARKS}]\w")  # what may follow a word directly, such as 's
 
 
 def struck(texts: Sequence[str], word: str) -> list[str]:
-    """Return the pieces of a text without a word, and without a blank before it unless more follows, such as ``'s``.
+    """Return the pieces of a text without a word, and without a blank before it unless more
+    follows, such as ``'s``.
 
-    It begins and ends at borders of graphemes and of words (Unicode Standard Annex 29), and at apostrophes, full
-    stops, commas, colons and semicolons. Capitals and the normal forms of Unicode do not matter.
+    It begins and ends at borders of graphemes and of words (Unicode Standard Annex 29), and at
+    apostrophes, full stops, commas, colons and semicolons. Capitals and the normal forms of Unicode
+    do not matter.
     """
     whole = "".join(texts)
     spans = [*_found(whole, _folded(word))]
@@ -41,11 +47,15 @@ def struck(texts: Sequence[str], word: str) -> list[str]:
 
 
 def _found(text: str, folded: str) -> Iterator[tuple[int, int]]:
-    """Yield where a word, with the blank before it, begins and ends in a text, from left to right."""
+    """Yield where a word, with the blank before it, begins and ends in a text, from left to
+    right.
+    """
     if folded not in _folded(text):
         return
     graphemes = {match.start() for match in _GRAPHEME.finditer(text)} | {len(text)}
-    borders = sorted({match.start() for match in _BORDER.finditer(text.translate(_UNMARKED))} & graphemes)
+    borders = sorted(
+        {match.start() for match in _BORDER.finditer(text.translate(_UNMARKED))} & graphemes
+    )
     parts = [_folded(text[begin:end]) for begin, end in pairwise(borders)]
     at = 0
     while at < len(parts):
@@ -63,5 +73,7 @@ def _found(text: str, folded: str) -> Iterator[tuple[int, int]]:
 
 
 def _folded(text: str) -> str:
-    """Return a text that is equal for canonically equivalent texts, whatever their capitals (Unicode 3.13, D145)."""
+    """Return a text that is equal for canonically equivalent texts, whatever their capitals
+    (Unicode 3.13, D145).
+    """
     return normalize("NFD", normalize("NFD", text).casefold())

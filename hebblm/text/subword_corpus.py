@@ -33,7 +33,8 @@ class Pieces(NamedTuple):
     unknown: set[int]  # words with a piece that has no id
     lines: int  # ends of line
     bytes: int  # UTF-8 bytes of the text before normalisation, one an end of line
-    spelled: Ids  # (T,) int64, bytes by which a piece without an id is spelled, an end included; 0 for the others
+    # (T,) int64, bytes by which a piece without an id is spelled, an end included; 0 for the others
+    spelled: Ids
     lost: int  # bytes that the tokenizer loses, at least
 
 
@@ -41,8 +42,8 @@ class Pieces(NamedTuple):
 class SubwordCorpus:
     """A corpus read in pieces; each split is encoded once.
 
-    The lines of a tokenised corpus begin and end with a blank that no model of words sees. They are left out here too,
-    so that both kinds of models code the same text; their bytes count for both.
+    The lines of a tokenised corpus begin and end with a blank that no model of words sees. They are
+    left out here too, so that both kinds of models code the same text; their bytes count for both.
     """
 
     corpus: Corpus  # its text
@@ -52,12 +53,17 @@ class SubwordCorpus:
 
     def tokens(self, split: str) -> Ids:
         if split not in self._ids:
-            parts = [np.array(self.subwords.ids(text), dtype=np.int64) for _, text in self._batches(split)]
+            parts = [
+                np.array(self.subwords.ids(text), dtype=np.int64)
+                for _, text in self._batches(split)
+            ]
             self._ids[split] = np.concatenate(parts)
         return self._ids[split]
 
     def pieces(self, split: str, most: int | None = None) -> Iterator[Pieces]:
-        """Yield a split, some lines at a time, with its line ends; ``most`` limits the number of pieces."""
+        """Yield a split, some lines at a time, with its line ends; ``most`` limits the number of
+        pieces.
+        """
         done = 0
         for batch, text in self._batches(split):
             found = self.subwords.encode(text)
@@ -79,12 +85,18 @@ class SubwordCorpus:
             yield Pieces(
                 np.array(now.ids, dtype=np.int64),
                 now.words,
-                {word for low, high in zip(first, last, strict=True) for word in range(low, high + 1)},
+                {
+                    word
+                    for low, high in zip(first, last, strict=True)
+                    for word in range(low, high + 1)
+                },
                 ends,
                 size,
                 spelled,
                 (found.lost if whole else lost_bytes(part, self.subwords.join(now.ids)))
-                + sum(lost_bytes(line, normalize(line, self.normalization)) for line in batch[:ends]),
+                + sum(
+                    lost_bytes(line, normalize(line, self.normalization)) for line in batch[:ends]
+                ),
             )
             done += count
             if done == most:
@@ -123,7 +135,10 @@ class SubwordCorpus:
 
     def describe(self) -> dict[str, Any]:
         """Describe the tokenizer for a result."""
-        return {"name": type(self.subwords.tokenizer).__name__, "pieces": len(self.subwords.tokenizer)}
+        return {
+            "name": type(self.subwords.tokenizer).__name__,
+            "pieces": len(self.subwords.tokenizer),
+        }
 
 
 def encode_subwords(
@@ -131,22 +146,27 @@ def encode_subwords(
 ) -> EvaluationStream:
     """Return a split as a stream of at most so many pieces, with the words that they make.
 
-    A word is new if one of its pieces has no id, or if it does not occur in the training split of ``counted``, the text
-    that words are counted in. If punctuation is separate in that text, a word is counted without it. Lines, words and
-    bytes are those of the part that is read.
+    A word is new if one of its pieces has no id, or if it does not occur in the training split of
+    ``counted``, the text that words are counted in. If punctuation is separate in that text, a word
+    is counted without it. Lines, words and bytes are those of the part that is read.
     """
     found = list(read.pieces(split, most))
     ids = np.concatenate([part.ids for part in found])
     pieces = Words.joined([part.words for part in found])
     lines, size = sum(part.lines for part in found), sum(part.bytes for part in found)
     counts = Counter[str]() if counted is None else counted.word_counts("train")
-    types = {word: word if counted is None else counted_as(word, counts) for word in dict.fromkeys(pieces.texts)}
+    types = {
+        word: word if counted is None else counted_as(word, counts)
+        for word in dict.fromkeys(pieces.texts)
+    }
     types["\n"] = EOS
     unknown = {types[part.words.texts[word]] for part in found for word in part.unknown}
     occurring = [types[word] for word in pieces.texts]
     count = sum(word != EOS for word in occurring)
     kinds = dict.fromkeys(occurring)
-    novel = [word for word in kinds if word in unknown or (counted is not None and word not in counts)]
+    novel = [
+        word for word in kinds if word in unknown or (counted is not None and word not in counts)
+    ]
     known = sorted({*(counts if counted is not None else kinds)} - {*novel})
     symbols = (*known, *novel)
     index = {word: number for number, word in enumerate(symbols)}
@@ -156,7 +176,9 @@ def encode_subwords(
         source_size=len(known),
         vocabulary_size=len(symbols),
         symbols=symbols,
-        train_counts=np.array([*(counts[word] for word in known), *[0] * len(novel)], dtype=np.int64),
+        train_counts=np.array(
+            [*(counts[word] for word in known), *[0] * len(novel)], dtype=np.int64
+        ),
         lines=lines,
         words=count,
         bytes=size,
@@ -182,8 +204,11 @@ def encode_subwords(
     return stream
 
 
-def _tell_fit(read: SubwordCorpus, stream: EvaluationStream, apart: int, counted: SubwordCorpus | None) -> None:
-    """Print what the tokenizer loses of a text, and how its words differ from the text that words are counted in.
+def _tell_fit(
+    read: SubwordCorpus, stream: EvaluationStream, apart: int, counted: SubwordCorpus | None
+) -> None:
+    """Print what the tokenizer loses of a text, and how its words differ from the text that words
+    are counted in.
 
     ``apart`` of its words are counted without the punctuation at their ends.
     """
@@ -191,19 +216,30 @@ def _tell_fit(read: SubwordCorpus, stream: EvaluationStream, apart: int, counted
     tell_loss(name, stream.lost, stream.bytes)
     if unknown := int((stream.spelled > 0).sum()):
         say(
-            f"{unknown:,} of {len(stream):,} pieces of {name} have no id: they count as new words, and their spelling "
+            f"{unknown:,} of {len(stream):,} pieces of {name} have no id: they count as new words, "
+            "and their spelling "
             "costs 8 bits a byte"
         )
     if counted is None:
         return
     if apart:
-        remedy = "" if subwords.splitting == "moses" else "; use --tokenizer moses if the model reads it apart as well"
+        remedy = (
+            ""
+            if subwords.splitting == "moses"
+            else "; use --tokenizer moses if the model reads it apart as well"
+        )
         say(
-            f"{100 * apart / stream.words:.3g} % of the words of {name} are counted without the punctuation at their "
+            f"{100 * apart / stream.words:.3g} % of the words of {name} are counted without the "
+            "punctuation at their "
             f"ends, which is separate in {counted.corpus.name}{remedy}"
         )
     words = stream.reported
     beyond = Counter(words.symbols[index] for index in words.ids[words.oov].tolist())
     warn_of_unknown(
-        name, beyond, len(words), 0, "--tokenizer or --normalization", f"the words of {counted.corpus.name}"
+        name,
+        beyond,
+        len(words),
+        0,
+        "--tokenizer or --normalization",
+        f"the words of {counted.corpus.name}",
     )

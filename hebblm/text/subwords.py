@@ -21,27 +21,39 @@ UNCOUNTED = 1_000
 class Subwords(Vocabulary):
     """The pieces of a fast tokenizer of ``transformers``; every text consists of them.
 
-    ``rows`` are those of the model's softmax layer; ids beyond the tokenizer's are unused. ``counts`` (rows,) are those
-    of each piece in the training text, None if it is not known.
+    ``rows`` are those of the model's softmax layer; ids beyond the tokenizer's are unused.
+    ``counts`` (rows,) are those of each piece in the training text, None if it is not known.
     """
 
     def __init__(
-        self, tokenizer: Any, rows: int, counts: Sequence[int] | None = None, splitting: Splitting = "auto"
+        self,
+        tokenizer: Any,
+        rows: int,
+        counts: Sequence[int] | None = None,
+        splitting: Splitting = "auto",
     ) -> None:
         check_splitting(splitting)
         if not getattr(tokenizer, "is_fast", False):
             raise UserError(
-                f"{type(tokenizer).__name__} does not say where its pieces stand in a text; use a fast tokenizer"
+                f"{type(tokenizer).__name__} does not say where its pieces stand in a text; use a "
+                "fast tokenizer"
             )
-        begin = tokenizer.bos_token_id if tokenizer.bos_token_id is not None else tokenizer.eos_token_id
-        added = tokenizer.get_added_vocab()  # models may lack rows for these, as Gemma 3 does for one for images
+        begin = (
+            tokenizer.bos_token_id if tokenizer.bos_token_id is not None else tokenizer.eos_token_id
+        )
+        added = (
+            tokenizer.get_added_vocab()
+        )  # models may lack rows for these, as Gemma 3 does for one for images
         own = (index for piece, index in tokenizer.get_vocab().items() if piece not in added)
         if (last := max([*own, begin or 0])) >= rows:
             raise UserError(
-                f"the tokenizer has piece {last:,}, but the model only {rows:,} rows; use the model's own tokenizer"
+                f"the tokenizer has piece {last:,}, but the model only {rows:,} rows; use the "
+                "model's own tokenizer"
             )
         if begin is None:
-            raise UserError("the tokenizer has no bos_token or eos_token to put before a text; set one")
+            raise UserError(
+                "the tokenizer has no bos_token or eos_token to put before a text; set one"
+            )
         self.tokenizer = tokenizer
         self.words = []
         self.start = begin
@@ -76,12 +88,16 @@ class Subwords(Vocabulary):
         self._moses = MosesTokenizer() if splitting == "moses" else None
 
     def encode(self, text: str, *, include: bool = False) -> Encoded:
-        """Return the pieces of a text, without special ones around it; the name of a special one is that piece."""
+        """Return the pieces of a text, without special ones around it; the name of a special one is
+        that piece.
+        """
         text = self._split(text)
         ids, spans = self._cut(text)
         pieces, end = [], 0
         for _, stop in spans:
-            pieces.append(text[end : max(end, stop)])  # blanks that no piece covers go with the next one
+            pieces.append(
+                text[end : max(end, stop)]
+            )  # blanks that no piece covers go with the next one
             end = max(end, stop)
         name = "" if self._unknown is None else self.tokenizer.convert_ids_to_tokens(self._unknown)
         unknown = tuple(
@@ -102,7 +118,9 @@ class Subwords(Vocabulary):
         return self._cut(self._split(text))[0]
 
     def of_ids(self, ids: Sequence[int]) -> Encoded:
-        """Return the text of ids (T,) with exactly these ids, and its words if the text is split that way."""
+        """Return the text of ids (T,) with exactly these ids, and its words if the text is split
+        that way.
+        """
         found = self.encode(self.join(ids))
         return found if found.ids == tuple(ids) else super().of_ids(ids)
 
@@ -112,16 +130,21 @@ class Subwords(Vocabulary):
         return "\n".join(" ".join(self._moses.tokenize(line)) for line in text.split("\n"))
 
     def _cut(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
-        """Return the ids (T,) of a text, without special ones around it, and the characters of each."""
+        """Return the ids (T,) of a text, without special ones around it, and the characters of
+        each.
+        """
         if self._untrimmed is not None:
             encoding = self._untrimmed.encode(text, add_special_tokens=False)
             ids, spans = encoding.ids, encoding.offsets
         else:
-            found = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+            found = self.tokenizer(
+                text, add_special_tokens=False, return_offsets_mapping=True, verbose=False
+            )
             ids, spans = found["input_ids"], found["offset_mapping"]
         if (last := max(ids, default=0)) >= self.known:
             raise UserError(
-                f"{self.tokenizer.convert_ids_to_tokens(last)!r} in the text is piece {last:,} of the tokenizer, and "
+                f"{self.tokenizer.convert_ids_to_tokens(last)!r} in the text is piece {last:,} of "
+                "the tokenizer, and "
                 f"the model has {self.known:,} rows; leave it out of the text"
             )
         return ids, spans
@@ -144,7 +167,9 @@ def _unknown_of(tokenizer: Any) -> int | None:
 
 
 def _written(tokenizer: Any) -> str | None:
-    """Return a fast tokenizer as JSON; None for one with parts in Python, which cannot be written."""
+    """Return a fast tokenizer as JSON; None for one with parts in Python, which cannot be
+    written.
+    """
     try:
         made: str = tokenizer.backend_tokenizer.to_str()
     except Exception:  # the tokenizers library raises this very class
@@ -153,7 +178,9 @@ def _written(tokenizer: Any) -> str | None:
 
 
 def _untrimmed(tokenizer: Any) -> Any:
-    """Return a copy of a tokenizer that counts blanks as parts of their pieces; None if it does so already."""
+    """Return a copy of a tokenizer that counts blanks as parts of their pieces; None if it does so
+    already.
+    """
     own, made = tokenizer.backend_tokenizer, _written(tokenizer)
     if made is None or '"trim_offsets":true' not in made.replace(" ", ""):
         return None

@@ -29,10 +29,14 @@ def normalize(line: str, policy: Normalization) -> str:
         return line
     if policy == "lower":
         return line.lower()
-    raise UserError(f"unknown normalization {policy!r}; choose one of {', '.join(get_args(Normalization))}")
+    raise UserError(
+        f"unknown normalization {policy!r}; choose one of {', '.join(get_args(Normalization))}"
+    )
 
 
-if TYPE_CHECKING:  # both take part of a second, which text that is tokenised already need not wait for
+if (
+    TYPE_CHECKING
+):  # both take part of a second, which text that is tokenised already need not wait for
     from sacremoses import MosesDetokenizer
     from sacremoses import MosesTokenizer as SacreMosesTokenizer
     from sentencepiece import SentencePieceProcessor
@@ -63,11 +67,15 @@ class Tokenizer(ABC):
         """Return the line of some tokens, as nearly as possible."""
 
     def lost(self, line: str, tokens: Sequence[str]) -> int:
-        """Return the least number of a line's bytes, such as blanks and capitals, that its tokens do not give back."""
+        """Return the least number of a line's bytes, such as blanks and capitals, that its tokens
+        do not give back.
+        """
         return lost_bytes(line, self.detokenize(tokens))
 
     def words(self, line: str) -> int:
-        """Return the number of words for a perplexity per word, separated by white space, without the end of line."""
+        """Return the number of words for a perplexity per word, separated by white space, without
+        the end of line.
+        """
         return len(line.split())
 
     def spec(self) -> dict[str, Any]:
@@ -103,7 +111,9 @@ class MosesTokenizer(Tokenizer):
 
         known = sorted(set(NonbreakingPrefixes().available_langs.values()))
         if self.lang not in known:
-            raise UserError(f"Moses' rules do not know the language {self.lang!r}; choose {', '.join(known)}")
+            raise UserError(
+                f"Moses' rules do not know the language {self.lang!r}; choose {', '.join(known)}"
+            )
 
     @cached_property
     def _tokenizer(self) -> SacreMosesTokenizer:
@@ -112,7 +122,9 @@ class MosesTokenizer(Tokenizer):
         class Quick(SacreMosesTokenizer):  # type: ignore[misc]
             """The same rules, without building a set of all letters for each token."""
 
-            lower, alpha = map(frozenset, (SacreMosesTokenizer.IsLower, SacreMosesTokenizer.IsAlpha))
+            lower, alpha = map(
+                frozenset, (SacreMosesTokenizer.IsLower, SacreMosesTokenizer.IsAlpha)
+            )
 
             def islower(self, text: str) -> bool:
                 return self.lower.issuperset(text)
@@ -129,7 +141,9 @@ class MosesTokenizer(Tokenizer):
         return MosesDetokenizer(lang=self.lang)
 
     def tokenize(self, line: str) -> list[str]:
-        """Split words from punctuation; ``<unk>`` and ``<eos>`` stay whole, and control characters in their words."""
+        """Split words from punctuation; ``<unk>`` and ``<eos>`` stay whole, and control characters
+        in their words.
+        """
         kept = list(dict.fromkeys(_KEPT.findall(line)))
         if not kept:
             tokens: list[str] = self._tokenizer.tokenize(line, escape=False)
@@ -179,11 +193,18 @@ class SentencePieceTokenizer(Tokenizer):
         """All pieces but control symbols and the unknown one."""
         processor = self._processor
         ids = range(processor.get_piece_size())
-        return tuple(processor.id_to_piece(i) for i in ids if not (processor.is_control(i) or processor.is_unknown(i)))
+        return tuple(
+            processor.id_to_piece(i)
+            for i in ids
+            if not (processor.is_control(i) or processor.is_unknown(i))
+        )
 
     @classmethod
-    def train(cls, lines: Iterable[str], model: Path, *, vocab_size: int, seed: int = 0) -> SentencePieceTokenizer:
-        """Unigram model, trained from a stream of normalised lines in bounded memory and written to ``model``.
+    def train(
+        cls, lines: Iterable[str], model: Path, *, vocab_size: int, seed: int = 0
+    ) -> SentencePieceTokenizer:
+        """Unigram model, trained from a stream of normalised lines in bounded memory and written to
+        ``model``.
 
         SentencePiece draws at most a million lines; the same lines and seed give the same model.
         """
@@ -209,7 +230,9 @@ class SentencePieceTokenizer(Tokenizer):
                 raise  # the lines themselves cannot be read
             except (RuntimeError, ValueError) as error:
                 reason = str(error).rsplit("] ", 1)[-1]
-                raise UserError(f"SentencePiece cannot learn {vocab_size} pieces from this text: {reason}") from error
+                raise UserError(
+                    f"SentencePiece cannot learn {vocab_size} pieces from this text: {reason}"
+                ) from error
         return cls(model)
 
     def tokenize(self, line: str) -> list[str]:
@@ -238,6 +261,9 @@ def load_tokenizer(spec: dict[str, Any], folder: Path) -> Tokenizer:
     if name == "sentencepiece":
         tokenizer = SentencePieceTokenizer(folder / str(spec.get("model", MODEL_FILE)))
         if tokenizer.spec()["sha256"] != spec.get("sha256"):
-            raise UserError(f"{tokenizer.model} is not the model the corpus was written with; preprocess it again")
+            raise UserError(
+                f"{tokenizer.model} is not the model the corpus was written with; preprocess it "
+                "again"
+            )
         return tokenizer
     raise unknown("tokenizer", str(name), NAMES, f"choose one of {', '.join(NAMES)}")

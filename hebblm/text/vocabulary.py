@@ -20,14 +20,20 @@ class Encoded:
     tokens: tuple[str, ...]  # T pieces of text
     ids: tuple[int, ...]  # T ids
     unknown: tuple[int, ...] = ()  # places of the tokens that have no id of their own, ascending
-    words: Words | None = None  # words of the text and where its tokens lie in them; None where each token is a word
+    words: Words | None = (
+        None  # words of the text and where its tokens lie in them; None where each token is a word
+    )
     lost: int = 0  # bytes of the text that its ids do not give back, at least
 
     def then(self, more: Encoded) -> Encoded:
         if not self.ids and self.words is None:
             return more
         shifted = tuple(len(self.ids) + place for place in more.unknown)
-        words = None if self.words is None or more.words is None else Words.joined([self.words, more.words])
+        words = (
+            None
+            if self.words is None or more.words is None
+            else Words.joined([self.words, more.words])
+        )
         tokens, ids = self.tokens + more.tokens, self.ids + more.ids
         return Encoded(tokens, ids, self.unknown + shifted, words, self.lost + more.lost)
 
@@ -37,13 +43,19 @@ class Encoded:
         words = (None, None) if self.words is None else self.words.cut(place)
         earlier = tuple(at for at in self.unknown if at < place)
         later = tuple(at - place for at in self.unknown[len(earlier) :])
-        before = Encoded(self.tokens[:place], self.ids[:place], earlier, words[0], self.lost if place else 0)
-        after = Encoded(self.tokens[place:], self.ids[place:], later, words[1], 0 if place else self.lost)
+        before = Encoded(
+            self.tokens[:place], self.ids[:place], earlier, words[0], self.lost if place else 0
+        )
+        after = Encoded(
+            self.tokens[place:], self.ids[place:], later, words[1], 0 if place else self.lost
+        )
         return before, after
 
 
 class Vocabulary(ABC):
-    """Text as ids: those of a model's rows, then those of new words in the order of their first occurrence."""
+    """Text as ids: those of a model's rows, then those of new words in the order of their first
+    occurrence.
+    """
 
     known: int
     """Number of ids that the model was trained with."""
@@ -56,7 +68,9 @@ class Vocabulary(ABC):
     end: int | None
     """Id that ends a generated text; None if no id ends it."""
     unknown: int | None
-    """Id of tokens without an id, such as a new word before it has a row; None if every text has ids."""
+    """Id of tokens without an id, such as a new word before it has a row; None if every text has
+    ids.
+    """
     grows: bool
     """Whether new words get ids after the model's own."""
     lower: bool = False
@@ -76,18 +90,26 @@ class Vocabulary(ABC):
 
     @abstractmethod
     def encode(self, text: str, *, include: bool) -> Encoded:
-        """Return a text as ids; ``include`` gives new words an id, without it they become :attr:`unknown`."""
+        """Return a text as ids; ``include`` gives new words an id, without it they become
+        :attr:`unknown`.
+        """
 
     def of_ids(self, ids: Sequence[int]) -> Encoded:
-        """Return the text of ids (T,) with exactly these ids; each id is a word unless pieces show the words."""
+        """Return the text of ids (T,) with exactly these ids; each id is a word unless pieces show
+        the words.
+        """
         return Encoded(tuple(self[index] for index in ids), tuple(ids))
 
     def lasting(self, ids: Sequence[int]) -> tuple[int | str, ...]:
-        """Return tokens that stay valid if other new words come first: words if the vocabulary has words, else ids."""
+        """Return tokens that stay valid if other new words come first: words if the vocabulary has
+        words, else ids.
+        """
         return tuple(self[index] for index in ids) if self.grows else tuple(ids)
 
     def ids_of(self, tokens: Sequence[int | str]) -> tuple[int, ...]:
-        """Return the ids of tokens from :meth:`lasting`; a word that was not included is :attr:`unknown`."""
+        """Return the ids of tokens from :meth:`lasting`; a word that was not included is
+        :attr:`unknown`.
+        """
         return tuple(token for token in tokens if isinstance(token, int))
 
     @abstractmethod
@@ -118,7 +140,9 @@ class Vocabulary(ABC):
 
 
 def warn_of_new(vocabulary: Vocabulary, text: str, name: str) -> None:
-    """Warn if much of the beginning of a text is new to a vocabulary, before its words are included."""
+    """Warn if much of the beginning of a text is new to a vocabulary, before its words are
+    included.
+    """
     found = vocabulary.encode("\n".join(text.split("\n", SAMPLE)[:SAMPLE]), include=False)
     beyond = Counter(found.tokens[place] for place in found.unknown)
     literal = sum(index == vocabulary.unknown for index in found.ids) - beyond.total()
@@ -136,7 +160,12 @@ class GrowingVocabulary(Vocabulary):
     """
 
     def __init__(
-        self, dictionary: Dictionary, tokenizer: Tokenizer, *, lower: bool, splitting: Splitting = "auto"
+        self,
+        dictionary: Dictionary,
+        tokenizer: Tokenizer,
+        *,
+        lower: bool,
+        splitting: Splitting = "auto",
     ) -> None:
         check_splitting(splitting)
         self.dictionary = dictionary
@@ -170,7 +199,9 @@ class GrowingVocabulary(Vocabulary):
 
     def split(self, splitting: Chosen) -> None:
         self.splitting = splitting
-        self.tokenizer = self.own if splitting == "own" else fitting((), self.own, self._has, splitting, name="")
+        self.tokenizer = (
+            self.own if splitting == "own" else fitting((), self.own, self._has, splitting, name="")
+        )
 
     def encode(self, text: str, *, include: bool) -> Encoded:
         """Return the words of a text; each line break, but not the text's end, is an ``<eos>``."""
@@ -188,7 +219,9 @@ class GrowingVocabulary(Vocabulary):
             self.include(tokens)
         ids = self.ids_of(tokens)
         pairs = enumerate(zip(tokens, ids, strict=True))
-        unknown = tuple(at for at, (token, index) in pairs if index == self.unknown and token != UNK)
+        unknown = tuple(
+            at for at, (token, index) in pairs if index == self.unknown and token != UNK
+        )
         return Encoded(tuple(tokens), ids, unknown, lost=lost)
 
     def ids_of(self, tokens: Sequence[int | str]) -> tuple[int, ...]:
@@ -220,6 +253,8 @@ class GrowingVocabulary(Vocabulary):
 
 
 def is_cased(dictionary: Dictionary) -> bool:
-    """Return whether a dictionary has capital letters; a few, such as Penn Treebank's N for numbers, do not count."""
+    """Return whether a dictionary has capital letters; a few, such as Penn Treebank's N for
+    numbers, do not count.
+    """
     cased = sum(word != word.lower() for word in dictionary.symbols)
     return cased > CASED * len(dictionary)

@@ -1,4 +1,6 @@
-"""Where a word of running text ends: at blanks, and in scripts without blanks by a dictionary or by graphemes."""
+"""Where a word of running text ends: at blanks, and in scripts without blanks by a dictionary or by
+graphemes.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from hebblm.text.graphemes import graphemes
 CLOSING = ".,;:!?"
 """Punctuation that may follow a word and is not a part of it."""
 _WORD = re.compile(r"\S+|\n")  # words as hebblm.text.words counts them
-_UNSPACED = regex.compile(r"[\p{scx=Han}\p{scx=Hira}\p{scx=Kana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]")
+_UNSPACED = regex.compile(
+    r"[\p{scx=Han}\p{scx=Hira}\p{scx=Kana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]"
+)
 
 
 class FirstWord(NamedTuple):
@@ -34,8 +38,9 @@ class FirstWord(NamedTuple):
 def first_word(text: str) -> FirstWord | None:
     """Return the first word of a text, None if the text holds blanks alone.
 
-    Blanks separate words. In scripts without blanks each grapheme (Unicode Standard Annex 29) counts as a word:
-    where a word of several ends, only the text after it can say, see :func:`separated`.
+    Blanks separate words. In scripts without blanks each grapheme (Unicode Standard Annex 29)
+    counts as a word: where a word of several ends, only the text after it can say, see
+    :func:`separated`.
     """
     found = _WORD.search(text)
     if found is None:
@@ -49,26 +54,34 @@ def first_word(text: str) -> FirstWord | None:
 
 
 def _first_part(word: str) -> str:
-    """Return the graphemes of a run without blanks up to the first one of a script without blanks, or that one."""
+    """Return the graphemes of a run without blanks up to the first one of a script without blanks,
+    or that one.
+    """
     parts = graphemes(word)
     spaced = next((at for at, each in enumerate(parts) if is_unspaced(each)), len(parts))
     return "".join(parts[: max(spaced, 1)])
 
 
 def separated(text: str) -> list[str]:
-    """Return the words of letters without blanks by ICU's dictionaries, or all in one where ``icu4py`` is missing."""
+    """Return the words of letters without blanks by ICU's dictionaries, or all in one where
+    ``icu4py`` is missing.
+    """
     breaker = dictionary()
     return [text] if breaker is None else breaker(text)
 
 
 def is_unspaced(text: str) -> bool:
-    """Return whether the first letter of a text is of a script that puts no blanks between words."""
+    """Return whether the first letter of a text is of a script that puts no blanks between
+    words.
+    """
     return _UNSPACED.match(text) is not None
 
 
 @cache
 def dictionary() -> Callable[[str], list[str]] | None:
-    """Return a function that separates words by ICU's dictionaries; None where ``icu4py`` is not installed."""
+    """Return a function that separates words by ICU's dictionaries; None where ``icu4py`` is not
+    installed.
+    """
     try:
         from icu4py.breakers import WordBreaker
     except ImportError:

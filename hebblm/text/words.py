@@ -1,4 +1,6 @@
-"""Words of a text, independent of any tokenizer: separated by blanks, with each line break as a word."""
+"""Words of a text, independent of any tokenizer: separated by blanks, with each line break as a
+word.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,8 @@ class Words:
         return len(self.texts)
 
     def sums(self, values: npt.NDArray[np.floating]) -> npt.NDArray[np.float64]:
-        """Return for each word (U,) the sum of its pieces' values (T,): a piece of several words gives equal parts.
+        """Return for each word (U,) the sum of its pieces' values (T,): a piece of several words
+        gives equal parts.
 
         A word that the tokenizer dropped gets 0. The sum of all words is that of all pieces.
         """
@@ -54,10 +57,13 @@ class Words:
             np.concatenate([bounds + start for bounds, start in zip(each, before, strict=True)])
             for each in ([part.first for part in parts], [part.last for part in parts])
         )
-        return cls(tuple(word for part in parts for word in part.texts), first, last, parts[0].goes_on)
+        return cls(
+            tuple(word for part in parts for word in part.texts), first, last, parts[0].goes_on
+        )
 
     def cut(self, place: int) -> tuple[Words, Words]:
-        """Return the words of the pieces before a place, and of those from there on; one word may be in both.
+        """Return the words of the pieces before a place, and of those from there on; one word may
+        be in both.
 
         Words that the tokenizer dropped there go with the second part.
         """
@@ -66,24 +72,34 @@ class Words:
         end = int(self.last[place - 1]) + 1 if place else 0
         begin = min(end, int(self.first[place]))
         before = Words(self.texts[:end], self.first[:place], self.last[:place], self.goes_on)
-        after = Words(self.texts[begin:], self.first[place:] - begin, self.last[place:] - begin, begin < end)
+        after = Words(
+            self.texts[begin:], self.first[place:] - begin, self.last[place:] - begin, begin < end
+        )
         return before, after
 
 
 def words_of(text: str, spans: Sequence[tuple[int, int]]) -> Words:
-    """Return the words of a text, and the places of its T pieces: ``spans`` are each piece's first and end character.
+    """Return the words of a text, and the places of its T pieces: ``spans`` are each piece's first
+    and end character.
 
-    A piece is a part of each word that one of its characters belongs to. A piece of blanks, or of nothing, belongs to
-    the next word, at the end to the last one. A text of blanks alone is one word.
+    A piece is a part of each word that one of its characters belongs to. A piece of blanks, or of
+    nothing, belongs to the next word, at the end to the last one. A text of blanks alone is one
+    word.
     """
     found = [*_WORD.finditer(text)]
     if not found:
         nothing = np.zeros(len(spans), dtype=np.int64)
         return Words((text,) if text else (), nothing, nothing)
-    begins, ends = (np.array([bound(match) for match in found]) for bound in (re.Match.start, re.Match.end))
+    begins, ends = (
+        np.array([bound(match) for match in found]) for bound in (re.Match.start, re.Match.end)
+    )
     start, stop = np.array(spans, dtype=np.int64).reshape(-1, 2).T
-    first = np.searchsorted(ends, start, side="right")  # the first word that ends after the piece begins
-    last = np.searchsorted(begins, stop, side="left") - 1  # the last one that begins before the piece ends
+    first = np.searchsorted(
+        ends, start, side="right"
+    )  # the first word that ends after the piece begins
+    last = (
+        np.searchsorted(begins, stop, side="left") - 1
+    )  # the last one that begins before the piece ends
     first = np.maximum.accumulate(np.minimum(first, len(found) - 1))
     last = np.maximum.accumulate(np.maximum(first, last))
     return Words(tuple(match[0] for match in found), first, last)
@@ -92,8 +108,9 @@ def words_of(text: str, spans: Sequence[tuple[int, int]]) -> Words:
 def lost_bytes(text: str, decoded: str) -> int:
     """Return the least number of a text's bytes that do not come back from its ids.
 
-    It counts characters that the decoded text has fewer of, or those it has in their place or in addition, whichever
-    are more. A blank at its beginning, which some tokenizers put there, does not count.
+    It counts characters that the decoded text has fewer of, or those it has in their place or in
+    addition, whichever are more. A blank at its beginning, which some tokenizers put there, does
+    not count.
     """
     if decoded in (text, f" {text}"):
         return 0
@@ -107,7 +124,9 @@ def spelled_bytes(word: str) -> int:
 
 
 def counted_as(word: str, counts: Container[str]) -> str:
-    """Return a word in the form in which ``counts`` has it: itself, or without the punctuation at its ends."""
+    """Return a word in the form in which ``counts`` has it: itself, or without the punctuation at
+    its ends.
+    """
     if word == "\n":
         return EOS
     core = word
@@ -126,4 +145,7 @@ def _is_punctuation(character: str) -> bool:
 
 
 def _size(characters: Counter[str]) -> int:
-    return sum(count * len(character.encode(errors="surrogatepass")) for character, count in characters.items())
+    return sum(
+        count * len(character.encode(errors="surrogatepass"))
+        for character, count in characters.items()
+    )

@@ -32,13 +32,18 @@ class LabelTerms(NamedTuple):
     target: Tensor  # (N,) logit of the target after MbPA
 
     @classmethod
-    def of(cls, batch: EvalBatch, targets: Tensor, mbpa: MbpaConfig, hebb: HebbConfig) -> LabelTerms:
+    def of(
+        cls, batch: EvalBatch, targets: Tensor, mbpa: MbpaConfig, hebb: HebbConfig
+    ) -> LabelTerms:
         """Return the terms of a mini-batch and its targets (N,)."""
         classes = batch.context.new_classes if hebb.classes in ("auto", "new") else None
         dense, _ = adapted_logits(batch, mbpa)  # (N, V)
         term = hebbian_term(batch, mbpa, hebb, classes)
-        # Not total less the labels' part: where MbPA gave a label all the mass, nothing would be left of the rest.
-        gone = torch.full_like(term.values, torch.inf).masked_fill_(term.chosen, -torch.inf)  # (N, K)
+        # Not total less the labels' part: where MbPA gave a label all the mass, nothing would be
+        # left of the rest.
+        gone = torch.full_like(term.values, torch.inf).masked_fill_(
+            term.chosen, -torch.inf
+        )  # (N, K)
         others = dense.scatter_reduce(1, term.labels, gone, "amin")  # (N, V)
         return cls(
             labels=term.labels,
@@ -52,7 +57,9 @@ class LabelTerms(NamedTuple):
         )
 
     def losses(self, weights: Tensor, eta: float) -> Tensor:
-        """Losses (N,) of the targets at weights (N, K) of the Hebbian term and its strength, nats."""
+        """Losses (N,) of the targets at weights (N, K) of the Hebbian term and its strength,
+        nats.
+        """
         new = self.base + (1 - weights) * self.delta + eta * weights * self.summed
         gained = torch.where(self.mine, new, -torch.inf).logsumexp(1)
         hit = torch.where(self.hit, new, 0).sum(1)
@@ -64,7 +71,8 @@ class LabelTerms(NamedTuple):
 class HebbGrid:
     """An observer that adds up the losses of Hebb at every closeness, beta and eta of a grid.
 
-    Only the logits of the neighbours' labels change between two points, so each costs O(K) a query instead of O(V).
+    Only the logits of the neighbours' labels change between two points, so each costs O(K) a query
+    instead of O(V).
     """
 
     mbpa: MbpaConfig  # of the gradient term
@@ -78,9 +86,18 @@ class HebbGrid:
     @classmethod
     def of(cls, mbpa: MbpaConfig, hebb: HebbConfig, grid: Grid) -> HebbGrid:
         """Return an observer without losses; several ranks divide the points."""
-        tried = points("hebb", scale=[hebb.scale], closeness=grid.closeness, beta=grid.beta, eta=grid.eta)
+        tried = points(
+            "hebb", scale=[hebb.scale], closeness=grid.closeness, beta=grid.beta, eta=grid.eta
+        )
         pairs = current().partition(len(grid.closeness) * len(grid.beta))
-        return cls(mbpa, hebb, grid, tried, pairs, torch.zeros(len(pairs) * len(grid.eta), dtype=torch.float64))
+        return cls(
+            mbpa,
+            hebb,
+            grid,
+            tried,
+            pairs,
+            torch.zeros(len(pairs) * len(grid.eta), dtype=torch.float64),
+        )
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return the sums and their number of tokens."""
@@ -97,7 +114,9 @@ class HebbGrid:
         self.tokens += len(targets)
 
     def means(self) -> Losses:
-        """Return the mean loss (P,) of every point, nats; not finite if one of its losses is not."""
+        """Return the mean loss (P,) of every point, nats; not finite if one of its losses is
+        not.
+        """
         means: Losses = current().all_gather(self.sums / max(1, self.tokens)).numpy()
         return means
 
@@ -119,7 +138,9 @@ class HebbGrid:
 
 @dataclass(slots=True)
 class HebbLosses(Notes):
-    """An observer that records the losses of Hebb at one point, equal to the bit to those of a grid."""
+    """An observer that records the losses of Hebb at one point, equal to the bit to those of a
+    grid.
+    """
 
     mbpa: MbpaConfig  # of the gradient term
     hebb: HebbConfig  # the point

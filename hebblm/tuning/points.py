@@ -27,7 +27,9 @@ def points(section: str, **axes: Iterable[float | str]) -> list[Point]:
 
 
 def next_to(tried: Sequence[Point], point: Point) -> list[Point]:
-    """Return those of some points, all combinations of some values, that are next to a point along every axis."""
+    """Return those of some points, all combinations of some values, that are next to a point along
+    every axis.
+    """
     axes = {name: near([other[name] for other in tried], [value]) for name, value in point.items()}
     return [other for other in tried if all(other[name] in kept for name, kept in axes.items())]
 
@@ -39,11 +41,17 @@ def divided(count: int, compute: Callable[[Sequence[int]], Mapping[int, Losses]]
     losses = compute(indices)
     if ranks.size == 1 or not count:
         return [losses[index] for index in indices]
-    if len(indices) < count:  # the bar is the first process's own, and a reading of the others may cost more
+    if (
+        len(indices) < count
+    ):  # the bar is the first process's own, and a reading of the others may cost more
         say(f"{len(indices)} of {count} points are done here; waiting for the other processes")
-    tokens = max(ranks.all_gather_object(max((len(values) for values in losses.values()), default=0)))
+    tokens = max(
+        ranks.all_gather_object(max((len(values) for values in losses.values()), default=0))
+    )
     rows = np.stack([losses[index] for index in indices]) if len(indices) else np.zeros((0, tokens))
-    by_rank = [part.numpy() for part in ranks.all_gather_rows(torch.from_numpy(rows))]  # by rank (n, T)
+    by_rank = [
+        part.numpy() for part in ranks.all_gather_rows(torch.from_numpy(rows))
+    ]  # by rank (n, T)
     return [by_rank[index % ranks.size][index // ranks.size] for index in range(count)]
 
 
@@ -64,12 +72,16 @@ class BestPoint:
             self.losses = losses
 
     def offer_means(self, points: Sequence[Point], means: Losses) -> None:
-        """Keep the best of some points by their mean losses (P,); its losses token by token are not known yet."""
+        """Keep the best of some points by their mean losses (P,); its losses token by token are not
+        known yet.
+        """
         for values, mean in zip(points, means.tolist(), strict=True):
             self._improves(values, mean)
 
     def _improves(self, values: Point, mean: float) -> bool:
-        """Record a point, and return whether it is the best so far among those with the fixed values."""
+        """Record a point, and return whether it is the best so far among those with the fixed
+        values.
+        """
         self.tried.append({**values, "nll": mean if np.isfinite(mean) else float("inf")})
         allowed = all(values.get(name, value) == value for name, value in self.fixed.items())
         if not allowed or not mean < self.loss:
@@ -79,15 +91,20 @@ class BestPoint:
 
 
 def mixed(memory: Losses, base: Losses, weight: float | str, every: int) -> Losses:
-    """Return the loss (T,) of memories with share ``weight`` and a base with the rest, from their losses, nats.
+    """Return the loss (T,) of memories with share ``weight`` and a base with the rest, from their
+    losses, nats.
 
-    The shares among the memories, with losses (C, T), are learned. ``weight`` is a number, or learned online as a
-    context learns it, with intervals of so many tokens.
+    The shares among the memories, with losses (C, T), are learned. ``weight`` is a number, or
+    learned online as a context learns it, with intervals of so many tokens.
     """
     parts = np.stack([*np.atleast_2d(memory), base], 1)  # (T, C + 1)
-    learned = LearnedShares((0.0,) * (parts.shape[1] - 1), total=None if isinstance(weight, str) else weight)
+    learned = LearnedShares(
+        (0.0,) * (parts.shape[1] - 1), total=None if isinstance(weight, str) else weight
+    )
     shares = np.empty_like(parts)
-    for now in starmap(slice, pairwise([*learning_places(range(0, len(base), every), len(base)), len(base)])):
+    for now in starmap(
+        slice, pairwise([*learning_places(range(0, len(base), every), len(base)), len(base)])
+    ):
         shares[now] = learned.value
         if isinstance(weight, str) or len(learned.owned) > 1:
             learned = learned.after(parts[now].tolist())
@@ -97,9 +114,15 @@ def mixed(memory: Losses, base: Losses, weight: float | str, every: int) -> Loss
 
 
 def with_shares(
-    tried: Iterable[tuple[Point, Losses]], base: Losses, name: str, shares: Iterable[float | str], every: int
+    tried: Iterable[tuple[Point, Losses]],
+    base: Losses,
+    name: str,
+    shares: Iterable[float | str],
+    every: int,
 ) -> Iterator[tuple[Point, Losses]]:
-    """Yield each point with each share ``name`` of its memories, and the losses (T,) with the rest for the base."""
+    """Yield each point with each share ``name`` of its memories, and the losses (T,) with the rest
+    for the base.
+    """
     for point, losses in tried:
         for share in shares:
             yield {**point, name: share}, mixed(losses, base, share, every)

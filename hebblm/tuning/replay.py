@@ -1,4 +1,6 @@
-"""A scenario's stream, read as often as needed; quantities that no hyper-parameter changes are computed once."""
+"""A scenario's stream, read as often as needed; quantities that no hyper-parameter changes are
+computed once.
+"""
 
 from __future__ import annotations
 
@@ -36,20 +38,38 @@ class Replay:
     checkpoint: RunCheckpoint | None = None  # of the run, None without one
 
     @classmethod
-    def of(cls, scenario: Scenario, settings: Hyperparameters, checkpoint: RunCheckpoint | None = None) -> Replay:
-        """Open base and memory, and let the first rank compute the quantities that do not depend on any point."""
+    def of(
+        cls, scenario: Scenario, settings: Hyperparameters, checkpoint: RunCheckpoint | None = None
+    ) -> Replay:
+        """Open base and memory, and let the first rank compute the quantities that do not depend on
+        any point.
+        """
         with current().in_turn():
             base, memory, sweep = scenario.base(settings), scenario.memory(settings), None
             plan = sweep_plan(scenario, settings)
             with bar() as progress:
-                task = progress.add_task("states and neighbours", total=len(scenario.stream), unit="tokens")
+                task = progress.add_task(
+                    "states and neighbours", total=len(scenario.stream), unit="tokens"
+                )
                 if not scenario.model.keyed:
                     sweep = prepare_sweep(
-                        base, memory, scenario.stream, plan, lambda tokens: progress.advance(task, tokens)
+                        base,
+                        memory,
+                        scenario.stream,
+                        plan,
+                        lambda tokens: progress.advance(task, tokens),
                     )
                 progress.update(task, visible=sweep is not None)
         context = scenario.context(base, memory, settings.methods[CacheConfig].window)
-        return cls(scenario, base, context, scenario.config.update_every, scenario.writes, sweep, checkpoint)
+        return cls(
+            scenario,
+            base,
+            context,
+            scenario.config.update_every,
+            scenario.writes,
+            sweep,
+            checkpoint,
+        )
 
     def score(
         self,
@@ -67,7 +87,9 @@ class Replay:
         def compute(indices: Sequence[int]) -> dict[int, Losses]:
             if not (indices or observers):
                 return {}
-            losses = self.read({names[index]: rules[names[index]] for index in indices}, title, observers, watched)
+            losses = self.read(
+                {names[index]: rules[names[index]] for index in indices}, title, observers, watched
+            )
             return {index: losses[names[index]] for index in indices}
 
         return dict(zip(names, divided(len(names), compute), strict=True))
@@ -80,7 +102,11 @@ class Replay:
         watched: Sequence[Rule] = (),
     ) -> dict[str, Losses]:
         """Return the losses (T,) of some rules, read by this rank alone; see :meth:`score`."""
-        checkpoint = None if self.checkpoint is None else self.checkpoint.next_pass(title, self.base, observers)
+        checkpoint = (
+            None
+            if self.checkpoint is None
+            else self.checkpoint.next_pass(title, self.base, observers)
+        )
         self.base.reset()
         self.context.learners = ()  # what an earlier reading learned would be solved for in vain
         self.context.reset()
@@ -94,8 +120,17 @@ class Replay:
                 rules,
                 self.scenario.stream,
                 self.scenario.vocabulary,
-                Schedule(self.every, write=self.write, read_ahead=not self.base.moving, precomputed=self.sweep),
-                Hooks(observers, progress=lambda tokens: progress.advance(task, tokens), checkpoint=checkpoint),
+                Schedule(
+                    self.every,
+                    write=self.write,
+                    read_ahead=not self.base.moving,
+                    precomputed=self.sweep,
+                ),
+                Hooks(
+                    observers,
+                    progress=lambda tokens: progress.advance(task, tokens),
+                    checkpoint=checkpoint,
+                ),
             )
         return {name: nll.astype(np.float64) for name, nll in scores.nll.items()}
 

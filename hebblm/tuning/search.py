@@ -57,20 +57,25 @@ class Search:
 
     @property
     def at_end(self) -> list[str]:
-        """The best values, by dotted name, that are the least or the largest tried: better ones may lie beyond."""
+        """The best values, by dotted name, that are the least or the largest tried: better ones may
+        lie beyond.
+        """
         names = []
         for best in self.best.values():
             for name in best.values.keys() - self.fixed.keys():
-                tried = {value for point in best.tried if isinstance(value := point[name], int | float)}
+                tried = {
+                    value for point in best.tried if isinstance(value := point[name], int | float)
+                }
                 if len(tried) > 1 and best.values[name] in (min(tried), max(tried)):
                     names.append(name)
         return sorted(names)
 
     def default_loss(self, method: str) -> float | None:
-        """Return the loss of a method's default values on the same text, nats a token; None if they were not tried.
+        """Return the loss of a method's default values on the same text, nats a token; None if they
+        were not tried.
 
-        The points of a combination are tried with the best values of its parts, so these must be the defaults too.
-        Values that the method does not read do not matter.
+        The points of a combination are tried with the best values of its parts, so these must be
+        the defaults too. Values that the method does not read do not matter.
         """
         usual, record = self.usual, METHODS[method]
         read = {kind.section for kind in record.settings} | {"dynamic" if record.moving else "base"}
@@ -80,7 +85,11 @@ class Search:
         values = {name: value for part in parts for name, value in part.values.items()}
         if any(usual[name] != value for name, value in values.items()):
             return None
-        if any(self.start.of(name) != value for name, value in usual.items() if name.partition(".")[0] in read):
+        if any(
+            self.start.of(name) != value
+            for name, value in usual.items()
+            if name.partition(".")[0] in read
+        ):
             return None
         for point in self.best[method].tried:
             if all(usual[name] == value for name, value in point.items() if name != "nll"):
@@ -100,13 +109,22 @@ class Search:
         if not best.values:
             for point in best.tried:
                 if all(point.get(name, value) == value for name, value in self.fixed.items()):
-                    rates = METHODS[method].rates(self.start.methods) if method in METHODS else f"{method}.lr"
+                    rates = (
+                        METHODS[method].rates(self.start.methods)
+                        if method in METHODS
+                        else f"{method}.lr"
+                    )
                     raise UserError(
-                        f"{method}: no point that was tried has a finite loss; lower {rates} (--set), or leave the "
+                        f"{method}: no point that was tried has a finite loss; lower {rates} "
+                        "(--set), or leave the "
                         "method out (--methods)"
                     )
-            wanted = ", ".join(f"{key}={value}" for key, value in self.fixed.items() if key in best.tried[0])
-            raise UserError(f"{wanted} is not a value that tuning tries for {method}; choose one that it tries")
+            wanted = ", ".join(
+                f"{key}={value}" for key, value in self.fixed.items() if key in best.tried[0]
+            )
+            raise UserError(
+                f"{wanted} is not a value that tuning tries for {method}; choose one that it tries"
+            )
 
     def check_fixed(self) -> None:
         """Refuse fixed values that no point of a method will have, before anything is read."""
@@ -117,17 +135,23 @@ class Search:
         }
         for method in self.wanted:
             tried = METHODS[method].search_space
-            axes = beside.get(method, {"weight": grid.weight}) if tried is None else tried(self.settings.methods, grid)
+            axes = (
+                beside.get(method, {"weight": grid.weight})
+                if tried is None
+                else tried(self.settings.methods, grid)
+            )
             for name, axis in axes.items():
                 values, key = list(axis), f"{dotted(method)}.{name}"
                 if self.fixed.get(key, values[0]) not in values:
                     raise UserError(
-                        f"{key}={self.fixed[key]} is not a value that tuning tries for {method}; choose one of "
+                        f"{key}={self.fixed[key]} is not a value that tuning tries for {method}; "
+                        "choose one of "
                         f"{', '.join(map(str, values))}"
                     )
 
     def rules(self, method: str, tried: Iterable[Point], **whole: float) -> dict[str, Rule]:
-        """Return a rule for each point, named by method and the point's number; ``whole`` are values for all of them.
+        """Return a rule for each point, named by method and the point's number; ``whole`` are
+        values for all of them.
 
         A point with an online sharpness has a rule for each of its memories, numbered as well.
         """
@@ -140,16 +164,24 @@ class Search:
 
 
 def named(name: str, point: Point) -> dict[str, Point]:
-    """Return a point by its name; with an online sharpness, return the points of the memories that it mixes."""
+    """Return a point by its name; with an online sharpness, return the points of the memories that
+    it mixes.
+    """
     for setting, value in point.items():
         values = ONLINE_VALUES.get(setting.rpartition(".")[2], ())
         if value == ONLINE and values:
-            return {f"{name}.{index}": {**point, setting: number} for index, number in enumerate(values)}
+            return {
+                f"{name}.{index}": {**point, setting: number} for index, number in enumerate(values)
+            }
     return {name: point}
 
 
-def write_tuned(search: Search, scenario: Scenario, provenance: Mapping[str, Any], folder: Path) -> None:
-    """Write ``tuned.json``, with every point tried, and ``config.json`` for ``hebblm-eval --config``."""
+def write_tuned(
+    search: Search, scenario: Scenario, provenance: Mapping[str, Any], folder: Path
+) -> None:
+    """Write ``tuned.json``, with every point tried, and ``config.json`` for ``hebblm-eval
+    --config``.
+    """
     # The window is not tuned, but theta and gamma were found for it.
     values = {"cache.window": search.start.methods[CacheConfig].window, **search.values}
     document = {
@@ -160,7 +192,11 @@ def write_tuned(search: Search, scenario: Scenario, provenance: Mapping[str, Any
         "provenance": {**provenance, "data_sha256": scenario.data_sha256},
         "at_end": search.at_end,
         "nll": {name: best.loss for name, best in search.best.items()},
-        "tried": {name: encode(best.tried, f"tried.{name}") for name, best in search.best.items() if best.tried},
+        "tried": {
+            name: encode(best.tried, f"tried.{name}")
+            for name, best in search.best.items()
+            if best.tried
+        },
     }
     with held(folder / TUNED_FILE, "tuned values"):
         write_json(folder / TUNED_FILE, document)

@@ -1,8 +1,10 @@
-"""Sweeps: states and neighbours, which no method's hyper-parameters change, computed once and kept in the cache.
+"""Sweeps: states and neighbours, which no method's hyper-parameters change, computed once and kept
+in the cache.
 
-A fixed base's hidden states, and which entries are nearest to them, are the same for every point of a grid. They are
-written to ``sweeps/<hash>`` in parts: the states, and distances and positions of the neighbours; their keys are in the
-memory. A part is whole or absent, and an interrupted sweep goes on after its last part.
+A fixed base's hidden states, and which entries are nearest to them, are the same for every point of
+a grid. They are written to ``sweeps/<hash>`` in parts: the states, and distances and positions of
+the neighbours; their keys are in the memory. A part is whole or absent, and an interrupted sweep
+goes on after its last part.
 """
 
 from __future__ import annotations
@@ -57,7 +59,15 @@ class SweepPlan:
 
     def folder(self) -> Path:
         """Where the sweep is kept."""
-        plan = [SCHEMA, torch.__version__, self.part, asdict(self.pace), self.write, self.k, self.identity]
+        plan = [
+            SCHEMA,
+            torch.__version__,
+            self.part,
+            asdict(self.pace),
+            self.write,
+            self.k,
+            self.identity,
+        ]
         return cache_dir() / "sweeps" / hash_of(plan)
 
 
@@ -117,9 +127,14 @@ def sweep_plan(scenario: Scenario, settings: Hyperparameters) -> SweepPlan:
 
 @torch.no_grad()
 def prepare_sweep(
-    base: StreamBase, memory: AnyMemory, stream: EvaluationStream, plan: SweepPlan, progress: Progress
+    base: StreamBase,
+    memory: AnyMemory,
+    stream: EvaluationStream,
+    plan: SweepPlan,
+    progress: Progress,
 ) -> Sweep | None:
-    """Return the sweep of a stream, from the cache as far as it is there; base and memory are reset afterwards.
+    """Return the sweep of a stream, from the cache as far as it is there; base and memory are reset
+    afterwards.
 
     None if the base learns, or if the sweep would not fit the cache's limit.
     """
@@ -133,7 +148,10 @@ def prepare_sweep(
             _make_room(parts.folder, size)
             _fill(base, memory, stream, plan, parts, progress)
     else:
-        say(f"states and neighbours of the {total:,} tokens come from an earlier run ({parts.folder})")
+        say(
+            f"states and neighbours of the {total:,} tokens come from an earlier run "
+            f"({parts.folder})"
+        )
         progress(total)
     os.utime(parts.folder)
     base.reset()
@@ -149,10 +167,15 @@ def _fill(
     parts: Segments,
     progress: Progress,
 ) -> None:
-    """Write the parts that are not there yet; another process may have written some or all of them."""
+    """Write the parts that are not there yet; another process may have written some or all of
+    them.
+    """
     total, pace, done = len(stream), plan.pace, parts.finished()
     if done:
-        say(f"the reading continues after its first {min(total, done * plan.part):,} of {total:,} tokens")
+        say(
+            f"the reading continues after its first {min(total, done * plan.part):,} of {total:,} "
+            "tokens"
+        )
     progress(min(total, done * plan.part))
     if done * plan.part >= total:
         return
@@ -167,7 +190,9 @@ def _fill(
             states.append(base.read(inputs[begin : min(begin + pace.ahead, stop)]))
             for rows, block in _blocks(states[-1], begin, memory, stream, plan):
                 keys = memory.keys_of(rows)
-                neighbors.append(WrittenBlock(memory, keys, block.labels, block.in_memory).nearest(plan.k))
+                neighbors.append(
+                    WrittenBlock(memory, keys, block.labels, block.in_memory).nearest(plan.k)
+                )
                 if plan.write:
                     memory.add(keys, block.labels)
                 progress(len(rows))
@@ -183,14 +208,21 @@ def _fill(
 def _blocks(
     states: Tensor, begin: int, memory: AnyMemory, stream: EvaluationStream, plan: SweepPlan
 ) -> Iterator[tuple[Tensor, Block]]:
-    """Yield states (N, D) and block of the tokens that are predicted together, from the states at ``begin`` on."""
+    """Yield states (N, D) and block of the tokens that are predicted together, from the states at
+    ``begin`` on.
+    """
     for first, last in plan.pace.blocks(begin, begin + len(states), [memory] if plan.write else []):
         labels = torch.from_numpy(stream.targets[first:last]).to(states.device)
         yield states[first - begin : last - begin], Block.of(labels, plan.pace.every, plan.write)
 
 
 def _resume(
-    base: StreamBase, memory: AnyMemory, stream: EvaluationStream, plan: SweepPlan, parts: Segments, done: int
+    base: StreamBase,
+    memory: AnyMemory,
+    stream: EvaluationStream,
+    plan: SweepPlan,
+    parts: Segments,
+    done: int,
 ) -> None:
     """Bring base and memory to their state after the finished parts."""
     device = base.head.weight.device
@@ -208,7 +240,8 @@ def _resume(
 def _make_room(folder: Path, needed: int) -> None:
     """Delete the sweeps that were used longest ago until another ``needed`` bytes fit the limit.
 
-    Those that another process fills stay. One that is being read has no lock, since several may read it at once.
+    Those that another process fills stay. One that is being read has no lock, since several may
+    read it at once.
     """
     others: list[tuple[float, Path, int]] = []  # when it was used, where, bytes
     for sweep in folder.parent.glob("*"):

@@ -40,30 +40,38 @@ def tune(
 ) -> Search:
     """Return the best hyper-parameters of every method on the scenario's stream.
 
-    The states of a fixed base and the neighbours are computed once for all points, and kept in the cache for the next
-    time (:mod:`hebblm.tuning.sweep`). Then the text is read up to three times: for every method except Hebb, with
-    shares mixed from losses; for Hebb's grid at MbPA's best values, from the neighbours' labels; and for Hebb's losses
-    at its best point. The combinations take the best values of their parts, as in the paper.
-    Several ranks divide the points of each of these, and all of them get the same values.
+    The states of a fixed base and the neighbours are computed once for all points, and kept in the
+    cache for the next time (:mod:`hebblm.tuning.sweep`). Then the text is read up to three times:
+    for every method except Hebb, with shares mixed from losses; for Hebb's grid at MbPA's best
+    values, from the neighbours' labels; and for Hebb's losses at its best point. The combinations
+    take the best values of their parts, as in the paper. Several ranks divide the points of each of
+    these, and all of them get the same values.
 
     Args:
         scenario: opened on a validation split, with the union vocabulary.
         settings: values that are not tuned.
         grid: values to try.
-        dynamic: whether to tune dynamic evaluation as well, which reads the text once for every point.
+        dynamic: whether to tune dynamic evaluation as well, which reads the text once for every
+            point.
         fixed: values by dotted name to keep; the other points are tried all the same.
-        around: values by dotted name, found on less text; only points of the grid next to them are tried. For a base
-            that learns, then those next to the best point, until that is the best of those around it.
+        around: values by dotted name, found on less text; only points of the grid next to them are
+            tried. For a base that learns, then those next to the best point, until that is the best
+            of those around it.
         methods: methods to tune, together with those they build on.
         checkpoint: checkpoint of the run, None without one.
 
     Raises:
         UserError: a fixed value that is not among those tried.
-        UserError: Hebb's literal gate, which changes every class and cannot be read off the neighbours.
+        UserError: Hebb's literal gate, which changes every class and cannot be read off the
+            neighbours.
     """
     if settings.methods[HebbConfig].gate != "gated":
-        raise UserError(f"hebb.gate={settings.methods[HebbConfig].gate} cannot be tuned; tune with gated")
-    kept = {name: value for name, value in (fixed or {}).items() if name != "base.lr"}  # above 0, it is tuned
+        raise UserError(
+            f"hebb.gate={settings.methods[HebbConfig].gate} cannot be tuned; tune with gated"
+        )
+    kept = {
+        name: value for name, value in (fixed or {}).items() if name != "base.lr"
+    }  # above 0, it is tuned
     usual = defaults() | (TRANSFORMERS if scenario.config.model is not None else {})
     around = around or {}
     search = Search(settings, grid.around(around), with_parts(methods), kept, usual=usual)
@@ -85,7 +93,11 @@ def tune(
 def tune_static(search: Search, replay: Replay) -> None:
     """Tune the methods that read the states of the base."""
     wanted, best = search.wanted, search.best
-    alone = {name: _space(search, name) for name, method in METHODS.items() if method.search_space and not method.parts}
+    alone = {
+        name: _space(search, name)
+        for name, method in METHODS.items()
+        if method.search_space and not method.parts
+    }
     rules: dict[str, Rule] = {"lstm": Unadapted()}
     for method, (tried, shares) in alone.items():
         if method in wanted:
@@ -97,7 +109,10 @@ def tune_static(search: Search, replay: Replay) -> None:
         if method in wanted:
             outcomes = _found(losses, method, tried)
             name = f"{dotted(method)}.gamma"
-            search.take(method, with_shares(outcomes, base, name, shares, replay.every) if shares else outcomes)
+            search.take(
+                method,
+                with_shares(outcomes, base, name, shares, replay.every) if shares else outcomes,
+            )
     if "hebb" in wanted:
         _tune_hebb(search, replay)
     for part in ("mbpa", "hebb"):
@@ -127,7 +142,10 @@ def _tune_hebb(search: Search, replay: Replay) -> None:
 
 
 def tune_dynamic(
-    search: Search, scenario: Scenario, around: Mapping[str, Any], checkpoint: RunCheckpoint | None = None
+    search: Search,
+    scenario: Scenario,
+    around: Mapping[str, Any],
+    checkpoint: RunCheckpoint | None = None,
 ) -> None:
     """Tune dynamic evaluation, around some values by dotted name or on the whole grid."""
     grid, config = search.grid, search.settings.dynamic
@@ -154,9 +172,11 @@ def _alone(
     around: Mapping[str, Any],
     checkpoint: RunCheckpoint | None,
 ) -> Iterator[tuple[Point, Losses]]:
-    """Yield points of a base that learns from the stream, with its losses (T,), reading the text once for each point.
+    """Yield points of a base that learns from the stream, with its losses (T,), reading the text
+    once for each point.
 
-    With values for them in ``around``, these are the points next to those values, then those next to the best so far.
+    With values for them in ``around``, these are the points next to those values, then those next
+    to the best so far.
     """
     start = {name: search.fixed.get(name, around[name]) for name in tried[0] if name in around}
     left, seen, least = (next_to(tried, start) if start else list(tried)), [], np.inf
@@ -183,7 +203,9 @@ def _alone(
 
 
 def _space(search: Search, method: str) -> tuple[list[Point], list[float | str]]:
-    """Return the points of a method to read, and the shares gamma to try with each; empty without a share."""
+    """Return the points of a method to read, and the shares gamma to try with each; empty without a
+    share.
+    """
     tried = METHODS[method].search_space
     assert tried is not None, f"{method} tries points"
     axes = dict(tried(search.settings.methods, search.grid))
@@ -191,8 +213,12 @@ def _space(search: Search, method: str) -> tuple[list[Point], list[float | str]]
     return points(dotted(method), **axes), shares
 
 
-def _found(losses: Mapping[str, Losses], method: str, tried: Iterable[Point]) -> Iterator[tuple[Point, Losses]]:
-    """Yield the points whose rules :meth:`Search.rules` made, with their losses (T,), or (C, T) of C memories."""
+def _found(
+    losses: Mapping[str, Losses], method: str, tried: Iterable[Point]
+) -> Iterator[tuple[Point, Losses]]:
+    """Yield the points whose rules :meth:`Search.rules` made, with their losses (T,), or (C, T) of
+    C memories.
+    """
     for index, point in enumerate(tried):
         rows = [losses[name] for name in named(f"{method} {index}", point)]
         yield point, np.stack(rows) if len(rows) > 1 else rows[0]

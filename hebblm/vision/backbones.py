@@ -1,4 +1,6 @@
-"""Convolutional networks for 32x32 pictures: the paper's three, narrow variants for CPUs, and a plain one."""
+"""Convolutional networks for 32x32 pictures: the paper's three, narrow variants for CPUs, and a
+plain one.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ DIVISOR = 8
 
 
 class Backbone(nn.Module):
-    """Network from pictures (N, 3, H, W) to features: ``layers`` gives maps (N, D, h, w), and ``width`` is D."""
+    """Network from pictures (N, 3, H, W) to features: ``layers`` gives maps (N, D, h, w), and
+    ``width`` is D.
+    """
 
     def __init__(self, layers: nn.Module, width: int) -> None:
         super().__init__()
@@ -45,8 +49,8 @@ class Backbone(nn.Module):
 class Classifier(nn.Module):
     """Features and a softmax layer over all classes, also those that are yet to come.
 
-    ``reduced`` says whether the backbone computes in bfloat16 where that is safe; weights, features and head stay
-    float32.
+    ``reduced`` says whether the backbone computes in bfloat16 where that is safe; weights, features
+    and head stay float32.
     """
 
     def __init__(self, backbone: Backbone, classes: int) -> None:
@@ -59,7 +63,9 @@ class Classifier(nn.Module):
         return cast(Tensor, self.output(self.features(pictures)))
 
     def features(self, pictures: Tensor) -> Tensor:
-        """What the head multiplies (N, D) and the memory keeps as keys, for pictures (N, 3, H, W)."""
+        """What the head multiplies (N, D) and the memory keeps as keys, for pictures (N, 3, H,
+        W).
+        """
         with torch.autocast(pictures.device.type, dtype=torch.bfloat16, enabled=self.reduced):
             return cast(Tensor, self.backbone(pictures))
 
@@ -72,7 +78,9 @@ class Classifier(nn.Module):
 
 
 class _BranchEnd(nn.BatchNorm2d):
-    """The norm that ends a residual branch: zero at first, so that a block begins as its shortcut (Goyal 2017)."""
+    """The norm that ends a residual branch: zero at first, so that a block begins as its shortcut
+    (Goyal 2017).
+    """
 
 
 def _convolution(
@@ -86,14 +94,17 @@ def _convolution(
 ) -> list[nn.Module]:
     """A convolution that keeps height and width but for its stride, its norm and its activation."""
     return [
-        nn.Conv2d(maps_in, maps_out, size, stride=stride, padding=size // 2, groups=groups, bias=False),
+        nn.Conv2d(
+            maps_in, maps_out, size, stride=stride, padding=size // 2, groups=groups, bias=False
+        ),
         nn.BatchNorm2d(maps_out),
         activation(inplace=True),
     ]
 
 
 class _Bottleneck(nn.Module):
-    """1x1, 3x3 and 1x1 convolutions with a shortcut; the middle one has the stride, and the block gives 4 ``inner``.
+    """1x1, 3x3 and 1x1 convolutions with a shortcut; the middle one has the stride, and the block
+    gives 4 ``inner``.
 
     Of ResNet-50 (He et al. 2016).
     """
@@ -128,7 +139,9 @@ def _resnet50(*, width: int = 64) -> Backbone:
 
 
 class _DenseLayer(nn.Module):
-    """A 1x1 and a 3x3 convolution whose ``growth`` maps are joined to the input (Huang et al. 2017)."""
+    """A 1x1 and a 3x3 convolution whose ``growth`` maps are joined to the input (Huang et al.
+    2017).
+    """
 
     def __init__(self, maps_in: int, growth: int) -> None:
         super().__init__()
@@ -147,7 +160,9 @@ class _DenseLayer(nn.Module):
 
 
 def _densenet(blocks: Sequence[int], growth: int) -> Backbone:
-    """The features of DenseNet-BC with so many layers in each dense block, and transitions that halve."""
+    """The features of DenseNet-BC with so many layers in each dense block, and transitions that
+    halve.
+    """
     maps = 2 * growth
     layers: list[nn.Module] = [nn.Conv2d(3, maps, 3, padding=1, bias=False)]
     for at, count in enumerate(blocks):
@@ -156,14 +171,20 @@ def _densenet(blocks: Sequence[int], growth: int) -> Backbone:
             maps += growth
         if at + 1 < len(blocks):
             fewer = int(COMPRESSION * maps)
-            layers += [nn.BatchNorm2d(maps), nn.ReLU(inplace=True), nn.Conv2d(maps, fewer, 1, bias=False)]
+            layers += [
+                nn.BatchNorm2d(maps),
+                nn.ReLU(inplace=True),
+                nn.Conv2d(maps, fewer, 1, bias=False),
+            ]
             layers.append(nn.AvgPool2d(2))
             maps = fewer
     return Backbone(nn.Sequential(*layers, nn.BatchNorm2d(maps), nn.ReLU(inplace=True)), maps)
 
 
 class _InvertedResidual(nn.Module):
-    """Widen, filter each map by itself, narrow; what came in is added where the shape allows (Sandler et al. 2018)."""
+    """Widen, filter each map by itself, narrow; what came in is added where the shape allows
+    (Sandler et al. 2018).
+    """
 
     def __init__(self, maps_in: int, maps_out: int, expansion: int, stride: int) -> None:
         super().__init__()
@@ -198,7 +219,9 @@ def _mobilenet_v2(*, multiplier: float = 1.0) -> Backbone:
     layers = _convolution6(3, maps, 3)
     for expansion, published, blocks, stride in STAGES:
         for block in range(blocks):
-            layers.append(_InvertedResidual(maps, scaled(published), expansion, stride if block == 0 else 1))
+            layers.append(
+                _InvertedResidual(maps, scaled(published), expansion, stride if block == 0 else 1)
+            )
             maps = scaled(published)
     last = scaled(LAST, max(1.0, multiplier))
     return Backbone(nn.Sequential(*layers, *_convolution6(maps, last, 1)), last)
@@ -224,13 +247,15 @@ MADE: dict[Name, Callable[[], Backbone]] = {
 def build_classifier(name: Name, classes: int, seed: int) -> Classifier:
     """An untrained classifier, the same weights for the same seed.
 
-    Convolutions are drawn as He et al. 2015 (fan-out), a linear layer uniformly; norms are the identity, and zero at
-    the end of a residual branch.
+    Convolutions are drawn as He et al. 2015 (fan-out), a linear layer uniformly; norms are the
+    identity, and zero at the end of a residual branch.
     """
     classifier, draws = Classifier(MADE[name](), classes), generator(seed, f"weights of {name}")
     for layer in classifier.modules():
         if isinstance(layer, nn.Conv2d):
-            nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu", generator=draws)
+            nn.init.kaiming_normal_(
+                layer.weight, mode="fan_out", nonlinearity="relu", generator=draws
+            )
         elif isinstance(layer, nn.BatchNorm2d):
             nn.init.constant_(layer.weight, 0.0 if isinstance(layer, _BranchEnd) else 1.0)
             nn.init.zeros_(layer.bias)

@@ -1,4 +1,6 @@
-"""Labelled pictures: MNIST and CIFAR-100 from their files or the Hugging Face hub, and the digits of scikit-learn."""
+"""Labelled pictures: MNIST and CIFAR-100 from their files or the Hugging Face hub, and the digits
+of scikit-learn.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,9 @@ class ImageDataset:
     train: Images
     test: Images
     classes: int
-    sha256: Mapping[str, str]  # by file, or by part where there is not a file, of the bytes that were read
+    sha256: Mapping[
+        str, str
+    ]  # by file, or by part where there is not a file, of the bytes that were read
 
 
 def _check_labels(labels: Tensor, classes: int, source: object) -> None:
@@ -62,7 +66,9 @@ def _check_labels(labels: Tensor, classes: int, source: object) -> None:
     if bool(wrong.any()):
         at = int(wrong.nonzero()[0])
         known = f"but there are {classes} classes"
-        raise UserError(f"{source} has label {int(labels[at])} at {at}, {known}; get the file again")
+        raise UserError(
+            f"{source} has label {int(labels[at])} at {at}, {known}; get the file again"
+        )
 
 
 MNIST_FOLDER = "mnist"
@@ -70,7 +76,10 @@ MNIST_FILES = {
     "train": ("train-images-idx3-ubyte", "train-labels-idx1-ubyte"),
     "test": ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"),
 }
-MNIST_SERVERS = ("https://ossci-datasets.s3.amazonaws.com/mnist", "https://storage.googleapis.com/cvdf-datasets/mnist")
+MNIST_SERVERS = (
+    "https://ossci-datasets.s3.amazonaws.com/mnist",
+    "https://storage.googleapis.com/cvdf-datasets/mnist",
+)
 MNIST_SHA256 = {  # of the packed files
     "train-images-idx3-ubyte": "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
     "train-labels-idx1-ubyte": "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
@@ -83,7 +92,9 @@ UNSIGNED_BYTES = 0x08
 
 
 def load_mnist(folders: Sequence[Path], downloads: Path | None = None) -> ImageDataset:
-    """Read MNIST from the first folder that has ``mnist/``'s files, each ``.gz`` or unpacked, or download it."""
+    """Read MNIST from the first folder that has ``mnist/``'s files, each ``.gz`` or unpacked, or
+    download it.
+    """
     parts: dict[str, Images] = {}
     hashes: dict[str, str] = {}
     for part, stems in MNIST_FILES.items():
@@ -91,16 +102,21 @@ def load_mnist(folders: Sequence[Path], downloads: Path | None = None) -> ImageD
         pixels, labels = _read_idx(pictures, 3), _read_idx(classes, 1)
         if pixels.shape[1:] != (SIDE, SIDE):
             size = "x".join(map(str, pixels.shape[1:]))
-            raise UserError(f"{pictures} has pictures of {size} pixels, not {SIDE}x{SIDE}; get MNIST's own")
+            raise UserError(
+                f"{pictures} has pictures of {size} pixels, not {SIDE}x{SIDE}; get MNIST's own"
+            )
         if len(pixels) != len(labels):
             raise UserError(
-                f"{pictures} has {len(pixels):,} pictures and {classes} {len(labels):,} labels; get both again"
+                f"{pictures} has {len(pixels):,} pictures and {classes} {len(labels):,} labels; "
+                "get both again"
             )
         labels = labels.to(torch.int64)
         _check_labels(labels, MNIST.classes, classes)
         parts[part] = Images(pixels.unsqueeze(1), labels)
         for path in (pictures, classes):
-            hashes[path.name] = checked(path, MNIST_SHA256.get(path.stem) if path.suffix == ".gz" else None)
+            hashes[path.name] = checked(
+                path, MNIST_SHA256.get(path.stem) if path.suffix == ".gz" else None
+            )
     return ImageDataset(MNIST.name, parts["train"], parts["test"], MNIST.classes, hashes)
 
 
@@ -113,7 +129,8 @@ def _found(folders: Sequence[Path], stem: str, downloads: Path | None) -> Path:
 def _read_idx(path: Path, dimensions: int) -> Tensor:
     """Read an idx file, packed where its name ends in ``.gz``.
 
-    It has two zero bytes, 8 for unsigned bytes, the number of dimensions, each size as four bytes, and the values.
+    It has two zero bytes, 8 for unsigned bytes, the number of dimensions, each size as four bytes,
+    and the values.
     """
     try:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as stream:
@@ -126,20 +143,35 @@ def _read_idx(path: Path, dimensions: int) -> Tensor:
     sizes = [int.from_bytes(data[at : at + 4], "big") for at in range(4, begin, 4)]
     expected = begin + math.prod(sizes)
     if data[:4] != magic or 0 in sizes:
-        raise UserError(f"{path} is not an idx file of bytes in {dimensions} dimensions; get MNIST's own")
+        raise UserError(
+            f"{path} is not an idx file of bytes in {dimensions} dimensions; get MNIST's own"
+        )
     if len(data) != expected:
-        raise UserError(f"{path} should hold {expected:,} bytes by its header, not {len(data):,}; get the file again")
+        raise UserError(
+            f"{path} should hold {expected:,} bytes by its header, not {len(data):,}; get the file "
+            "again"
+        )
     return torch.from_numpy(np.frombuffer(data, np.uint8, offset=begin).reshape(sizes).copy())
 
 
 CIFAR_FOLDER = "cifar-100"
 BINARY = {"cifar-100-binary/train.bin": "train", "cifar-100-binary/test.bin": "test"}
 PICKLED = {"cifar-100-python/train": "train", "cifar-100-python/test": "test"}
-ARCHIVES = {  # by file name, the members that are read with the part that each holds, and the sha256
-    "cifar-100-binary.tar.gz": (BINARY, "58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec"),
+# by file name, the members that are read with the part that each holds, and the sha256
+ARCHIVES = {
+    "cifar-100-binary.tar.gz": (
+        BINARY,
+        "58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec",
+    ),
     # The same pictures in another order within each class.
-    "cifar-100-binary-rebuilt.tar.xz": (BINARY, "c3012c370652f8ec7443d26c3fcb28ed3044e1700cb585588dcaf500a9aea76d"),
-    "cifar-100-python.tar.gz": (PICKLED, "85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7"),
+    "cifar-100-binary-rebuilt.tar.xz": (
+        BINARY,
+        "c3012c370652f8ec7443d26c3fcb28ed3044e1700cb585588dcaf500a9aea76d",
+    ),
+    "cifar-100-python.tar.gz": (
+        PICKLED,
+        "85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7",
+    ),
 }
 OFFICIAL = "https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz"
 SUPERCLASSES = 20
@@ -149,9 +181,13 @@ FIELDS = (b"data", b"fine_labels", b"coarse_labels")  # of a pickle
 
 
 def load_cifar100(folders: Sequence[Path], downloads: Path | None = None) -> ImageDataset:
-    """Read CIFAR-100 from the first folder that has one of its archives in ``cifar-100/``, or download it."""
+    """Read CIFAR-100 from the first folder that has one of its archives in ``cifar-100/``, or
+    download it.
+    """
     paths, official = [f"{CIFAR_FOLDER}/{name}" for name in ARCHIVES], next(iter(ARCHIVES))
-    path = find(folders, paths, downloads, name=official, urls=(OFFICIAL,), known=ARCHIVES[official][1])
+    path = find(
+        folders, paths, downloads, name=official, urls=(OFFICIAL,), known=ARCHIVES[official][1]
+    )
     members, known = ARCHIVES[path.name]
     found = checked(path, known, required=members is PICKLED)
     parts: dict[str, Images] = {}
@@ -164,7 +200,8 @@ def load_cifar100(folders: Sequence[Path], downloads: Path | None = None) -> Ima
                     continue
                 if member.size > LONGEST:
                     raise UserError(
-                        f"{path}: {member.name} has {member.size:,} bytes; CIFAR-100 has fewer, download it again"
+                        f"{path}: {member.name} has {member.size:,} bytes; CIFAR-100 has fewer, "
+                        "download it again"
                     )
                 stream = archive.extractfile(member)
                 assert stream is not None  # a regular file always has one
@@ -173,20 +210,25 @@ def load_cifar100(folders: Sequence[Path], downloads: Path | None = None) -> Ima
             while archive.fileobj is not None and archive.fileobj.read(1 << 20):
                 pass  # to the end, where the checksum of the archive is compared
     except (tarfile.TarError, lzma.LZMAError, gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise UserError(f"{path} is truncated or not an archive ({error}); get the file again") from error
+        raise UserError(
+            f"{path} is truncated or not an archive ({error}); get the file again"
+        ) from error
     except OSError as error:
         raise unreadable(path, error) from error
     for name, part in members.items():
         if part not in parts:
             raise UserError(f"{path} has no {name}; get CIFAR-100's own")
-    return ImageDataset(CIFAR100.name, parts["train"], parts["test"], CIFAR100.classes, {path.name: found})
+    return ImageDataset(
+        CIFAR100.name, parts["train"], parts["test"], CIFAR100.classes, {path.name: found}
+    )
 
 
 def parse_records(data: bytes, source: str) -> Images:
     """Take records apart: superclass, class, 1,024 red, green and blue values, row by row."""
     if not data or len(data) % RECORD:
         raise UserError(
-            f"{source} has {len(data):,} bytes, not a multiple of {RECORD:,}; get the binary version of CIFAR-100"
+            f"{source} has {len(data):,} bytes, not a multiple of {RECORD:,}; get the binary "
+            "version of CIFAR-100"
         )
     records = torch.from_numpy(np.frombuffer(data, np.uint8).reshape(-1, RECORD).copy())
     labels = records[:, 1].to(torch.int64)
@@ -198,13 +240,16 @@ def parse_records(data: bytes, source: str) -> Images:
 def _latin1(text: str, encoding: str) -> bytes:
     """Bytes that a new Python wrote as text in an old protocol."""
     if encoding != "latin1":
-        raise pickle.UnpicklingError(f"it asks for the encoding {encoding!r}, which no picture needs")
+        raise pickle.UnpicklingError(
+            f"it asks for the encoding {encoding!r}, which no picture needs"
+        )
     return text.encode("latin1")
 
 
 _RECONSTRUCT = np.empty(0).__reduce__()[0]
 _ALLOWED = {
-    # What an array of bytes and a dictionary need, by the names that old and new versions of NumPy write.
+    # What an array of bytes and a dictionary need, by the names that old and new versions of NumPy
+    # write.
     ("numpy.core.multiarray", "_reconstruct"): _RECONSTRUCT,
     ("numpy._core.multiarray", "_reconstruct"): _RECONSTRUCT,
     ("numpy", "ndarray"): np.ndarray,
@@ -214,7 +259,9 @@ _ALLOWED = {
 
 
 class _Unpickler(pickle.Unpickler):
-    """Knows the few names of the allow-list and refuses every other one, so that a pickle cannot run anything."""
+    """Knows the few names of the allow-list and refuses every other one, so that a pickle cannot
+    run anything.
+    """
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in _ALLOWED:
@@ -226,12 +273,27 @@ def _parse_pickle(data: bytes, source: str) -> Images:
     """Take the pictures and fine labels out of a pickled dictionary."""
     try:
         found = _Unpickler(io.BytesIO(data), encoding="bytes").load()
-    except (pickle.UnpicklingError, EOFError, ValueError, TypeError, LookupError, AttributeError) as error:
-        raise UserError(f"{source} is not a pickle of CIFAR-100 ({error}); get the file again") from error
+    except (
+        pickle.UnpicklingError,
+        EOFError,
+        ValueError,
+        TypeError,
+        LookupError,
+        AttributeError,
+    ) as error:
+        raise UserError(
+            f"{source} is not a pickle of CIFAR-100 ({error}); get the file again"
+        ) from error
     if not isinstance(found, dict) or any(field not in found for field in FIELDS):
-        raise UserError(f"{source} has no {', '.join(field.decode() for field in FIELDS)}; get CIFAR-100's own")
+        raise UserError(
+            f"{source} has no {', '.join(field.decode() for field in FIELDS)}; get CIFAR-100's own"
+        )
     pixels, width = found[FIELDS[0]], RECORD - 2
-    if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.shape[1:] != (width,):
+    if (
+        not isinstance(pixels, np.ndarray)
+        or pixels.dtype != np.uint8
+        or pixels.shape[1:] != (width,)
+    ):
         raise UserError(f"{source} holds no pictures of {width:,} bytes; get CIFAR-100's own")
     labels = []
     for field, classes in zip(FIELDS[1:], (CIFAR100.classes, SUPERCLASSES), strict=True):
@@ -239,7 +301,10 @@ def _parse_pickle(data: bytes, source: str) -> Images:
         if not isinstance(values, list) or not all(type(value) is int for value in values):
             raise UserError(f"{source}: {name} is not a list of whole numbers; get CIFAR-100's own")
         if len(values) != len(pixels):
-            raise UserError(f"{source} has {len(pixels):,} pictures and {len(values):,} {name}; get the file again")
+            raise UserError(
+                f"{source} has {len(pixels):,} pictures and {len(values):,} {name}; get the file "
+                "again"
+            )
         labels.append(torch.tensor(values, dtype=torch.int64))
         _check_labels(labels[-1], classes, source)
     return Images(torch.from_numpy(pixels.copy()).reshape(-1, *CIFAR100.shape), labels[0])
@@ -263,14 +328,21 @@ CIFAR100 = HubDataset("uoft-cs/cifar100", "CIFAR-100", "img", "fine_label", (3, 
 def load_hub(wanted: HubDataset) -> ImageDataset:
     """A data set from the hub, or from what ``datasets`` has of it in its cache."""
     name = f"{wanted.identifier} from the hub"
-    loaded = load_dataset(wanted.identifier, None, name=name, remedy="check the network, or use --data files")
+    loaded = load_dataset(
+        wanted.identifier, None, name=name, remedy="check the network, or use --data files"
+    )
     parts, hashes = {}, {}
     for part in ("train", "test"):
         if part not in loaded:
             raise UserError(f"{wanted.identifier} has no part {part!r}; use --data files")
         parts[part] = _hub_images(loaded[part], wanted, part)
-        read = parts[part].pixels.numpy().tobytes() + parts[part].labels.numpy().astype("<i8").tobytes()
-        hashes[f"{wanted.identifier}: pixels and labels of {part}"] = hashlib.sha256(read).hexdigest()
+        read = (
+            parts[part].pixels.numpy().tobytes()
+            + parts[part].labels.numpy().astype("<i8").tobytes()
+        )
+        hashes[f"{wanted.identifier}: pixels and labels of {part}"] = hashlib.sha256(
+            read
+        ).hexdigest()
     return ImageDataset(wanted.name, parts["train"], parts["test"], wanted.classes, hashes)
 
 
@@ -284,7 +356,9 @@ def _hub_images(rows: Any, wanted: HubDataset, part: str) -> Images:
     for at, row in enumerate(rows):
         picture = np.asarray(row[wanted.picture])
         if picture.dtype != np.uint8 or picture.size != pixels[0].numel():
-            raise UserError(f"{source}: picture {at} is not of {height}x{width} pixels; use --data files")
+            raise UserError(
+                f"{source}: picture {at} is not of {height}x{width} pixels; use --data files"
+            )
         pixels[at] = torch.from_numpy(picture.reshape(height, width, -1).copy()).permute(2, 0, 1)
     labels = torch.tensor(rows[wanted.label][:], dtype=torch.int64)
     _check_labels(labels, wanted.classes, source)
@@ -300,5 +374,8 @@ def load_digits() -> ImageDataset:
     labels = torch.from_numpy(found.target).to(torch.int64)
     read = hashlib.sha256(pixels.numpy().tobytes() + labels.numpy().tobytes()).hexdigest()
     begin = len(labels) - int(DIGITS_TEST_SHARE * len(labels))
-    train, test = (Images(pixels[part], labels[part], DIGITS_WHITE) for part in (slice(begin), slice(begin, None)))
+    train, test = (
+        Images(pixels[part], labels[part], DIGITS_WHITE)
+        for part in (slice(begin), slice(begin, None))
+    )
     return ImageDataset("scikit-learn's digits", train, test, 10, {"pixels and labels": read})

@@ -1,20 +1,25 @@
 """The experiments by name: run, and write what came out.
 
-After what every result begins with (:func:`run_experiment`), that of an experiment on new classes says::
+After what every result begins with (:func:`run_experiment`), that of an experiment on new classes
+says::
 
-    "tuning":  {condition: {method: [{hyper-parameters, "old", "new", "harmonic_mean", "loss"}, ...]} or null}
-                   of the network's rates "harmonic_mean_reached" as well, by it or by Mixture over it
-    "at_end":  [tuned values that are the least or the largest tried, as "hebb.eta (condition)", ...]
-    "seeds":   [{"condition", "seed", "file", "file_sha256", "sha256", "old_classes", "pretraining"}, ...]
+    "tuning":  {condition: {method: [{hyper-parameters, "old", "new", "harmonic_mean", "loss"},
+                   ...]} or null}; of the network's rates "harmonic_mean_reached" as well, by it
+                   or by Mixture over it
+    "at_end":  [tuned values that are the least or the largest tried, as "hebb.eta (condition)",
+                   ...]
+    "seeds":   [{"condition", "seed", "file", "file_sha256", "sha256", "old_classes",
+                   "pretraining"}, ...]
     "methods": {method: {"conditions": {condition: {
                    "hyperparameters", "new", "old", "overall": {"mean", "std"},
                    "curve": [{"at", "new", "old", "overall": {"mean", "std"}}, ...],
                    "seeds": [{"seed", "new", "old", "overall", "curve", "stabilized"}, ...]}}}}
     "grid":    {method: {"beta", "eta"}}, for sensitivity alone
 
-Accuracies are shares, null where there is no such picture; ``at`` counts epochs in the incremental experiment and
-pictures in the others. A condition is a ratio such as ``2:1``, or a number of old classes. For timing, a method has
-``seconds`` and ``ratio`` with ``median``, ``min``, ``max`` and ``rounds``. Permuted MNIST has no conditions.
+Accuracies are shares, null where there is no such picture; ``at`` counts epochs in the incremental
+experiment and pictures in the others. A condition is a ratio such as ``2:1``, or a number of old
+classes. For timing, a method has ``seconds`` and ``ratio`` with ``median``, ``min``, ``max`` and
+``rounds``. Permuted MNIST has no conditions.
 """
 
 from __future__ import annotations
@@ -45,7 +50,9 @@ RUNS: dict[str, Callable[[Any], Any]] = {
 }
 """From a setup to predictions, of timing to what the result says."""
 Accuracies = list[list[float]]
-"""Shares of right answers of one method with one seed; ``[t][i]`` is that on task i <= t after task t was learnt."""
+"""Shares of right answers of one method with one seed; ``[t][i]`` is that on task i <= t after task
+t was learnt.
+"""
 
 
 def run_experiment(
@@ -81,7 +88,9 @@ def _body(experiment: str, outcome: Outcome, setup: Setup[Any]) -> dict[str, Any
     }
     if experiment == PERMUTED_MNIST:
         body["tuning"] = _permuted_tuning(outcome, settings)
-        body["methods"] = {name: _permuted_method(runs, name, settings) for name in runs[0].predictions}
+        body["methods"] = {
+            name: _permuted_method(runs, name, settings) for name in runs[0].predictions
+        }
         return body
     conditions: dict[str, list[SeedRun]] = {}
     for run in runs:
@@ -89,7 +98,12 @@ def _body(experiment: str, outcome: Outcome, setup: Setup[Any]) -> dict[str, Any
     # A curve is by epoch, or along the stream.
     interval = None if experiment == "incremental" else settings.online.interval
     body["methods"] = {
-        name: {"conditions": {condition: _class_method(own, name, interval) for condition, own in conditions.items()}}
+        name: {
+            "conditions": {
+                condition: _class_method(own, name, interval)
+                for condition, own in conditions.items()
+            }
+        }
         for name in runs[0].predictions
     }
     if experiment == "sensitivity":
@@ -111,7 +125,10 @@ def _summary(
         "hyperparameters": hyperparameters,
         **over_seeds(scores),
         "curve": curve,
-        "seeds": [{"seed": run.seed, **score, **detail, **run.counted[name]} for run, score, detail in by_seed],
+        "seeds": [
+            {"seed": run.seed, **score, **detail, **run.counted[name]}
+            for run, score, detail in by_seed
+        ],
     }
 
 
@@ -120,7 +137,9 @@ def _class_method(runs: Sequence[SeedRun], name: str, interval: int | None) -> d
     for run in runs:
         made, new = run.predictions[name], run.drawn["new"]
         if interval is None:
-            curves.append([{"at": at, **top1(after, run.labels, new)} for at, after in enumerate(made, 1)])
+            curves.append(
+                [{"at": at, **top1(after, run.labels, new)} for at, after in enumerate(made, 1)]
+            )
         else:
             curves.append(along(made[0], run.labels, new, interval))
     return _summary(
@@ -134,7 +153,9 @@ def _class_method(runs: Sequence[SeedRun], name: str, interval: int | None) -> d
 
 
 def along(classes: Tensor, labels: Tensor, new: Tensor, interval: int) -> list[dict[str, Any]]:
-    """The accuracies over the first ``at`` pictures, at no more than a hundred ends of intervals."""
+    """The accuracies over the first ``at`` pictures, at no more than a hundred ends of
+    intervals.
+    """
     ends = list(range(interval, len(labels) + 1, interval))
     ends = ends[:: -(-len(ends) // POINTS)] if ends else []
     if not ends or ends[-1] != len(labels):
@@ -152,11 +173,15 @@ def _permuted_tuning(outcome: Outcome, settings: PermutedSettings) -> dict[str, 
     }
 
 
-def _permuted_method(runs: Sequence[SeedRun], name: str, settings: PermutedSettings) -> dict[str, Any]:
+def _permuted_method(
+    runs: Sequence[SeedRun], name: str, settings: PermutedSettings
+) -> dict[str, Any]:
     accuracies = [accuracies_of(run.predictions[name], run.labels) for run in runs]
     few = settings.curve_samples
     alike = [accuracies_of(run.predictions[name][:, :, :few], run.labels[:few]) for run in runs]
-    curves = [[sum(row) / len(row) for row in rows] for rows in alike]  # over the tasks learnt so far
+    curves = [
+        [sum(row) / len(row) for row in rows] for rows in alike
+    ]  # over the tasks learnt so far
     values, (kind, _, size) = runs[0].values, name.partition("-")
     hyperparameters = dict(values.get(name, {}))
     if size:
@@ -186,10 +211,11 @@ def accuracies_of(predictions: Tensor, labels: Tensor) -> Accuracies:
 def continual_scores(accuracies: Accuracies, alike: Accuracies) -> dict[str, float | None]:
     """Scores after the last task; the latter two are None for a single one.
 
-    ``average_accuracy`` is the mean over all tasks, on all samples that were tested, which after the last task are more
-    than before; the others are on those alone that were tested after every task, ``alike``. ``forgetting`` is how far
-    each task but the last fell from its best so far, on average (Chaudhry et al. 2018); ``backward_transfer`` how far
-    each of them rose since it was learnt, on average (Lopez-Paz and Ranzato 2017).
+    ``average_accuracy`` is the mean over all tasks, on all samples that were tested, which after
+    the last task are more than before; the others are on those alone that were tested after every
+    task, ``alike``. ``forgetting`` is how far each task but the last fell from its best so far, on
+    average (Chaudhry et al. 2018); ``backward_transfer`` how far each of them rose since it was
+    learnt, on average (Lopez-Paz and Ranzato 2017).
     """
     *before, last = alike
     drops = [max(row[task] for row in before[task:]) - last[task] for task in range(len(before))]

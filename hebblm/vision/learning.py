@@ -1,4 +1,6 @@
-"""Pictures as a network reads them, training of a network on them, and reading of their features."""
+"""Pictures as a network reads them, training of a network on them, and reading of their
+features.
+"""
 
 from __future__ import annotations
 
@@ -31,57 +33,89 @@ class Pictures:
 
     @classmethod
     def of(cls, images: Images, mean: Tensor, deviation: Tensor, device: torch.device) -> Pictures:
-        return cls(images.pixels.to(device), images.labels.to(device), mean.to(device), deviation.to(device))
+        return cls(
+            images.pixels.to(device),
+            images.labels.to(device),
+            mean.to(device),
+            deviation.to(device),
+        )
 
     def batch(self, index: Tensor) -> Tensor:
         """The pictures at ``index`` (n,) as (n, 3, H, W) float32, channels last."""
         return self._scaled(self.pixels[index.to(self.pixels.device)])
 
-    def varied(self, index: Tensor, generator: torch.Generator, *, padding: int, flip: bool) -> Tensor:
-        """The same, each cropped at random out of a black frame, and for ``flip`` half of them mirrored.
+    def varied(
+        self, index: Tensor, generator: torch.Generator, *, padding: int, flip: bool
+    ) -> Tensor:
+        """The same, each cropped at random out of a black frame, and for ``flip`` half of them
+        mirrored.
 
         The generator is on the CPU, so that every device sees the same pictures.
         """
         n, (height, width), device = len(index), self.pixels.shape[2:], self.pixels.device
-        rows = torch.randint(2 * padding + 1, (n, 1), generator=generator) + torch.arange(height)  # (n, H)
-        columns = torch.randint(2 * padding + 1, (n, 1), generator=generator) + torch.arange(width)  # (n, W)
+        rows = torch.randint(2 * padding + 1, (n, 1), generator=generator) + torch.arange(
+            height
+        )  # (n, H)
+        columns = torch.randint(2 * padding + 1, (n, 1), generator=generator) + torch.arange(
+            width
+        )  # (n, W)
         if flip:
-            columns = torch.where(torch.rand(n, 1, generator=generator) < 0.5, columns.flip(1), columns)
+            columns = torch.where(
+                torch.rand(n, 1, generator=generator) < 0.5, columns.flip(1), columns
+            )
         framed = torch.nn.functional.pad(self.pixels[index.to(device)], (padding,) * 4)
         samples = torch.arange(n, device=device).view(n, 1, 1, 1)
         planes = torch.arange(framed.shape[1], device=device).view(1, 1, 1, -1)
-        # Planes last already in the gathering, so that the scaled copy is in the order that convolutions want.
-        cut = framed[samples, planes, rows.to(device).view(n, -1, 1, 1), columns.to(device).view(n, 1, -1, 1)]
+        # Planes last already in the gathering, so that the scaled copy is in the order that
+        # convolutions want.
+        cut = framed[
+            samples, planes, rows.to(device).view(n, -1, 1, 1), columns.to(device).view(n, 1, -1, 1)
+        ]
         return self._scaled(cut.permute(0, 3, 1, 2))
 
     def _scaled(self, pixels: Tensor) -> Tensor:
-        scaled = pixels.to(torch.float32).expand(-1, PLANES, -1, -1).contiguous(memory_format=torch.channels_last)
+        scaled = (
+            pixels.to(torch.float32)
+            .expand(-1, PLANES, -1, -1)
+            .contiguous(memory_format=torch.channels_last)
+        )
         return scaled.sub_(self.mean.view(-1, 1, 1)).div_(self.deviation.view(-1, 1, 1))
 
 
 def statistics(images: Images, index: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation (3,) of the brightness of each plane over the pictures at ``index``."""
+    """Mean and standard deviation (3,) of the brightness of each plane over the pictures at
+    ``index``.
+    """
     pixels = images.pixels[index].to(torch.float32).transpose(0, 1).flatten(1)  # (C, n H W)
     mean, deviation = pixels.mean(1, dtype=torch.float64), pixels.std(1)
-    return mean.to(torch.float32).expand(PLANES).clone(), deviation.clamp_min(1.0).expand(PLANES).clone()
+    return mean.to(torch.float32).expand(PLANES).clone(), deviation.clamp_min(1.0).expand(
+        PLANES
+    ).clone()
 
 
 def batches(order: Tensor, size: int) -> Iterator[Tensor]:
-    """Yield parts of ``order`` (n,); the last one may be smaller, but not a single picture: a norm needs two."""
+    """Yield parts of ``order`` (n,); the last one may be smaller, but not a single picture: a norm
+    needs two.
+    """
     parts = list(torch.split(order, size))
     if len(parts) > 1 and len(parts[-1]) == 1:
         parts[-2:] = [torch.cat(parts[-2:])]
     yield from parts
 
 
-def learn(classifier: Classifier, optimizer: torch.optim.Optimizer, pictures: Tensor, labels: Tensor) -> Tensor:
-    """Take one step on the mean cross-entropy of a batch, and return that () in nats before the step.
+def learn(
+    classifier: Classifier, optimizer: torch.optim.Optimizer, pictures: Tensor, labels: Tensor
+) -> Tensor:
+    """Take one step on the mean cross-entropy of a batch, and return that () in nats before the
+    step.
 
     The norms use and gather the statistics of the batch.
     """
     classifier.train()
     optimizer.zero_grad()
-    with torch.enable_grad():  # a stream is learnt from while its predictions are read without gradients
+    with (
+        torch.enable_grad()
+    ):  # a stream is learnt from while its predictions are read without gradients
         loss = torch.nn.functional.cross_entropy(classifier(pictures), labels)
         loss.backward()  # type: ignore[no-untyped-call]
     optimizer.step()
@@ -106,7 +140,8 @@ class Training:
         lr: Callable[[int], float] | None = None,
         progress: Progress = lambda pictures: None,
     ) -> None:
-        """Pass once over the pictures at ``samples`` (n,) in a new order, each cropped and mirrored anew.
+        """Pass once over the pictures at ``samples`` (n,) in a new order, each cropped and mirrored
+        anew.
 
         ``lr`` is the learning rate at a step of this epoch; None leaves it as it is.
         """
@@ -121,21 +156,33 @@ class Training:
             total += learn(self.classifier, self.optimizer, varied, labels[index.to(labels.device)])
             progress(len(index))
         if not bool(total.isfinite()):
-            raise DivergedError(f"training diverged with lr = {self.optimizer.param_groups[0]['lr']:g}; lower it")
+            raise DivergedError(
+                f"training diverged with lr = {self.optimizer.param_groups[0]['lr']:g}; lower it"
+            )
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Weights, statistics of the norms, and what the optimizer remembers, as a flat file holds them."""
+        """Weights, statistics of the norms, and what the optimizer remembers, as a flat file holds
+        them.
+        """
         tensors = {f"{MODEL}{name}": value for name, value in self.classifier.state_dict().items()}
         for name, parameter in self.classifier.named_parameters():
             remembered = self.optimizer.state.get(parameter, {}).items()
-            tensors |= {f"{kind}.{name}": value for kind, value in remembered if isinstance(value, Tensor)}
+            tensors |= {
+                f"{kind}.{name}": value for kind, value in remembered if isinstance(value, Tensor)
+            }
         return tensors
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        weights = {name.removeprefix(MODEL): value for name, value in state.items() if name.startswith(MODEL)}
+        weights = {
+            name.removeprefix(MODEL): value
+            for name, value in state.items()
+            if name.startswith(MODEL)
+        }
         self.classifier.load_state_dict(weights)
         for name, parameter in self.classifier.named_parameters():
-            for key in (key for key in state if key.partition(".")[2] == name and not key.startswith(MODEL)):
+            for key in (
+                key for key in state if key.partition(".")[2] == name and not key.startswith(MODEL)
+            ):
                 # As the optimizer makes them: in the memory order of the parameter.
                 like = parameter if state[key].shape == parameter.shape else state[key]
                 self.optimizer.state[parameter][key.partition(".")[0]] = (
@@ -151,7 +198,10 @@ def features(classifier: Classifier, pictures: Tensor) -> Tensor:
 
 
 def features_of(
-    classifier: Classifier, pictures: Pictures, samples: Tensor, progress: Progress = lambda pictures: None
+    classifier: Classifier,
+    pictures: Pictures,
+    samples: Tensor,
+    progress: Progress = lambda pictures: None,
 ) -> Tensor:
     """The features (n, D) float32 of the pictures at ``samples`` (n,)."""
     parts = []

@@ -1,4 +1,6 @@
-"""The classifier of permuted MNIST, one hidden layer, and elastic weight consolidation (EWC) of its parameters."""
+"""The classifier of permuted MNIST, one hidden layer, and elastic weight consolidation (EWC) of its
+parameters.
+"""
 
 from __future__ import annotations
 
@@ -33,9 +35,17 @@ class MLP:
     @classmethod
     def initial(cls, width: int, hidden: int, classes: int, generator: torch.Generator) -> MLP:
         """Draw every layer uniformly from ``+-1 / sqrt(fan-in)``, as torch does."""
-        shapes = ((width, hidden, width), (width, hidden), (hidden, classes, hidden), (hidden, classes))
+        shapes = (
+            (width, hidden, width),
+            (width, hidden),
+            (hidden, classes, hidden),
+            (hidden, classes),
+        )
         return cls.of(
-            tuple((2 * torch.rand(*shape, generator=generator) - 1) / math.sqrt(fan_in) for fan_in, *shape in shapes)
+            tuple(
+                (2 * torch.rand(*shape, generator=generator) - 1) / math.sqrt(fan_in)
+                for fan_in, *shape in shapes
+            )
         )
 
     def parameters(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -58,13 +68,15 @@ class MLP:
 
 @dataclass(frozen=True, slots=True)
 class Penalty:
-    """``sum_j S_j (theta_j - m_j)^2`` up to a constant, two tensors a parameter whatever the number of tasks.
+    """``sum_j S_j (theta_j - m_j)^2`` up to a constant, two tensors a parameter whatever the number
+    of tasks.
 
-    With ``separate`` anchors it is the sum over finished tasks i of ``sum_j F_ij (theta_j - theta_ij)^2`` (Kirkpatrick
-    et al. 2017): a sum of parabolas is a parabola, with ``S = sum_i F_i`` and ``m = sum_i F_i theta_i / S``. But
-    theta_i was where the pull of earlier tasks and the loss of task i were in balance; that loss is gone, the pull is
-    not, and task i is forgotten from then on. With the ``latest`` anchor m is theta of the last task and S the same
-    sum (Huszar 2018; Schwarz et al. 2018 without decay), which is the Laplace approximation carried on.
+    With ``separate`` anchors it is the sum over finished tasks i of ``sum_j F_ij (theta_j -
+    theta_ij)^2`` (Kirkpatrick et al. 2017): a sum of parabolas is a parabola, with ``S = sum_i
+    F_i`` and ``m = sum_i F_i theta_i / S``. But theta_i was where the pull of earlier tasks and the
+    loss of task i were in balance; that loss is gone, the pull is not, and task i is forgotten from
+    then on. With the ``latest`` anchor m is theta of the last task and S the same sum (Huszar 2018;
+    Schwarz et al. 2018 without decay), which is the Laplace approximation carried on.
     """
 
     precisions: Parameters  # S
@@ -76,13 +88,21 @@ class Penalty:
         return cls(zeros, zeros)
 
     @torch.no_grad()
-    def fold(self, parameters: Parameters, fisher: Parameters, anchor: Anchor = "separate") -> Penalty:
-        """The penalty with that of a finished task added: of theta_i = ``parameters`` and F_i = ``fisher``."""
+    def fold(
+        self, parameters: Parameters, fisher: Parameters, anchor: Anchor = "separate"
+    ) -> Penalty:
+        """The penalty with that of a finished task added: of theta_i = ``parameters`` and F_i =
+        ``fisher``.
+        """
         if anchor == "latest":
-            sums = tuple(before + added for before, added in zip(self.precisions, fisher, strict=True))
+            sums = tuple(
+                before + added for before, added in zip(self.precisions, fisher, strict=True)
+            )
             return Penalty(sums, tuple(parameter.clone() for parameter in parameters))
         precisions, centres = [], []
-        for theta, added, before, centre in zip(parameters, fisher, self.precisions, self.centres, strict=True):
+        for theta, added, before, centre in zip(
+            parameters, fisher, self.precisions, self.centres, strict=True
+        ):
             precision = before + added
             share = torch.where(precision > 0, added / precision, 0)
             precisions.append(precision)
@@ -92,7 +112,8 @@ class Penalty:
 
     @torch.no_grad()
     def add_gradient(self, parameters: Parameters, strength: float) -> None:
-        """Add to each parameter's gradient that of ``lambda / 2`` times the penalty, ``lambda S (theta - m)``.
+        """Add to each parameter's gradient that of ``lambda / 2`` times the penalty, ``lambda S
+        (theta - m)``.
 
         The penalty is added to a loss in nats (Kirkpatrick et al. 2017, Eq. 3).
         """
@@ -105,15 +126,15 @@ class Penalty:
 def fisher_diagonal(model: MLP, pixels: Tensor, labels: Tensor, *, kind: FisherKind) -> Parameters:
     """The mean over the samples of each one's squared gradient of ``log P(y | x)``.
 
-    The gradient of a layer is the outer product of what flows back into it and what flows in, so its square is
-    the outer product of the squares, and the sum over samples one matrix product. With ``r = softmax - Y``,
-    ``h = relu(z)`` and ``d = (r V) [z > 0]``::
+    The gradient of a layer is the outer product of what flows back into it and what flows in, so
+    its square is the outer product of the squares, and the sum over samples one matrix product.
+    With ``r = softmax - Y``, ``h = relu(z)`` and ``d = (r V) [z > 0]``::
 
         F_V = (r^2)^T h^2 / N     F_v = sum r^2 / N     F_W = (d^2)^T x^2 / N     F_b = sum d^2 / N
 
-    ``labels`` takes y from the data (the empirical Fisher information). ``predictions`` takes the expectation
-    over ``y ~ P(. | x)``, in which ``r^2`` becomes ``p (1 - p)`` and ``d^2`` the variance under p of the
-    columns of V (Kirkpatrick et al. 2017 mean this one).
+    ``labels`` takes y from the data (the empirical Fisher information). ``predictions`` takes the
+    expectation over ``y ~ P(. | x)``, in which ``r^2`` becomes ``p (1 - p)`` and ``d^2`` the
+    variance under p of the columns of V (Kirkpatrick et al. 2017 mean this one).
     """
     totals = [torch.zeros_like(parameter) for parameter in model.parameters()]
     weight, bias, output, offset = totals
@@ -123,12 +144,15 @@ def fisher_diagonal(model: MLP, pixels: Tensor, labels: Tensor, *, kind: FisherK
         hidden = inputs.relu()
         shares = model.head.logits(hidden).softmax(1)  # p (n, C)
         if kind == "labels":
-            residual = shares.scatter_add(1, classes.unsqueeze(1), -torch.ones_like(shares[:, :1]))  # r
+            residual = shares.scatter_add(
+                1, classes.unsqueeze(1), -torch.ones_like(shares[:, :1])
+            )  # r
             output_squares = residual.square()  # (n, C)
             hidden_squares = (residual @ head).square()  # (n, H)
         else:
             output_squares = shares * (1 - shares)
-            # Centred first: the difference of two means would lose the digits of a confident network.
+            # Centred first: the difference of two means would lose the digits of a confident
+            # network.
             centred = head - (shares @ head).unsqueeze(1)  # (n, C, H)
             hidden_squares = torch.einsum("nc,nch->nh", shares, centred.square())
         hidden_squares = hidden_squares * (inputs > 0)
@@ -169,6 +193,7 @@ def train_task(
             total += loss.detach()
         if not bool(total.isfinite()):
             raise DivergedError(
-                f"training diverged with lr = {settings.lr:g} and penalty strength {strength:g}; lower one of them"
+                f"training diverged with lr = {settings.lr:g} and penalty strength {strength:g}; "
+                "lower one of them"
             )
     return MLP.of(tuple(parameter.detach() for parameter in parameters))

@@ -1,4 +1,6 @@
-"""MbPA and Hebb over a network with one hidden layer: each query's own copy is adapted to its stored neighbours."""
+"""MbPA and Hebb over a network with one hidden layer: each query's own copy is adapted to its
+stored neighbours.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +23,11 @@ CUDA_CHUNK_BYTES = 2 << 30
 
 @dataclass(frozen=True, slots=True)
 class NetworkProblem:
-    """Problem of each query: maximise ``sum_k w_k log P(y_k | x_k)`` over its own copy of all parameters (Eq. 5).
+    """Problem of each query: maximise ``sum_k w_k log P(y_k | x_k)`` over its own copy of all
+    parameters (Eq. 5).
 
-    What the base network makes of the neighbours is given, because an entry of the memory goes through it only once.
+    What the base network makes of the neighbours is given, because an entry of the memory goes
+    through it only once.
     """
 
     model: MLP  # the base network, which stays as it is
@@ -41,12 +45,15 @@ class NetworkProblem:
 
 
 @torch.no_grad()
-def descend(problem: NetworkProblem, gram: Tensor, rates: Tensor, *, steps: int) -> tuple[Tensor, Tensor]:
-    """Follow S steps of plain descent on both layers exactly; the first layer's change is never formed.
+def descend(
+    problem: NetworkProblem, gram: Tensor, rates: Tensor, *, steps: int
+) -> tuple[Tensor, Tensor]:
+    """Follow S steps of plain descent on both layers exactly; the first layer's change is never
+    formed.
 
-    A step changes W by ``-D^T X``, in the span of the neighbours' pixels, so that it is enough to follow what
-    the hidden units receive, Z, for the K neighbours and, as a last row, for the query. With ``a = lr w``, ``X'`` the K
-    neighbours and the query, and ``G = X' X^T + 1``::
+    A step changes W by ``-D^T X``, in the span of the neighbours' pixels, so that it is enough to
+    follow what the hidden units receive, Z, for the K neighbours and, as a last row, for the query.
+    With ``a = lr w``, ``X'`` the K neighbours and the query, and ``G = X' X^T + 1``::
 
         Z = X' W^T + b, then in each step, R and D for the K neighbours alone:
         H = relu(Z)    R = (softmax(H V^T + v) - Y) a    D = (R V) [Z > 0]
@@ -63,13 +70,17 @@ def descend(problem: NetworkProblem, gram: Tensor, rates: Tensor, *, steps: int)
     near, across = hidden[:, :count], hidden.transpose(1, 2)
 
     def residual(logits: Tensor) -> Tensor:
-        # The few classes come first: along a last dimension this short, a softmax is several times as slow.
+        # The few classes come first: along a last dimension this short, a softmax is several times
+        # as slow.
         found = logits[:, :, :count].softmax(1).scatter_add_(1, chosen, minus)
         return found.mul_(scale)  # R^T (n, C, K)
 
-    # The first step starts from the V that all queries share, and from a problem that has to stay as it is.
+    # The first step starts from the V that all queries share, and from a problem that has to stay
+    # as it is.
     now = residual(problem.logits)
-    change = now.transpose(1, 2).reshape(n * count, -1).mm(head.weight).view(n, count, -1)  # D (n, K, H)
+    change = (
+        now.transpose(1, 2).reshape(n * count, -1).mm(head.weight).view(n, count, -1)
+    )  # D (n, K, H)
     change = _masked_gradient(change, near)
     output = torch.baddbmm(head.weight.unsqueeze(0), now, near, alpha=-1)  # V (n, C, H)
     offset = head.bias.unsqueeze(1) - now.sum(2, keepdim=True)  # v (n, C, 1)
@@ -97,17 +108,21 @@ def _loss(logits: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
 
 
 def _masked_gradient(change: Tensor, hidden: Tensor) -> Tensor:
-    """Return ``D [H > 0]`` in the place of D (n, K, H), in one pass: what torch does backwards through a ReLU."""
-    found: Tensor = torch.ops.aten.threshold_backward.grad_input(change, hidden, 0, grad_input=change)
+    """Return ``D [H > 0]`` in the place of D (n, K, H), in one pass: what torch does backwards
+    through a ReLU.
+    """
+    found: Tensor = torch.ops.aten.threshold_backward.grad_input(
+        change, hidden, 0, grad_input=change
+    )
     return found
 
 
 def adapt(problem: NetworkProblem, *, lr: float, rate: Rate, steps: int) -> tuple[Tensor, Tensor]:
     """Run the descent at each query's own rate.
 
-    ``lr`` is lambda itself where the rate is absolute, rho of ``rho / lambda_max`` where it is relative
-    (:func:`curvature`). Returned are the change of the logits (n, C), zero where it was not finite, and whether the
-    neighbours' loss rose (n,) bool.
+    ``lr`` is lambda itself where the rate is absolute, rho of ``rho / lambda_max`` where it is
+    relative (:func:`curvature`). Returned are the change of the logits (n, C), zero where it was
+    not finite, and whether the neighbours' loss rose (n,) bool.
     """
     if lr == 0 or steps == 0:
         nothing = torch.zeros_like(problem.logits[:, :, -1])
@@ -115,7 +130,9 @@ def adapt(problem: NetworkProblem, *, lr: float, rate: Rate, steps: int) -> tupl
     gram = problem.gram()
     rates = torch.full_like(problem.weights[:, 0], lr)
     if rate == "relative":
-        unit = curvature(problem.inputs[:, :-1], gram[:, :-1], problem.weights, problem.model.head.weight)
+        unit = curvature(
+            problem.inputs[:, :-1], gram[:, :-1], problem.weights, problem.model.head.weight
+        )
         rates = torch.where(unit > 0, rates / unit, 0)
     delta, rises = descend(problem, gram, rates, steps=steps)
     return torch.where(delta.isfinite().all(1, keepdim=True), delta, 0), rises
@@ -123,29 +140,34 @@ def adapt(problem: NetworkProblem, *, lr: float, rate: Rate, steps: int) -> tupl
 
 @torch.no_grad()
 def curvature(inputs: Tensor, gram: Tensor, weights: Tensor, output: Tensor) -> Tensor:
-    """Estimate ``lambda_max`` of the neighbours' weighted tangent kernel, without forming it and in one pass.
+    """Estimate ``lambda_max`` of the neighbours' weighted tangent kernel, without forming it and in
+    one pass.
 
-    With ``h_k = relu(W x_k + b)``, ``m_ku`` whether unit u is active for k, ``v_u`` a column of V less its mean over
-    the classes (which no softmax sees), and ``G = X X^T + 1``, the logits of neighbours k and j move together by::
+    With ``h_k = relu(W x_k + b)``, ``m_ku`` whether unit u is active for k, ``v_u`` a column of V
+    less its mean over the classes (which no softmax sees), and ``G = X X^T + 1``, the logits of
+    neighbours k and j move together by::
 
         N_kj = (h_k.h_j + 1) I + G_kj sum_u m_ku m_ju v_u v_u^T     (C, C)
 
-    The unit is ``lambda_max(A^1/2 N A^1/2)``, A = diag(w_k). Neighbours are alike and nearly move as one: along
-    ``b = G w / sqrt(w^T G w)``, for which ``b b^T <= G``. Returned is the Rayleigh quotient of ``sqrt(w_k) b_k f`` at
-    the best f of the C classes, with ``b b^T`` for G::
+    The unit is ``lambda_max(A^1/2 N A^1/2)``, A = diag(w_k). Neighbours are alike and nearly move
+    as one: along ``b = G w / sqrt(w^T G w)``, for which ``b b^T <= G``. Returned is the Rayleigh
+    quotient of ``sqrt(w_k) b_k f`` at the best f of the C classes, with ``b b^T`` for G::
 
-        (|sum_k w_k b_k h_k|^2 + (sum_k w_k b_k)^2 + lambda_max(sum_u t_u^2 v_u v_u^T)) / sum_k w_k b_k^2
-        t_u = sum_k w_k b_k^2 m_ku
+        (|sum_k w_k b_k h_k|^2 + (sum_k w_k b_k)^2 + lambda_max(sum_u t_u^2 v_u v_u^T)) / sum_k w_k
+        b_k^2 t_u = sum_k w_k b_k^2 m_ku
 
-    It is never above the true value, and was 0.90 to 1.00 of it on 80 queries of permuted MNIST (4 and 20 tasks).
+    It is never above the true value, and was 0.90 to 1.00 of it on 80 queries of permuted MNIST (4
+    and 20 tasks).
 
-    What follows for descent at ``rho / lambda_max``: cross-entropy's Hessian in the logits is at most 1/2, so that the
-    Gauss-Newton part of the loss's Hessian is at most ``lambda_max / 2`` where it stands, and a step of rho <= 4 lowers
-    its quadratic model (rho <= 3.6 at 0.90 of the true value). Nothing is guaranteed for what is left out: units that
-    switch on or off, and the product of both layers' changes. A rise of the loss is looked for after the descent.
+    What follows for descent at ``rho / lambda_max``: cross-entropy's Hessian in the logits is at
+    most 1/2, so that the Gauss-Newton part of the loss's Hessian is at most ``lambda_max / 2``
+    where it stands, and a step of rho <= 4 lowers its quadratic model (rho <= 3.6 at 0.90 of the
+    true value). Nothing is guaranteed for what is left out: units that switch on or off, and the
+    product of both layers' changes. A rise of the loss is looked for after the descent.
 
-    ``inputs`` (n, K, H) are W x + b of the neighbours, ``gram`` (n, K, K) is G, ``weights`` (n, K) are w >= 0 and
-    ``output`` (C, H) is V. The estimate (n,) is 0 where no neighbour weighs anything.
+    ``inputs`` (n, K, H) are W x + b of the neighbours, ``gram`` (n, K, K) is G, ``weights`` (n, K)
+    are w >= 0 and ``output`` (C, H) is V. The estimate (n,) is 0 where no neighbour weighs
+    anything.
     """
     tiny = torch.finfo(weights.dtype).tiny
     shared = torch.bmm(weights.unsqueeze(1), gram).squeeze(1)  # G w (n, K)
@@ -175,7 +197,9 @@ class Adapted:
 
     def hebb(self, counts: Tensor, *, beta: float, eta: float) -> Tensor:
         """Hebb's logits (N, C) where n_i = ``counts`` (C,) examples of class i were observed."""
-        return hebb_combine(self.base_logits, self.delta, self.term, hebb_weights(counts, beta), eta=eta)
+        return hebb_combine(
+            self.base_logits, self.delta, self.term, hebb_weights(counts, beta), eta=eta
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,12 +234,14 @@ class Stored:
 
 
 @torch.no_grad()
-def adapt_mlp(stored: Stored, queries: Tensor, *, k: int, lr: float, rate: Rate, steps: int, eps: float) -> Adapted:
+def adapt_mlp(
+    stored: Stored, queries: Tensor, *, k: int, lr: float, rate: Rate, steps: int, eps: float
+) -> Adapted:
     """Adapt the network to the neighbours of every query.
 
-    Keys are pixels and the whole network is the output network. The Hebbian term changes the output layer: its
-    h_k are hidden activations under the base weights, its c_k those of the pixels (Eq. 4), with ``eps``. For ``lr``
-    and ``rate`` see :func:`adapt`.
+    Keys are pixels and the whole network is the output network. The Hebbian term changes the output
+    layer: its h_k are hidden activations under the base weights, its c_k those of the pixels (Eq.
+    4), with ``eps``. For ``lr`` and ``rate`` see :func:`adapt`.
     """
     parts = []
     for some in torch.split(queries, _chunk(stored.model, k, queries.device)):

@@ -1,4 +1,6 @@
-"""Permuted MNIST (the paper's Fig. mnist): tasks learnt one after the other, with and without EWC and a memory."""
+"""Permuted MNIST (the paper's Fig. mnist): tasks learnt one after the other, with and without EWC
+and a memory.
+"""
 
 from __future__ import annotations
 
@@ -44,16 +46,21 @@ MISSING = 255
 """Stands for no prediction: the task had not been learnt yet, or the sample was not tested."""
 
 Measure = Callable[[MLP, int], Step]
-"""From the network after task t, and t, to every method that starts from it: predictions (t + 1, n) uint8, task by task
-of the first n test samples, and how many queries' neighbours' loss ``rose`` by their adaptation."""
+"""From the network after task t, and t, to every method that starts from it: predictions (t + 1, n)
+uint8, task by task of the first n test samples, and how many queries' neighbours' loss ``rose`` by
+their adaptation.
+"""
 
 
 @dataclass(frozen=True)
 class Draw:
     """Permutations and samples that a seed decides about the tasks."""
 
-    permutations: Tensor  # (T, D) int64; task t shows pixel permutations[t, j] of a picture at place j
-    train: Tensor  # (T, n) int64 samples of each task among the training part; the first ones are those stored
+    permutations: (
+        Tensor  # (T, D) int64; task t shows pixel permutations[t, j] of a picture at place j
+    )
+    # (T, n) int64 samples of each task among the training part; the first ones are those stored
+    train: Tensor
     held_out: Tensor  # (m,) int64 samples of the training part that are in no task
     test: Tensor  # (n,) int64 samples of the test part
 
@@ -62,12 +69,14 @@ def draw(dataset: ImageDataset, settings: PermutedSettings, seed: int) -> Draw:
     """Draw the tasks of a seed; the first tasks are the same whatever their number."""
     if settings.train_samples > len(dataset.train) - settings.held_out:
         raise UserError(
-            f"train_samples = {settings.train_samples} and held_out = {settings.held_out} are more than the "
+            f"train_samples = {settings.train_samples} and held_out = {settings.held_out} are more "
+            "than the "
             f"{len(dataset.train):,} samples of {dataset.name}; lower one"
         )
     if settings.test_samples > len(dataset.test):
         raise UserError(
-            f"test_samples = {settings.test_samples} is more than the {len(dataset.test):,} test samples of "
+            f"test_samples = {settings.test_samples} is more than the {len(dataset.test):,} test "
+            "samples of "
             f"{dataset.name}; lower it"
         )
     order = torch.randperm(len(dataset.train), generator=generator(seed, "held out"))
@@ -77,17 +86,24 @@ def draw(dataset: ImageDataset, settings: PermutedSettings, seed: int) -> Draw:
     return Draw(
         permutations=torch.stack([torch.randperm(width, generator=pixels) for _ in tasks]),
         train=torch.stack(
-            [pool[torch.randperm(len(pool), generator=samples)[: settings.train_samples]] for _ in tasks]
+            [
+                pool[torch.randperm(len(pool), generator=samples)[: settings.train_samples]]
+                for _ in tasks
+            ]
         ),
         held_out=held_out,
-        test=torch.randperm(len(dataset.test), generator=generator(seed, "test"))[: settings.test_samples],
+        test=torch.randperm(len(dataset.test), generator=generator(seed, "test"))[
+            : settings.test_samples
+        ],
     )
 
 
 class TaskStream:
     """A seed's tasks on a device, as pixels (n, D) and labels (n,)."""
 
-    def __init__(self, dataset: ImageDataset, settings: PermutedSettings, seed: int, device: torch.device) -> None:
+    def __init__(
+        self, dataset: ImageDataset, settings: PermutedSettings, seed: int, device: torch.device
+    ) -> None:
         self.dataset, self.settings, self.seed, self.device = dataset, settings, seed, device
         self.drawn = draw(dataset, settings, seed)
 
@@ -96,7 +112,9 @@ class TaskStream:
         return self._take(self.dataset.train, self.drawn.train[task], task)
 
     def held_out(self, size: int) -> tuple[list[Tensor], Tensor]:
-        """The first ``size`` held-out samples as each task of tuning shows them, and the labels of all."""
+        """The first ``size`` held-out samples as each task of tuning shows them, and the labels of
+        all.
+        """
         some, tasks = self.drawn.held_out[:size], range(self.settings.tune_tasks)
         found = [self._take(self.dataset.train, some, task) for task in tasks]
         return [pixels for pixels, _ in found], torch.cat([labels for _, labels in found])
@@ -120,7 +138,9 @@ class TaskStream:
     def adapted(self, stored: Stored, pixels: Tensor, lr: float) -> Adapted:
         """Adapt a network to the neighbours of queries (N, D) as the settings have it."""
         own = self.settings
-        return adapt_mlp(stored, pixels, k=own.k, lr=lr, rate=own.mbpa_rate, steps=own.steps, eps=own.eps)
+        return adapt_mlp(
+            stored, pixels, k=own.k, lr=lr, rate=own.mbpa_rate, steps=own.steps, eps=own.eps
+        )
 
     def _take(self, images: Images, index: Tensor, task: int) -> tuple[Tensor, Tensor]:
         pixels = images.flat(index)[:, self.drawn.permutations[task]]
@@ -128,11 +148,15 @@ class TaskStream:
 
 
 class Chain:
-    """Network that learns the tasks of a stream in turn; EWC with a ``strength``, and without a penalty for None."""
+    """Network that learns the tasks of a stream in turn; EWC with a ``strength``, and without a
+    penalty for None.
+    """
 
     def __init__(self, stream: TaskStream, strength: float | None) -> None:
         settings, dataset = stream.settings, stream.dataset
-        drawn = MLP.initial(dataset.train.width, settings.hidden, dataset.classes, generator(stream.seed, "network"))
+        drawn = MLP.initial(
+            dataset.train.width, settings.hidden, dataset.classes, generator(stream.seed, "network")
+        )
         self.model = drawn.to(stream.device)
         self._penalty = None if strength is None else Penalty.none(self.model.parameters())
         self._stream, self._strength = stream, strength or 0.0
@@ -141,7 +165,13 @@ class Chain:
         settings, (pixels, labels) = self._stream.settings, self._stream.train(task)
         order = generator(self._stream.seed, f"order of task {task}")
         self.model = train_task(
-            self.model, pixels, labels, settings, generator=order, penalty=self._penalty, strength=self._strength
+            self.model,
+            pixels,
+            labels,
+            settings,
+            generator=order,
+            penalty=self._penalty,
+            strength=self._strength,
         )
         if self._penalty is not None:
             fisher = fisher_diagonal(self.model, pixels, labels, kind=settings.fisher)
@@ -151,11 +181,17 @@ class Chain:
         groups: dict[str, Parameters] = {"model": self.model.parameters()}
         if self._penalty is not None:
             groups |= {"precision": self._penalty.precisions, "centre": self._penalty.centres}
-        return {f"{group}.{name}": one for group in groups for name, one in zip(PARAMETERS, groups[group], strict=True)}
+        return {
+            f"{group}.{name}": one
+            for group in groups
+            for name, one in zip(PARAMETERS, groups[group], strict=True)
+        }
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         def group(prefix: str) -> Parameters:
-            return tuple(placed(state[f"{prefix}.{name}"], self._stream.device) for name in PARAMETERS)
+            return tuple(
+                placed(state[f"{prefix}.{name}"], self._stream.device) for name in PARAMETERS
+            )
 
         self.model = MLP.of(group("model"))
         if self._penalty is not None:
@@ -164,10 +200,11 @@ class Chain:
     def run(
         self, measure: Measure, title: str, *, tasks: int, path: Path, run: str
     ) -> tuple[dict[str, Tensor], dict[str, dict[str, float]]]:
-        """Learn the tasks in turn, and measure after each; see :func:`hebblm.vision.state.take_steps`.
+        """Learn the tasks in turn, and measure after each; see
+        :func:`hebblm.vision.state.take_steps`.
 
-        By method, predictions (T, T, n) uint8, ``MISSING`` where not made; by method, queries whose neighbours' loss
-        rose, and by ``training`` its seconds.
+        By method, predictions (T, T, n) uint8, ``MISSING`` where not made; by method, queries whose
+        neighbours' loss rose, and by ``training`` its seconds.
         """
         settings = self._stream.settings
 
@@ -178,7 +215,9 @@ class Chain:
             predictions, numbers = measure(self.model, task)
             whole = {}
             for name, made in predictions.items():
-                whole[name] = torch.full((settings.tasks, settings.test_samples), MISSING, dtype=torch.uint8)
+                whole[name] = torch.full(
+                    (settings.tasks, settings.test_samples), MISSING, dtype=torch.uint8
+                )
                 whole[name][: task + 1, : made.shape[1]] = made
             return whole, {TRAINED: {"seconds": seconds}, **numbers}
 
@@ -198,9 +237,19 @@ def run_permuted(setup: Setup[PermutedSettings]) -> Outcome:
     }
     with current().in_turn():
         tried = _tune(streams[0], setup.state, hash_of(decisive)) if settings.tuned else None
-    values = settings.first() if tried is None else {name: best(points) for name, points in tried.items()}
+    values = (
+        settings.first()
+        if tried is None
+        else {name: best(points) for name, points in tried.items()}
+    )
     runs = [
-        partial(_run_seed, stream, values, setup.state, hash_of({**decisive, "seed": stream.seed, "values": values}))
+        partial(
+            _run_seed,
+            stream,
+            values,
+            setup.state,
+            hash_of({**decisive, "seed": stream.seed, "values": values}),
+        )
         for stream in streams
     ]
     return Outcome(tuple(divided(runs)), {"": tried})
@@ -215,7 +264,13 @@ def _tune(stream: TaskStream, folder: Path, run: str) -> Tried:
 
     def learnt(name: str, title: str, strength: float | None) -> MLP:
         chain, kept = Chain(stream, strength), folder / f"tuning-{name}.state.safetensors"
-        chain.run(lambda model, task: ({}, {}), f"tune {title}", tasks=settings.tune_tasks, path=kept, run=run)
+        chain.run(
+            lambda model, task: ({}, {}),
+            f"tune {title}",
+            tasks=settings.tune_tasks,
+            path=kept,
+            run=run,
+        )
         return chain.model
 
     tried: Tried = {"ewc": []}
@@ -235,7 +290,8 @@ def _tune(stream: TaskStream, folder: Path, run: str) -> Tried:
 
 
 def _tune_adaptation(stream: TaskStream, model: MLP, size: int) -> Tried:
-    """Try MbPA's lambda, and with the best one Hebb's beta and eta, after the tasks that tuning runs through.
+    """Try MbPA's lambda, and with the best one Hebb's beta and eta, after the tasks that tuning
+    runs through.
 
     Hebb takes over MbPA's lambda, as in the paper (its appendix), so that one pass serves both.
     """
@@ -250,7 +306,11 @@ def _tune_adaptation(stream: TaskStream, model: MLP, size: int) -> Tried:
             found = stream.adapted(stored, pixels, lr)
             mbpa.append({"lr": lr, **_scores(found.mbpa(), labels)})
             hebb[lr] = [
-                {"beta": beta, "eta": eta, **_scores(found.hebb(counts, beta=beta, eta=eta), labels)}
+                {
+                    "beta": beta,
+                    "eta": eta,
+                    **_scores(found.hebb(counts, beta=beta, eta=eta), labels),
+                }
                 for beta, eta in itertools.product(settings.hebb_beta, settings.hebb_eta)
             ]
             progress(1)
@@ -269,7 +329,10 @@ def _run_seed(stream: TaskStream, values: Values, folder: Path, run: str) -> See
     predictions: dict[str, Tensor] = {}
     counted: dict[str, dict[str, float]] = {}
     training = {}
-    for name, strength, sizes in (("mlp", None, settings.stored), ("ewc", values["ewc"]["lambda"], ())):
+    for name, strength, sizes in (
+        ("mlp", None, settings.stored),
+        ("ewc", values["ewc"]["lambda"], ()),
+    ):
         path = folder / f"seed-{seed}-{name}.state.safetensors"
         measure = partial(_measure, stream, values, name, sizes)
         made, numbers = Chain(stream, strength).run(
@@ -283,8 +346,11 @@ def _run_seed(stream: TaskStream, values: Values, folder: Path, run: str) -> See
     return SeedRun(seed, values, labels, predictions, counted, vars(stream.drawn), about=about)
 
 
-def _measure(stream: TaskStream, values: Values, name: str, sizes: tuple[int, ...], model: MLP, task: int) -> Step:
-    """What a network itself predicts on all tasks so far, and MbPA and Hebb over it with each of some memories.
+def _measure(
+    stream: TaskStream, values: Values, name: str, sizes: tuple[int, ...], model: MLP, task: int
+) -> Step:
+    """What a network itself predicts on all tasks so far, and MbPA and Hebb over it with each of
+    some memories.
 
     MbPA and Hebb share one adaptation pass.
     """
@@ -296,7 +362,9 @@ def _measure(stream: TaskStream, values: Values, name: str, sizes: tuple[int, ..
         stored, mbpa, hebb = stream.under(model, task + 1, size), f"mbpa-{size}", f"hebb-{size}"
         found = [stream.adapted(stored, pixels, values[mbpa]["lr"]) for pixels in tests]
         predictions[mbpa] = torch.stack([_classes_of(each.mbpa()) for each in found])
-        predictions[hebb] = torch.stack([_classes_of(each.hebb(counts, **values[hebb])) for each in found])
+        predictions[hebb] = torch.stack(
+            [_classes_of(each.hebb(counts, **values[hebb])) for each in found]
+        )
         rose = sum(int(each.rose.sum()) for each in found)
         numbers |= {mbpa: {"rose": rose}, hebb: {"rose": rose}}
     return predictions, numbers

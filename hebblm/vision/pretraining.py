@@ -8,6 +8,7 @@ import math
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,9 @@ class Pretraining:
     seed: int  # of the weights and the order
 
     @classmethod
-    def of(cls, dataset: ImageDataset, settings: ClassSettings, old_classes: int, seed: int) -> Pretraining:
+    def of(
+        cls, dataset: ImageDataset, settings: ClassSettings, old_classes: int, seed: int
+    ) -> Pretraining:
         own = SHARED_SEED if settings.pretrainings == "shared" else seed
         return cls(dataset, settings, split(dataset, old_classes, settings.held_out, own), own)
 
@@ -55,11 +58,17 @@ class Pretraining:
 
     @property
     def shipped(self) -> Path:
-        """Where it is if it comes with hebblm, whatever archive the pictures and program the weights are of."""
+        """Where it is if it comes with hebblm, whatever archive the pictures and program the
+        weights are of.
+        """
         train, learned = self.dataset.train, hashlib.sha256()
         for values in (train.pixels[self.parts.train], train.labels[self.parts.train]):
             learned.update(values.contiguous().numpy().tobytes())
-        return models_path() / FOLDER / self._name(hash_of({**self._asked, "learned": learned.hexdigest()}))
+        return (
+            models_path()
+            / FOLDER
+            / self._name(hash_of({**self._asked, "learned": learned.hexdigest()}))
+        )
 
     @property
     def cached(self) -> str:
@@ -122,19 +131,25 @@ class Pretrained:
 
     def pictures(self, part: str) -> Pictures:
         """The training or the test part as this network reads it."""
-        images = self.pretraining.dataset.train if part == "train" else self.pretraining.dataset.test
+        images = (
+            self.pretraining.dataset.train if part == "train" else self.pretraining.dataset.test
+        )
         return Pictures.of(images, self.mean, self.deviation, self.device)
 
 
 def pretrained(wanted: Pretraining, cache: Path, device: torch.device) -> Pretrained:
-    """A pre-trained network that ships, or from the cache, trained first if it is not there, or to its end.
+    """A pre-trained network that ships, or from the cache, trained first if it is not there, or to
+    its end.
 
     A network of the same precision that was trained on another device is taken as it is.
     """
     wanted = wanted.on(device)
     if wanted.shipped.exists():
         return _load(wanted, wanted.shipped, device, "install hebblm again")
-    folder, state = cache / FOLDER / wanted.cached, cache / FOLDER / f"{wanted.cached}.state.safetensors"
+    folder, state = (
+        cache / FOLDER / wanted.cached,
+        cache / FOLDER / f"{wanted.cached}.state.safetensors",
+    )
     if not folder.exists():
         with held(folder, f"the pre-training of {wanted.settings.backbone}"):
             if not folder.exists():  # another process may have ended it meanwhile
@@ -150,7 +165,11 @@ def pretrained(wanted: Pretraining, cache: Path, device: torch.device) -> Pretra
 def _load(wanted: Pretraining, folder: Path, device: torch.device, remedy: str) -> Pretrained:
     record = read_json(folder / RECORD_FILE)
     path = folder / MODEL_FILE
-    if not path.exists() or not isinstance(record, dict) or record.get("file_sha256") != sha256(path):
+    if (
+        not path.exists()
+        or not isinstance(record, dict)
+        or record.get("file_sha256") != sha256(path)
+    ):
         raise UserError(f"{path} is missing or was altered; {remedy}")
     tensors, _ = read_tensors(path, KIND, remedy)
     mean, deviation = tensors.pop("mean"), tensors.pop("deviation")
@@ -159,13 +178,23 @@ def _load(wanted: Pretraining, folder: Path, device: torch.device, remedy: str) 
     return Pretrained(wanted, classifier, mean, deviation, record, device)
 
 
-def _train(wanted: Pretraining, path: Path, device: torch.device) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Train to the end, or go on after the last epoch that ``path`` has; return what is kept and its record."""
+def _train(
+    wanted: Pretraining, path: Path, device: torch.device
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Train to the end, or go on after the last epoch that ``path`` has; return what is kept and
+    its record.
+    """
     settings, samples = wanted.settings.pretraining, wanted.parts.train
     mean, deviation = statistics(wanted.dataset.train, samples)
-    classifier, pictures = wanted.untrained(device), Pictures.of(wanted.dataset.train, mean, deviation, device)
+    classifier, pictures = (
+        wanted.untrained(device),
+        Pictures.of(wanted.dataset.train, mean, deviation, device),
+    )
     optimizer = torch.optim.SGD(
-        classifier.parameters(), lr=settings.lr[0], momentum=settings.momentum, weight_decay=settings.weight_decay
+        classifier.parameters(),
+        lr=settings.lr[0],
+        momentum=settings.momentum,
+        weight_decay=settings.weight_decay,
     )
     training = Training(classifier, optimizer, pictures, settings)
     done, seconds = 0, 0.0
@@ -183,7 +212,7 @@ def _train(wanted: Pretraining, path: Path, device: torch.device) -> tuple[dict[
                 samples,
                 batch_size=settings.batch_size,
                 generator=generator(wanted.seed, f"epoch {epoch} of pre-training"),
-                lr=lambda step, epoch=epoch: rate_at(settings, epoch, step, steps),  # type: ignore[misc]
+                lr=partial(rate_at, settings, epoch, steps=steps),
                 progress=progress,
             )
             now = time.perf_counter()
@@ -204,7 +233,9 @@ def _train(wanted: Pretraining, path: Path, device: torch.device) -> tuple[dict[
         "old_classes": wanted.parts.old_classes,
         "pictures": len(samples),
         "settings": json.loads(json.dumps(asdict(settings))),
-        "held_out_top1": float((made == wanted.dataset.train.labels[old]).double().mean()),  # among all outputs
+        "held_out_top1": float(
+            (made == wanted.dataset.train.labels[old]).double().mean()
+        ),  # among all outputs
         "device": device.type,
         "seconds": seconds,
     }

@@ -1,4 +1,6 @@
-"""Reading loop of pictures: the methods, as rules of ``hebblm.adapt``, predict, are scored, and only then observe."""
+"""Reading loop of pictures: the methods, as rules of ``hebblm.adapt``, predict, are scored, and
+only then observe.
+"""
 
 from __future__ import annotations
 
@@ -25,25 +27,33 @@ from hebblm.vision.settings import AdaptationSettings
 
 METHODS = ("parametric", "mixture", "mbpa", "hebb")
 VARIANTS = ("hebb-v1", "hebb-v2", "hebb-v3")
-"""Of Hebb. Any further name is that of Hebb with values of its own; ``hebb-N`` without values is Hebb with those of
-``hebb`` and a memory of N pairs."""
+"""Of Hebb. Any further name is that of Hebb with values of its own; ``hebb-N`` without values is
+Hebb with those of ``hebb`` and a memory of N pairs.
+"""
 Top1 = dict[str, float | None]
-"""Shares of right answers by ``new``, ``old`` and ``overall``; None where there is no such picture."""
+"""Shares of right answers by ``new``, ``old`` and ``overall``; None where there is no such
+picture.
+"""
 
 
 class ImageMethod(NamedTuple):
     """A rule and the memory it reads."""
 
     rule: Rule  # from a mini-batch to log-probabilities
-    # None for all training and observed pairs; a number for a memory of only the latest observed pairs
-    # pairs only, 0 for none.
+    # None for all training and observed pairs; a number for a memory of only the latest observed
+    # pairs pairs only, 0 for none.
     capacity: int | None = None
 
 
-def grids(lr: tuple[float, ...], settings: AdaptationSettings) -> dict[str, dict[str, tuple[float, ...]]]:
+def grids(
+    lr: tuple[float, ...], settings: AdaptationSettings
+) -> dict[str, dict[str, tuple[float, ...]]]:
     """The values to choose from by method and hyper-parameter; ``lr`` are those of training."""
     beta, eta = settings.hebb_beta, settings.hebb_eta
-    mbpa: dict[str, tuple[float, ...]] = {"rate": settings.mbpa_lambda, "steps": settings.mbpa_steps}
+    mbpa: dict[str, tuple[float, ...]] = {
+        "rate": settings.mbpa_lambda,
+        "steps": settings.mbpa_steps,
+    }
     if settings.mbpa_optimizer == "newton":
         mbpa = {"pull": settings.mbpa_pull}
     return {
@@ -58,7 +68,10 @@ def grids(lr: tuple[float, ...], settings: AdaptationSettings) -> dict[str, dict
 
 
 def given_values(lr: float, settings: AdaptationSettings) -> dict[str, dict[str, float]]:
-    return {name: {key: values[0] for key, values in grid.items()} for name, grid in grids((lr,), settings).items()}
+    return {
+        name: {key: values[0] for key, values in grid.items()}
+        for name, grid in grids((lr,), settings).items()
+    }
 
 
 def values_of(name: str, values: Values) -> dict[str, float]:
@@ -69,7 +82,9 @@ def values_of(name: str, values: Values) -> dict[str, float]:
     return dict(own) if name == "hebb-v1" else {**values["mbpa"], **own}
 
 
-def methods_of(names: Iterable[str], values: Values, settings: AdaptationSettings) -> dict[str, ImageMethod]:
+def methods_of(
+    names: Iterable[str], values: Values, settings: AdaptationSettings
+) -> dict[str, ImageMethod]:
     return {name: method_of(name, values, settings) for name in names}
 
 
@@ -85,7 +100,12 @@ def method_of(name: str, values: Values, settings: AdaptationSettings) -> ImageM
     if settings.mbpa_optimizer == "newton":
         solver["pull"] = own["pull"]
     else:  # with a fresh state for each query
-        solver = {"optimizer": "rmsprop", "lr_units": "guarded", "lr": own["rate"], "steps": int(own["steps"])}
+        solver = {
+            "optimizer": "rmsprop",
+            "lr_units": "guarded",
+            "lr": own["rate"],
+            "steps": int(own["steps"]),
+        }
     mbpa = MbpaConfig(solver="exact", eps=settings.eps, scale="absolute", weight=1.0, **solver)
     if name == "mbpa":
         return ImageMethod(Mbpa(mbpa))
@@ -94,7 +114,9 @@ def method_of(name: str, values: Values, settings: AdaptationSettings) -> ImageM
     hebb = HebbConfig(**strength, classes="new", scale="absolute", closeness="raw")
     if name in VARIANTS:
         return ImageMethod(Hebb(hebb, mbpa, name.removeprefix("hebb-")))
-    return ImageMethod(Hebb(hebb, mbpa), None if name in values else int(name.removeprefix("hebb-")))
+    return ImageMethod(
+        Hebb(hebb, mbpa), None if name in values else int(name.removeprefix("hebb-"))
+    )
 
 
 class PictureBlock(NamedTuple):
@@ -109,15 +131,22 @@ class PictureBlock(NamedTuple):
 class Remembered:
     """Memory and counts before the first picture."""
 
-    keys: Tensor  # (m, D) features of the training pictures, as the network gave them when they were stored
+    # (m, D) features of the training pictures, as the network gave them when they were stored
+    keys: Tensor
     labels: Tensor  # (m,) int64 of them
     counts: Tensor  # (C,) int64 different training pictures of each class so far, n_i
     new: Tensor  # (C,) bool, the classes that pre-training did not see
 
     def context(self, head: OutputHead, k: int, capacity: int | None) -> Context:
-        """A context over all of it, or over an empty memory that up to ``capacity`` observed pairs go to."""
+        """A context over all of it, or over an empty memory that up to ``capacity`` observed pairs
+        go to.
+        """
         width, device = self.keys.shape[1], self.keys.device
-        memory = RingMemory(width, capacity, device=device) if capacity else FlatMemory(width, device=device)
+        memory = (
+            RingMemory(width, capacity, device=device)
+            if capacity
+            else FlatMemory(width, device=device)
+        )
         if capacity is None:
             memory.add(self.keys, self.labels)
         return Context(head, memory, k=k, train_counts=self.counts, new_classes=self.new)
@@ -143,19 +172,28 @@ class Predicted:
     stabilized: int  # queries whose adaptation diverged and was run at a smaller rate
 
     def score(self, labels: Tensor, new: Tensor) -> dict[str, float]:
-        """Accuracies on ``old`` and on ``new`` classes, their ``harmonic_mean``, and the mean ``loss`` in nats.
+        """Accuracies on ``old`` and on ``new`` classes, their ``harmonic_mean``, and the mean
+        ``loss`` in nats.
 
-        The harmonic mean is the measure of generalised zero-shot learning (Xian et al. 2019): 0 for a network that
-        knows nothing of one side, however much it knows of the other. A side without pictures counts as 0.
+        The harmonic mean is the measure of generalised zero-shot learning (Xian et al. 2019): 0 for
+        a network that knows nothing of one side, however much it knows of the other. A side without
+        pictures counts as 0.
         """
         found = top1(self.classes, labels.cpu(), new.cpu())
         old, fresh = found["old"] or 0.0, found["new"] or 0.0
         both = 2 * old * fresh / (old + fresh) if old + fresh else 0.0
-        return {"old": old, "new": fresh, "harmonic_mean": both, "loss": float(self.losses.double().mean())}
+        return {
+            "old": old,
+            "new": fresh,
+            "harmonic_mean": both,
+            "loss": float(self.losses.double().mean()),
+        }
 
 
 def top1(classes: Tensor, labels: Tensor, new: Tensor) -> Top1:
-    """The accuracies of predictions (n,) uint8 for labels (n,); ``new`` (C,) bool are the new classes."""
+    """The accuracies of predictions (n,) uint8 for labels (n,); ``new`` (C,) bool are the new
+    classes.
+    """
     right, is_new = classes == labels, new[labels]
     everything = torch.ones_like(is_new)
     return {
@@ -176,8 +214,8 @@ def read(
 ) -> dict[str, Predicted]:
     """Predict every block with every method; all of them share retrieval and adaptation.
 
-    Each block is predicted and scored before any of it is observed. For ``observes`` it then goes to the memories and
-    counts.
+    Each block is predicted and scored before any of it is observed. For ``observes`` it then goes
+    to the memories and counts.
     """
     contexts: dict[int | None, Context] = {}
     classes: dict[str, list[Tensor]] = {name: [] for name in methods}
@@ -202,8 +240,14 @@ def read(
             if capacity not in contexts:
                 contexts[capacity] = remembered.context(block.head, k, capacity)
             contexts[capacity].set_head(block.head)
-        items = [Labelled(EvalBatch(block.hidden, context), block.labels) for context in contexts.values()]
+        items = [
+            Labelled(EvalBatch(block.hidden, context), block.labels)
+            for context in contexts.values()
+        ]
         # The network learns nothing here: its training is not part of the reading.
         step(items, score, (lambda labels: None) if observes else None, take=take)
         progress(len(block.labels))
-    return {name: Predicted(torch.cat(classes[name]), torch.cat(losses[name]), stabilized[name]) for name in methods}
+    return {
+        name: Predicted(torch.cat(classes[name]), torch.cat(losses[name]), stabilized[name])
+        for name in methods
+    }

@@ -1,4 +1,6 @@
-"""Output of an image experiment: predictions by seed, in files next to the result, and numbers over the seeds."""
+"""Output of an image experiment: predictions by seed, in files next to the result, and numbers over
+the seeds.
+"""
 
 from __future__ import annotations
 
@@ -41,8 +43,8 @@ class SeedRun:
     seed: int
     values: Values
     labels: Tensor  # (n,) int64 of the test pictures, in the order in which they were predicted
-    # By method, uint8: (E, n) after each epoch, or once (E = 1) on the way through a stream; (T, T, n) after each task
-    # of each task.
+    # By method, uint8: (E, n) after each epoch, or once (E = 1) on the way through a stream; (T, T,
+    # n) after each task of each task.
     predictions: Mapping[str, Tensor]
     counted: Mapping[str, Mapping[str, float]]  # by method, what was counted or timed on the way
     drawn: Mapping[str, Tensor]  # by name, whatever else the seed decided about the pictures
@@ -51,7 +53,11 @@ class SeedRun:
 
     def write(self, experiment: str, folder: Path) -> dict[str, Any]:
         """Write what the seed drew and predicted, and return what the result says of it."""
-        which = {"condition": self.condition, "seed": self.seed} if self.condition else {"seed": self.seed}
+        which = (
+            {"condition": self.condition, "seed": self.seed}
+            if self.condition
+            else {"seed": self.seed}
+        )
         name = re.sub(r"[^0-9a-z]+", "-", f"{self.condition}-seed-{self.seed}").removeprefix("-")
         path = folder / f"{name}.safetensors"
         made = {f"predictions.{method}": classes for method, classes in self.predictions.items()}
@@ -67,7 +73,9 @@ class SeedRun:
 
 
 class Outcome(NamedTuple):
-    """Predictions by condition and seed, and by condition what was tried for the hyper-parameters."""
+    """Predictions by condition and seed, and by condition what was tried for the
+    hyper-parameters.
+    """
 
     runs: tuple[SeedRun, ...]
     tuning: Mapping[str, Tried | None]
@@ -93,27 +101,36 @@ def spread(values: Sequence[float | None]) -> Spread | None:
 
 
 def at_end(tuning: Mapping[str, Tried | None]) -> list[str]:
-    """The best values that are the least or the largest tried, as ``hebb.eta (50)``: better may lie beyond.
+    """The best values that are the least or the largest tried, as ``hebb.eta (50)``: better may lie
+    beyond.
 
-    A value between them that does as well says that there is none. ``tuning`` is by condition, None where nothing was
-    left to choose.
+    A value between them that does as well says that there is none. ``tuning`` is by condition, None
+    where nothing was left to choose.
     """
     found = []
     for condition, tried in tuning.items():
         for method, points in (tried or {}).items():
-            score = next(name for name in ("harmonic_mean_reached", "harmonic_mean", "accuracy") if name in points[0])
+            score = next(
+                name
+                for name in ("harmonic_mean_reached", "harmonic_mean", "accuracy")
+                if name in points[0]
+            )
             winner = max(map(partial(_rank, score), points))
             tied = [point for point in points if _rank(score, point) == winner]
             for name, value in best(points, score).items():
                 values = {point[name] for point in points}
                 at_ends = {point[name] for point in tied} <= {min(values), max(values)}
                 if len(values) > 1 and at_ends and (name, value) not in LIMITS:
-                    found.append(f"{method}.{name} ({condition})" if condition else f"{method}.{name}")
+                    found.append(
+                        f"{method}.{name} ({condition})" if condition else f"{method}.{name}"
+                    )
     return found
 
 
 def best(tried: list[Point], score: str = "accuracy") -> Point:
-    """The point with the best score, of several the one with the smallest ``loss``, without its scores."""
+    """The point with the best score, of several the one with the smallest ``loss``, without its
+    scores.
+    """
     winner = max(tried, key=partial(_rank, score))
     return {name: value for name, value in winner.items() if name not in SCORES}
 

@@ -1,4 +1,6 @@
-"""Settings of the image experiments, their three scales and the paper's values; nothing here loads torch."""
+"""Settings of the image experiments, their three scales and the paper's values; nothing here loads
+torch.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +17,21 @@ from hebblm.errors import UserError
 from hebblm.suggest import unknown
 
 Experiment = Literal[
-    "permuted-mnist", "incremental", "online", "pretrain-classes", "sensitivity", "timing", "ablation"
+    "permuted-mnist", "incremental", "online", "pretrain-classes", "sensitivity", "timing",
+    "ablation"
 ]  # fmt: skip
 PERMUTED_MNIST: Experiment = "permuted-mnist"
 Scale = Literal["smoke", "small", "paper"]
 Anchor = Literal["latest", "separate"]
 FisherKind = Literal["labels", "predictions"]
 Rate = Literal["relative", "absolute"]
-"""Whether a learning rate is in units of 1 / the query's own curvature, or the paper's lambda as it stands."""
+"""Whether a learning rate is in units of 1 / the query's own curvature, or the paper's lambda as it
+stands.
+"""
 Precision = Literal["auto", "float32", "bfloat16"]
 Backbone = Literal[
-    "resnet50", "densenet121", "mobilenetv2", "resnet50-w16", "densenet40-k12", "mobilenetv2-x0.5", "cnn2-w16"
+    "resnet50", "densenet121", "mobilenetv2", "resnet50-w16", "densenet40-k12", "mobilenetv2-x0.5",
+    "cnn2-w16"
 ]  # fmt: skip
 BACKBONES: tuple[str, ...] = get_args(Backbone)
 
@@ -39,7 +45,8 @@ Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 
 class Settings:
-    """Base class of frozen dataclasses whose values are changed by name, and checked by their types.
+    """Base class of frozen dataclasses whose values are changed by name, and checked by their
+    types.
 
     A tuple is a grid of a hyper-parameter to choose from; the best on held-out pictures is taken.
     """
@@ -52,18 +59,25 @@ class Settings:
             try:
                 msgspec.convert(value, kind)
             except msgspec.ValidationError as error:
-                raise UserError(f"{name} = {value!r} is out of range ({error}); choose another") from error
-            if value == () or (isinstance(value, tuple) and not self._repeats and len(set(value)) < len(value)):
+                raise UserError(
+                    f"{name} = {value!r} is out of range ({error}); choose another"
+                ) from error
+            if value == () or (
+                isinstance(value, tuple) and not self._repeats and len(set(value)) < len(value)
+            ):
                 raise UserError(f"{name} = {value} must have at least one value, each value once")
 
     def changed(self, values: Mapping[str, str]) -> Self:
         """A copy with some values replaced.
 
         Args:
-            values: text by name, ``section.field`` for a field of a section; several values are separated by commas.
+            values: text by name, ``section.field`` for a field of a section; several values are
+                separated by commas.
         """
         known = dict(_types(type(self)))
-        changes: dict[str, dict[str, Any]] = {"": {}}  # a section at once, since some values only go together
+        changes: dict[str, dict[str, Any]] = {
+            "": {}
+        }  # a section at once, since some values only go together
         for name, text in values.items():
             if name not in known:
                 raise unknown("setting", name, known, f"known are {', '.join(known)}")
@@ -104,30 +118,50 @@ class PermutedSettings(Settings):
     tasks: Count = 20  # permutations learnt one after the other
     train_samples: Count = 10_000  # of a task
     test_samples: Count = 10_000  # of each task, tested after the last task
-    # Tested after each earlier task; the curve, forgetting and backward transfer are measured on these alone.
+    # Tested after each earlier task; the curve, forgetting and backward transfer are measured on
+    # these alone.
     curve_samples: Count = 1_000
     held_out: Count = 1_000  # training samples that no task trains on and tuning evaluates on
     hidden: Count = 1_000
     epochs: Count = 100
     batch_size: Count = 128
     lr: Positive = 1e-3  # of Adam
-    stored: tuple[Count, ...] = (250, 500)  # samples kept of each task; MbPA and Hebb run once with each
+    stored: tuple[Count, ...] = (
+        250,
+        500,
+    )  # samples kept of each task; MbPA and Hebb run once with each
     k: Count = 200  # neighbours a query
     steps: Count = 5  # of MbPA
     eps: Positive = 1e-3  # in the closeness 1 / (eps + squared distance)
     fisher: FisherKind = "predictions"  # where EWC takes the classes from
-    # EWC's penalty pulls to the weights after the last task, or to those after each. With the latter, tasks in the
-    # middle of a long chain are forgotten, and EWC is no better than training without it.
+    # EWC's penalty pulls to the weights after the last task, or to those after each. With the
+    # latter, tasks in the middle of a long chain are forgotten, and EWC is no better than training
+    # without it.
     ewc_anchor: Anchor = "latest"
     ewc_lambda: tuple[Amount, ...] = (1.0, 10.0, 100.0, 1e3, 1e4)
-    mbpa_rate: Rate = "relative"  # what mbpa_lambda is in units of; relative fits networks and memories of any size
+    # what mbpa_lambda is in units of; relative fits networks and memories of any size
+    mbpa_rate: Rate = "relative"
     mbpa_lambda: tuple[Amount, ...] = (4.0, 8.0, 16.0, 32.0, 48.0, 64.0, 96.0, 128.0)
     hebb_beta: tuple[Decay, ...] = (0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999)
-    hebb_eta: tuple[Amount, ...] = (0.02, 0.2, 1.0, 2.0, 5.0, 20.0, 50.0, 200.0, 1000.0, 5000.0, 20000.0)
-    # How many tasks tuning learns. The best ewc_lambda falls with their number: penalties add up, and one that suits
-    # few tasks leaves later ones no room.
+    hebb_eta: tuple[Amount, ...] = (
+        0.02,
+        0.2,
+        1.0,
+        2.0,
+        5.0,
+        20.0,
+        50.0,
+        200.0,
+        1000.0,
+        5000.0,
+        20000.0,
+    )
+    # How many tasks tuning learns. The best ewc_lambda falls with their number: penalties add up,
+    # and one that suits few tasks leaves later ones no room.
     tune_tasks: Count = 20
-    tune_samples: Count = 200  # held-out samples a task on which MbPA and Hebb are tuned; EWC is on all of them
+    tune_samples: Count = (
+        200  # held-out samples a task on which MbPA and Hebb are tuned; EWC is on all of them
+    )
 
     def __post_init__(self) -> None:
         Settings.__post_init__(self)
@@ -136,7 +170,9 @@ class PermutedSettings(Settings):
         for name, limit in limits:
             value = max(self.stored) if name == "stored" else getattr(self, name)
             if value > getattr(self, limit):
-                raise UserError(f"{name} = {value} is more than {limit} = {getattr(self, limit)}; lower it")
+                raise UserError(
+                    f"{name} = {value} is more than {limit} = {getattr(self, limit)}; lower it"
+                )
 
     def tested(self, task: int) -> int:
         """How many samples of each task so far are tested after ``task``, counted from 0."""
@@ -144,7 +180,10 @@ class PermutedSettings(Settings):
 
     @property
     def tuned(self) -> bool:
-        return any(len(grid) > 1 for grid in (self.ewc_lambda, self.mbpa_lambda, self.hebb_beta, self.hebb_eta))
+        return any(
+            len(grid) > 1
+            for grid in (self.ewc_lambda, self.mbpa_lambda, self.hebb_beta, self.hebb_eta)
+        )
 
     def first(self) -> dict[str, dict[str, float]]:
         values = {"ewc": {"lambda": self.ewc_lambda[0]}}
@@ -156,17 +195,21 @@ class PermutedSettings(Settings):
 
 @dataclass(frozen=True)
 class PretrainingSettings(Settings):
-    """Training of a backbone and its head on the old classes: SGD over cropped and flipped pictures."""
+    """Training of a backbone and its head on the old classes: SGD over cropped and flipped
+    pictures.
+    """
 
     epochs: tuple[Count, ...] = (150, 100, 100)  # by phase
     lr: tuple[Positive, ...] = (0.1, 0.01, 0.001)  # by phase
-    # steps keeps each phase's rate; onecycle has one phase, whose rate rises for a quarter of the steps to lr and
-    # falls to zero along a cosine.
+    # steps keeps each phase's rate; onecycle has one phase, whose rate rises for a quarter of the
+    # steps to lr and falls to zero along a cosine.
     schedule: Literal["steps", "onecycle"] = "steps"
     batch_size: Batch = 128
     momentum: Decay = 0.9
     weight_decay: Amount = 5e-4  # on every parameter
-    padding: Annotated[int, msgspec.Meta(ge=0)] = 4  # black pixels around a picture before it is cropped again
+    padding: Annotated[int, msgspec.Meta(ge=0)] = (
+        4  # black pixels around a picture before it is cropped again
+    )
     flip: bool = True  # half of the pictures are mirrored
 
     _repeats = True  # a value of one phase may be that of another
@@ -175,24 +218,36 @@ class PretrainingSettings(Settings):
         Settings.__post_init__(self)
         if len(self.epochs) != len(self.lr):
             raise UserError(
-                f"pretraining.epochs = {self.epochs} and pretraining.lr = {self.lr} must have equally many values"
+                f"pretraining.epochs = {self.epochs} and pretraining.lr = {self.lr} must have "
+                "equally many values"
             )
         if self.schedule == "onecycle" and len(self.epochs) > 1:
-            raise UserError(f"pretraining.epochs = {self.epochs} must be one value with schedule=onecycle")
+            raise UserError(
+                f"pretraining.epochs = {self.epochs} must be one value with schedule=onecycle"
+            )
 
 
 @dataclass(frozen=True)
 class IncrementSettings(Settings):
     """A small set of all classes on which the whole network is fine-tuned by RMSprop.
 
-    The paper calls the set small and does not say how small. With 50 pictures a class an epoch has 39 steps, which is
-    of the order that its 2 % on new classes after one epoch asks for; with all 500 it would be ten times as many.
+    The paper calls the set small and does not say how small. With 50 pictures a class an epoch has
+    39 steps, which is of the order that its 2 % on new classes after one epoch asks for; with all
+    500 it would be ten times as many.
     """
 
     samples: Count = 50  # a class
-    ratios: tuple[Count, ...] = (1, 2, 5)  # one run each; half of the new classes have so many times fewer pictures
+    ratios: tuple[Count, ...] = (
+        1,
+        2,
+        5,
+    )  # one run each; half of the new classes have so many times fewer pictures
     epochs: Count = 10  # every method is tested after each
-    reported: tuple[Count, ...] = (1, 3, 10)  # the epochs of the table, and those that tuning looks at
+    reported: tuple[Count, ...] = (
+        1,
+        3,
+        10,
+    )  # the epochs of the table, and those that tuning looks at
     batch_size: Batch = 128
     lr: tuple[Amount, ...] = (5e-5, 1e-4, 5e-4, 1e-3)
     tested: Count = 10_000  # test pictures that every method predicts after each epoch
@@ -201,11 +256,13 @@ class IncrementSettings(Settings):
         Settings.__post_init__(self)
         if max(self.reported) > self.epochs:
             raise UserError(
-                f"increment.reported = {self.reported} is beyond increment.epochs = {self.epochs}; lower it"
+                f"increment.reported = {self.reported} is beyond increment.epochs = {self.epochs}; "
+                "lower it"
             )
         if self.samples < max(self.ratios):
             raise UserError(
-                f"increment.samples = {self.samples} leaves no picture at a ratio of {max(self.ratios)}:1; raise it"
+                f"increment.samples = {self.samples} leaves no picture at a ratio of "
+                f"{max(self.ratios)}:1; raise it"
             )
 
 
@@ -220,14 +277,16 @@ class OnlineSettings(Settings):
 
 @dataclass(frozen=True)
 class AdaptationSettings(Settings):
-    """Hyper-parameters of the methods; the grids hold the paper's values and go beyond them, for every method alike."""
+    """Hyper-parameters of the methods; the grids hold the paper's values and go beyond them, for
+    every method alike.
+    """
 
     k: Count = 200  # neighbours a query
     eps: Positive = 1e-3  # in the closeness 1 / (eps + squared distance)
     mixture_theta: tuple[Amount, ...] = (0.05, 0.2, 0.4, 0.6, 0.8, 1.0)
     mixture_gamma: tuple[Share, ...] = (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
-    # newton goes to the optimum of the neighbours' loss with a pull; rmsprop is the paper's, with a fresh state for
-    # each query, whose rate is quartered until that loss does not rise.
+    # newton goes to the optimum of the neighbours' loss with a pull; rmsprop is the paper's, with a
+    # fresh state for each query, whose rate is quartered until that loss does not rise.
     mbpa_optimizer: Literal["newton", "rmsprop"] = "newton"
     mbpa_lambda: tuple[Amount, ...] = (1e-4, 1e-3, 1e-2)  # of rmsprop
     mbpa_steps: tuple[Count, ...] = (1, 5, 10)  # of rmsprop
@@ -240,7 +299,9 @@ class AdaptationSettings(Settings):
 
 @dataclass(frozen=True)
 class SensitivitySettings(Settings):
-    """The grid of the heat map (the paper's Fig. hyper); each point is read from one adaptation pass."""
+    """The grid of the heat map (the paper's Fig. hyper); each point is read from one adaptation
+    pass.
+    """
 
     beta: tuple[Decay, ...] = (0.4, 0.5, 0.6, 0.7, 0.8)
     eta: tuple[Amount, ...] = (0.5, 0.7, 0.9, 1.1, 1.3, 1.5)
@@ -260,17 +321,25 @@ class ClassSettings(Settings):
 
     backbone: Backbone = "resnet50"
     old_classes: Count = 50  # that the network is pre-trained on
-    varied: tuple[Count, ...] = (30, 50, 70)  # the numbers of old classes that pretrain-classes compares
-    # own splits the classes and pre-trains for each seed; shared does so once, and the seeds draw other samples
-    # and orders.
+    varied: tuple[Count, ...] = (
+        30,
+        50,
+        70,
+    )  # the numbers of old classes that pretrain-classes compares
+    # own splits the classes and pre-trains for each seed; shared does so once, and the seeds draw
+    # other samples and orders.
     pretrainings: Literal["own", "shared"] = "own"
-    # Of the backbone's convolutions: bfloat16 is twice as fast on processors that have it, and slow on others; auto is
-    # bfloat16 on a GPU.
+    # Of the backbone's convolutions: bfloat16 is twice as fast on processors that have it, and slow
+    # on others; auto is bfloat16 on a GPU.
     precision: Precision = "auto"
-    held_out: Count = 50  # training pictures of each class that nothing is trained on; tuning is done on them
+    held_out: Count = (
+        50  # training pictures of each class that nothing is trained on; tuning is done on them
+    )
     pretraining: PretrainingSettings = field(default_factory=PretrainingSettings)
     increment: IncrementSettings = field(default_factory=IncrementSettings)
-    online: OnlineSettings = field(default_factory=OnlineSettings)  # of all experiments but the incremental one
+    online: OnlineSettings = field(
+        default_factory=OnlineSettings
+    )  # of all experiments but the incremental one
     adaptation: AdaptationSettings = field(default_factory=AdaptationSettings)
     sensitivity: SensitivitySettings = field(default_factory=SensitivitySettings)
     timing: TimingSettings = field(default_factory=TimingSettings)
@@ -278,15 +347,20 @@ class ClassSettings(Settings):
 
 PERMUTED_SCALES: dict[Scale, PermutedSettings] = {
     "smoke": PermutedSettings(
-        tasks=3, train_samples=400, test_samples=200, curve_samples=100, held_out=100, hidden=64, epochs=20,
-        batch_size=32, lr=3e-3, stored=(25, 50), k=20, ewc_lambda=(10.0, 100.0, 1e3), tune_tasks=3, tune_samples=50,
+        tasks=3, train_samples=400, test_samples=200, curve_samples=100, held_out=100, hidden=64,
+        epochs=20,
+        batch_size=32, lr=3e-3, stored=(25, 50), k=20, ewc_lambda=(10.0, 100.0, 1e3), tune_tasks=3,
+        tune_samples=50,
     ),
     "small": PermutedSettings(
-        test_samples=500, curve_samples=100, epochs=5, ewc_lambda=(1.0, 10.0, 100.0, 1e3), tune_samples=100
+        test_samples=500, curve_samples=100, epochs=5, ewc_lambda=(1.0, 10.0, 100.0, 1e3),
+        tune_samples=100
     ),
     "paper": PermutedSettings(),
 }  # fmt: skip
-"""Seconds on the digits of scikit-learn; under an hour for three seeds on two CPU cores; the paper's sizes on a GPU."""
+"""Seconds on the digits of scikit-learn; under an hour for three seeds on two CPU cores; the
+paper's sizes on a GPU.
+"""
 
 CLASS_SCALES: dict[Scale, ClassSettings] = {
     "smoke": ClassSettings(
@@ -295,12 +369,15 @@ CLASS_SCALES: dict[Scale, ClassSettings] = {
             epochs=(6,), lr=(0.1,), schedule="onecycle", batch_size=32, padding=1, flip=False
         ),
         increment=IncrementSettings(
-            samples=10, ratios=(1, 2), epochs=3, reported=(1, 3), batch_size=32, lr=(1e-3, 1e-2), tested=100
+            samples=10, ratios=(1, 2), epochs=3, reported=(1, 3), batch_size=32, lr=(1e-3, 1e-2),
+            tested=100
         ),
         online=OnlineSettings(interval=20, lr=(1e-3, 1e-2), streamed=200),
         adaptation=AdaptationSettings(
-            k=20, mixture_theta=(0.1, 1.0), mixture_gamma=(0.1, 0.3), mbpa_lambda=(1e-3, 1e-2), mbpa_steps=(3,),
-            mbpa_pull=(1e-3, 1e-2), hebb_beta=(0.5, 0.8), hebb_eta=(0.1, 0.5, 1.5), hebb_constant=(0.3, 0.6),
+            k=20, mixture_theta=(0.1, 1.0), mixture_gamma=(0.1, 0.3), mbpa_lambda=(1e-3, 1e-2),
+            mbpa_steps=(3,),
+            mbpa_pull=(1e-3, 1e-2), hebb_beta=(0.5, 0.8), hebb_eta=(0.1, 0.5, 1.5),
+            hebb_constant=(0.3, 0.6),
             rings=(25, 50),
         ),
         timing=TimingSettings(rounds=2, samples=100),
@@ -309,12 +386,14 @@ CLASS_SCALES: dict[Scale, ClassSettings] = {
         backbone="resnet50-w16",
         pretrainings="shared",
         held_out=100,  # as many pictures as the test's
-        # The fastest of the narrow networks where there is bfloat16; without it, use fewer epochs or float32.
+        # The fastest of the narrow networks where there is bfloat16; without it, use fewer epochs
+        # or float32.
         precision="bfloat16",
         pretraining=PretrainingSettings(epochs=(15,), lr=(0.1,), schedule="onecycle"),
-        increment=IncrementSettings(samples=25, lr=(1e-6, 1e-5, 3e-5, 1e-4, 5e-4, 1e-3, 3e-3), tested=1_000),
-        # From nearly standing still to rates at which it forgets all. In narrower grids of the methods best values lay
-        # at an end.
+        increment=IncrementSettings(samples=25, lr=(1e-6, 1e-5, 3e-5, 1e-4, 5e-4, 1e-3, 3e-3),
+        tested=1_000),
+        # From nearly standing still to rates at which it forgets all. In narrower grids of the
+        # methods best values lay at an end.
         online=OnlineSettings(lr=(1e-6, 1e-5, 1e-4, 3e-4, 1e-3, 3e-3)),
         adaptation=AdaptationSettings(
             mixture_theta=(0.0003, 0.001, 0.003, 0.01, 0.05, 0.1, 0.2, 0.4, 1.0),
@@ -325,24 +404,28 @@ CLASS_SCALES: dict[Scale, ClassSettings] = {
             hebb_eta=(0.02, 0.05, 0.1, 0.2, 0.5, 0.9, 1.5, 3.0, 6.0, 12.0, 25.0, 50.0, 100.0),
             hebb_constant=(0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.6),
         ),
-        # The paper's and two more: over a network that alone learns no new class, the paper's change next to nothing.
+        # The paper's and two more: over a network that alone learns no new class, the paper's
+        # change next to nothing.
         sensitivity=SensitivitySettings(eta=(0.5, 0.7, 0.9, 1.1, 1.3, 1.5, 3.0, 6.0)),
         timing=TimingSettings(samples=1_000),
     ),
     "paper": ClassSettings(),
 }  # fmt: skip
-"""``smoke``: seconds on scikit-learn's digits. ``small``: an evening for all experiments on two CPU cores; the network
-for 50 classes ships, another takes 20 to 25 minutes; one cycle of the learning rate, because 15 epochs are too few for
-the paper's phases. ``paper``: its sizes, for a GPU."""
+"""``smoke``: seconds on scikit-learn's digits. ``small``: an evening for all experiments on two CPU
+cores; the network for 50 classes ships, another takes 20 to 25 minutes; one cycle of the learning
+rate, because 15 epochs are too few for the paper's phases. ``paper``: its sizes, for a GPU.
+"""
 
 PERMUTED_PAPER = {
-    "ewc_lambda": "1000", "mbpa_rate": "absolute", "mbpa_lambda": "0.05", "steps": "5", "hebb_beta": "0.9",
+    "ewc_lambda": "1000", "mbpa_rate": "absolute", "mbpa_lambda": "0.05", "steps": "5",
+    "hebb_beta": "0.9",
     "hebb_eta": "0.2",
 }  # fmt: skip
 """The paper's values (its appendix, Continual Learning)."""
 _FAMILIES = {"resnet50": "ResnetV1", "densenet": "Densenet", "mobilenetv2": "MobilenetV2"}
 _ADAPTED = (
-    "mixture_theta", "mixture_gamma", "mbpa_lambda", "mbpa_steps", "hebb_beta", "hebb_eta", "hebb_constant",
+    "mixture_theta", "mixture_gamma", "mbpa_lambda", "mbpa_steps", "hebb_beta", "hebb_eta",
+    "hebb_constant",
 )  # fmt: skip
 _CONSTANT = "0.5"  # the paper does not print variant v3's weight
 # Table "cifar_parameter": Lr, and the values of _ADAPTED but the last.
@@ -357,7 +440,9 @@ _OPTIMA = {
 
 
 def family_of(backbone: str) -> str | None:
-    """The paper's name of the network that a backbone is, or is a narrow variant of; None for others."""
+    """The paper's name of the network that a backbone is, or is a narrow variant of; None for
+    others.
+    """
     return next((name for stem, name in _FAMILIES.items() if backbone.startswith(stem)), None)
 
 
@@ -368,7 +453,10 @@ def paper_values(backbone: str, experiment: str) -> dict[str, str]:
     """
     family = family_of(backbone)
     if family is None:
-        raise UserError(f"the paper has no hyper-parameters for backbone {backbone!r}; use --hyperparameters tuned")
+        raise UserError(
+            f"the paper has no hyper-parameters for backbone {backbone!r}; use --hyperparameters "
+            "tuned"
+        )
     section = "increment" if experiment == "incremental" else "online"
     lr, *values = _OPTIMA[section, family]
     own = zip(_ADAPTED, (*values, _CONSTANT), strict=True)
@@ -379,20 +467,29 @@ def paper_values(backbone: str, experiment: str) -> dict[str, str]:
 def settings_of(
     experiment: str, scale: Scale, backbone: str | None, changes: Mapping[str, str], *, paper: bool
 ) -> PermutedSettings | ClassSettings:
-    """The settings of an experiment: those of a scale, with a backbone, the paper's values and own changes."""
+    """The settings of an experiment: those of a scale, with a backbone, the paper's values and own
+    changes.
+    """
     if experiment == PERMUTED_MNIST:
         if backbone is not None:
-            raise UserError(f"{experiment} has one network and takes no --backbone, not {backbone!r}")
+            raise UserError(
+                f"{experiment} has one network and takes no --backbone, not {backbone!r}"
+            )
         return PERMUTED_SCALES[scale].changed({**(PERMUTED_PAPER if paper else {}), **changes})
     backbone = changes.get("backbone", backbone)
     settings = CLASS_SCALES[scale].changed({} if backbone is None else {"backbone": backbone})
     fixed = paper_values(settings.backbone, experiment) if paper else {}
     settings = settings.changed({**fixed, **changes})
     optimizer = settings.adaptation.mbpa_optimizer
-    for name, other in (("mbpa_pull", "newton"), ("mbpa_lambda", "rmsprop"), ("mbpa_steps", "rmsprop")):
+    for name, other in (
+        ("mbpa_pull", "newton"),
+        ("mbpa_lambda", "rmsprop"),
+        ("mbpa_steps", "rmsprop"),
+    ):
         if f"adaptation.{name}" in changes and other != optimizer:
             raise UserError(
-                f"adaptation.{name} belongs to {other}, but MbPA uses {optimizer}; leave it out, or set "
+                f"adaptation.{name} belongs to {other}, but MbPA uses {optimizer}; leave it out, "
+                "or set "
                 f"adaptation.mbpa_optimizer={other}"
             )
     return settings

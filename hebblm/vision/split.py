@@ -19,7 +19,9 @@ class Split:
     new: Tensor  # (C,) bool, the classes that pre-training does not see
     train: Tensor  # (n,) int64 pictures of old classes, for pre-training
     spare: Tensor  # (m,) int64 pictures of new classes, for later
-    held_out: Tensor  # (h,) int64 pictures of all classes that nothing is trained on, in random order
+    held_out: (
+        Tensor  # (h,) int64 pictures of all classes that nothing is trained on, in random order
+    )
 
     @property
     def old_classes(self) -> list[int]:
@@ -30,7 +32,8 @@ def split(dataset: ImageDataset, old_classes: int, held_out: int, seed: int) -> 
     """Draw the old classes, and ``held_out`` pictures of every class."""
     if old_classes >= dataset.classes:
         raise UserError(
-            f"{old_classes} pre-training classes leave no new class of the {dataset.classes} of {dataset.name}; choose "
+            f"{old_classes} pre-training classes leave no new class of the {dataset.classes} of "
+            f"{dataset.name}; choose "
             f"at most {dataset.classes - 1}"
         )
     new = torch.ones(dataset.classes, dtype=torch.bool)
@@ -39,7 +42,8 @@ def split(dataset: ImageDataset, old_classes: int, held_out: int, seed: int) -> 
     for name, pictures in enumerate(_by_class(dataset.train.labels, dataset.classes)):
         if len(pictures) <= held_out:
             raise UserError(
-                f"held_out = {held_out} leaves none of the {len(pictures)} training pictures of class {name} of "
+                f"held_out = {held_out} leaves none of the {len(pictures)} training pictures of "
+                f"class {name} of "
                 f"{dataset.name}; lower it"
             )
         order = _shuffled(pictures, seed, f"held out of class {name}")
@@ -51,13 +55,17 @@ def split(dataset: ImageDataset, old_classes: int, held_out: int, seed: int) -> 
     return Split(new, everything[~is_new], everything[is_new], stream)
 
 
-def increment(dataset: ImageDataset, parts: Split, *, samples: int, ratio: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Draw ``samples`` pictures of every class, and ``ratio`` times fewer of half of the new classes.
+def increment(
+    dataset: ImageDataset, parts: Split, *, samples: int, ratio: int, seed: int
+) -> tuple[Tensor, Tensor]:
+    """Draw ``samples`` pictures of every class, and ``ratio`` times fewer of half of the new
+    classes.
 
-    The pictures of old classes are among those of pre-training. For one seed, the pictures and the half are the same
-    whatever the ratio: a larger one leaves some of them out.
+    The pictures of old classes are among those of pre-training. For one seed, the pictures and the
+    half are the same whatever the ratio: a larger one leaves some of them out.
 
-    Positions (n,) int64 in the training part come class by class; (C,) bool are the new classes that have fewer.
+    Positions (n,) int64 in the training part come class by class; (C,) bool are the new classes
+    that have fewer.
     """
     available = torch.cat([parts.train, parts.spare])
     new = parts.new.nonzero().squeeze(1)
@@ -67,7 +75,8 @@ def increment(dataset: ImageDataset, parts: Split, *, samples: int, ratio: int, 
     for name, own in enumerate(_by_class(dataset.train.labels[available], dataset.classes)):
         if len(own) < samples:
             raise UserError(
-                f"increment.samples = {samples} is more than the {len(own)} pictures of class {name} of {dataset.name} "
+                f"increment.samples = {samples} is more than the {len(own)} pictures of class "
+                f"{name} of {dataset.name} "
                 "that are not held out; lower it"
             )
         order = _shuffled(own, seed, f"increment of class {name}")
@@ -79,7 +88,8 @@ def predicted_order(dataset: ImageDataset, count: int, seed: int) -> Tensor:
     """Return ``count`` positions (n,) int64 of the test part in random order."""
     if count > len(dataset.test):
         raise UserError(
-            f"{count:,} test pictures were asked for, but {dataset.name} has {len(dataset.test):,}; lower "
+            f"{count:,} test pictures were asked for, but {dataset.name} has "
+            f"{len(dataset.test):,}; lower "
             "online.streamed, increment.tested or timing.samples"
         )
     return _shuffled(torch.arange(len(dataset.test)), seed, "test")[:count]

@@ -1,4 +1,6 @@
-"""Setup of an image experiment, its seeds, and the state with which it goes on after an interruption."""
+"""Setup of an image experiment, its seeds, and the state with which it goes on after an
+interruption.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +31,17 @@ FORMAT = "hebblm-vision-state/1"
 KIND = "hebblm-vision"
 PREDICTIONS = "predictions."
 PACKAGE = Path(__file__).parents[1]
-TRAINING = tuple(f"vision/{name}.py" for name in ("backbones", "data", "learning", "pretraining", "split"))
+TRAINING = tuple(
+    f"vision/{name}.py" for name in ("backbones", "data", "learning", "pretraining", "split")
+)
 NUMBERS = (
     "adapt", "memory", "types.py", *TRAINING,
-    *(f"vision/{name}.py" for name in ("classes", "mlp", "mlp_adaptation", "permuted", "reading", "state", "tuning")),
+    *(f"vision/{name}.py" for name in ("classes", "mlp", "mlp_adaptation", "permuted", "reading",
+    "state", "tuning")),
 )  # fmt: skip
-"""Parts of the program that the numbers of an experiment depend on; those of a pre-training, on ``TRAINING`` alone."""
+"""Parts of the program that the numbers of an experiment depend on; those of a pre-training, on
+``TRAINING`` alone.
+"""
 
 Numbers = Mapping[str, Mapping[str, float]]
 """By method, what was counted or timed."""
@@ -73,20 +80,25 @@ def generator(seed: int, purpose: str) -> torch.Generator:
 
 @cache
 def program(*parts: str) -> str:
-    """Torch's version and a hash of parts of this package, by their paths: what they gave may be kept."""
+    """Torch's version and a hash of parts of this package, by their paths: what they gave may be
+    kept.
+    """
     return f"{torch.__version__} {hash_of_code(*(PACKAGE / part for part in parts))}"
 
 
 @contextmanager
 def stage(description: str, total: int, unit: str = "pictures") -> Iterator[Callable[[int], None]]:
-    """Show a bar of ``total`` things left to do while the block runs, and yield what advances it."""
+    """Show a bar of ``total`` things left to do while the block runs, and yield what advances
+    it.
+    """
     with bar() as progress:
         task = progress.add_task(description, total=total, unit=unit)
         yield lambda count: progress.advance(task, count)
 
 
 def divided(runs: Sequence[Callable[[], R]]) -> list[R]:
-    """What runs give, in their order: several ranks divide them, and read the others' from what these kept.
+    """What runs give, in their order: several ranks divide them, and read the others' from what
+    these kept.
 
     Each run keeps what it has on disk and, called again, gives the same from there.
     """
@@ -117,8 +129,9 @@ def take_steps(
 
     They go on after the last one that ``path`` has, which is written after each.
 
-    ``run`` is a hash of everything that decides about the numbers, ``step`` takes a step counted from 0, ``learner`` is
-    what the steps change. Without a ``title`` there is no bar: each step shows by itself what it does.
+    ``run`` is a hash of everything that decides about the numbers, ``step`` takes a step counted
+    from 0, ``learner`` is what the steps change. Without a ``title`` there is no bar: each step
+    shows by itself what it does.
     """
     predictions: dict[str, Tensor] = {}
     taken: list[Numbers] = []
@@ -128,7 +141,11 @@ def take_steps(
         predictions = {name: tensors.pop(key) for name, key in keys.items() if key in tensors}
         if learner is not None:
             learner.load_state_dict(tensors)
-    with stage(title, count - len(taken), "steps") if title else nullcontext(lambda steps: None) as progress:
+    with (
+        stage(title, count - len(taken), "steps")
+        if title
+        else nullcontext(lambda steps: None) as progress
+    ):
         for at in range(len(taken), count):
             made, numbers = step(at)
             taken.append(numbers)
@@ -145,7 +162,8 @@ def take_steps(
 def summed(taken: Sequence[Numbers]) -> dict[str, dict[str, float]]:
     """Return the sums over steps of their numbers; every step has the same ones."""
     return {
-        name: {key: sum(step[name][key] for step in taken) for key in numbers} for name, numbers in taken[0].items()
+        name: {key: sum(step[name][key] for step in taken) for key in numbers}
+        for name, numbers in taken[0].items()
     }
 
 
@@ -155,12 +173,15 @@ def save_state(path: Path, tensors: dict[str, Tensor], record: dict[str, Any]) -
 
 
 def load_state(
-    path: Path, run: str, *, remedy: str = "delete {folder} to start anew, or choose another --output-path"
+    path: Path,
+    run: str,
+    *,
+    remedy: str = "delete {folder} to start anew, or choose another --output-path",
 ) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
     """Read what :func:`save_state` wrote, or return None where there is no such file.
 
-    ``run`` is a hash of everything that decides about the numbers. In the ``remedy`` for a file that cannot be used,
-    ``{folder}`` and ``{path}`` are filled in.
+    ``run`` is a hash of everything that decides about the numbers. In the ``remedy`` for a file
+    that cannot be used, ``{folder}`` and ``{path}`` are filled in.
     """
     if not path.exists() and not path.is_symlink():
         return None
@@ -170,5 +191,7 @@ def load_state(
         raise UserError(f"{path} is not the state of an image experiment; {remedy}")
     record = json.loads(header["record"])
     if record.get("run") != run:
-        raise UserError(f"{path} belongs to a run with other settings, data, seeds or program; {remedy}")
+        raise UserError(
+            f"{path} belongs to a run with other settings, data, seeds or program; {remedy}"
+        )
     return tensors, record

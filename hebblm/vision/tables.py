@@ -29,12 +29,18 @@ Rows = Iterable[tuple[tuple[Cell, ...], Sequence[Accuracy]]]
 
 
 def tables(document: Mapping[str, Any]) -> list[Table]:
-    """The tables of a result, in their order; the last one says which values were best at an end of a grid."""
+    """The tables of a result, in their order; the last one says which values were best at an end of
+    a grid.
+    """
     found = _tables(document)
-    # Made anew of what was tried, as it is read today; results of before it was noted were tuned by another score.
+    # Made anew of what was tried, as it is read today; results of before it was noted were tuned by
+    # another score.
     tuning = decode(document.get("tuning") or {}, "tuning") if "at_end" in document else {}
     if ends := at_end({"": tuning["tried"]} if "tried" in tuning else tuning):
-        note = f"Best at the least or the largest value tried, so that a better one may lie beyond: {', '.join(ends)}."
+        note = (
+            "Best at the least or the largest value tried, so that a better one may lie beyond: "
+            f"{', '.join(ends)}."
+        )
         found[-1] = replace(found[-1], notes=(*found[-1].notes, note))
     return found
 
@@ -57,18 +63,25 @@ def _tables(document: Mapping[str, Any]) -> list[Table]:
 
 
 def _permuted(document: Mapping[str, Any]) -> Table:
-    """One row a method: accuracies, forgetting and transfer, and its place here and in the paper."""
+    """One row a method: accuracies, forgetting and transfer, and its place here and in the
+    paper.
+    """
     methods, settings = document["methods"], document["settings"]
     means = {name: item["average_accuracy"]["mean"] for name, item in methods.items()}
     rows = []
     for name in permuted_methods(document):
         # A single task leaves forgetting and transfer undefined.
-        measured = [methods[name][key] or {} for key in ("average_accuracy", "forgetting", "backward_transfer")]
+        measured = [
+            methods[name][key] or {}
+            for key in ("average_accuracy", "forgetting", "backward_transfer")
+        ]
         numbers = [each.get(part) for each in measured for part in ("mean", "std")]
         stored = name.partition("-")[2] or str(max(settings["stored"]))
         rivals = [mean for other, mean in means.items() if other.partition("-")[2] in ("", stored)]
         place = 1 + sum(mean > means[name] for mean in rivals)
-        rows.append((method_name(name), *numbers, str(place), str(PAPER_ORDER[name.partition("-")[0]])))
+        rows.append(
+            (method_name(name), *numbers, str(place), str(PAPER_ORDER[name.partition("-")[0]]))
+        )
     columns = (
         Column("Method"),
         Column("Average accuracy", "nll", best="max"),
@@ -81,18 +94,27 @@ def _permuted(document: Mapping[str, Any]) -> Table:
         Column("paper"),
     )
     notes = (
-        f"{document['data']['name']}; {settings['tasks']} tasks of {settings['train_samples']:,} samples, "
-        f"{settings['epochs']} epochs. Tested on {settings['test_samples']:,} samples a task after the last one, "
-        f"{settings['curve_samples']:,} of them before, the same for every method; {_seeds(document)}.",
-        "Shares of right answers after the last task; the number after MbPA and Hebb is the samples stored of each "
-        "task. Forgetting: best accuracy so far minus the last, earlier tasks; backward transfer: the last minus "
+        f"{document['data']['name']}; {settings['tasks']} tasks of {settings['train_samples']:,} "
+        "samples, "
+        f"{settings['epochs']} epochs. Tested on {settings['test_samples']:,} samples a task after "
+        "the last one, "
+        f"{settings['curve_samples']:,} of them before, the same for every method; "
+        f"{_seeds(document)}.",
+        "Shares of right answers after the last task; the number after MbPA and Hebb is the "
+        "samples stored of each "
+        "task. Forgetting: best accuracy so far minus the last, earlier tasks; backward transfer: "
+        "the last minus "
         "that right after learning.",
-        "Order: each with what stores as much, MLP and EWC with what stores most. The paper shows its result as a "
-        "figure without numbers and says: EWC much better than MLP, MbPA and Hebb better than EWC, Hebb better than "
+        "Order: each with what stores as much, MLP and EWC with what stores most. The paper shows "
+        "its result as a "
+        "figure without numbers and says: EWC much better than MLP, MbPA and Hebb better than EWC, "
+        "Hebb better than "
         "MbPA.",
         SOURCE,
     )
-    return Table("permuted-mnist", f"Permuted MNIST, {document['scale']}", columns, tuple(rows), notes)
+    return Table(
+        "permuted-mnist", f"Permuted MNIST, {document['scale']}", columns, tuple(rows), notes
+    )
 
 
 def permuted_methods(document: Mapping[str, Any]) -> list[str]:
@@ -105,7 +127,10 @@ def _stream(document: Mapping[str, Any]) -> Table:
     family, experiment = _family(document), document["experiment"]
     title = "Ablation of Hebb" if experiment == "ablation" else "Online adaptation"
     rows = [
-        ((method_name(name),), [(summary[key], paper.image(experiment, family, key, name)) for key in KEYS])
+        (
+            (method_name(name),),
+            [(summary[key], paper.image(experiment, family, key, name)) for key in KEYS],
+        )
         for name, summary in summaries(document).items()
     ]
     return _table(document, experiment, title, [Column("Method")], _TITLES.values(), rows)
@@ -118,11 +143,16 @@ def _incremental(document: Mapping[str, Any], ratio: str) -> Table:
     for key in KEYS:
         for name, method in document["methods"].items():
             curve = {point["at"]: point[key] for point in method["conditions"][ratio]["curve"]}
-            own = [(curve[epoch], paper.image("incremental", family, str(epoch), key, name)) for epoch in epochs]
+            own = [
+                (curve[epoch], paper.image("incremental", family, str(epoch), key, name))
+                for epoch in epochs
+            ]
             rows.append(((_TITLES[key], method_name(name)), own))
     name, title = f"incremental-{ratio.replace(':', '-')}", f"Incremental learning, {ratio}"
     heads = [f"Epoch {epoch}" for epoch in epochs]
-    return _table(document, name, title, [Column("Classes"), Column("Method")], heads, rows, contest=False)
+    return _table(
+        document, name, title, [Column("Classes"), Column("Method")], heads, rows, contest=False
+    )
 
 
 def _pretrain(document: Mapping[str, Any]) -> Table:
@@ -130,7 +160,10 @@ def _pretrain(document: Mapping[str, Any]) -> Table:
     rows = []
     for name, method in document["methods"].items():
         each = method["conditions"].items()
-        own = [(summary["overall"], paper.image(experiment, family, count, name)) for count, summary in each]
+        own = [
+            (summary["overall"], paper.image(experiment, family, count, name))
+            for count, summary in each
+        ]
         rows.append(((method_name(name),), own))
     heads = [f"{count} old classes" for count in document["methods"]["parametric"]["conditions"]]
     title = "Number of pre-training classes, overall accuracy"
@@ -141,22 +174,41 @@ def _sensitivity(document: Mapping[str, Any]) -> Table:
     rows = []
     for name, summary in summaries(document).items():
         point = document["grid"].get(name)
-        labels = (method_name(name), None, None) if point is None else ("Hebb", point["beta"], point["eta"])
+        labels = (
+            (method_name(name), None, None)
+            if point is None
+            else ("Hebb", point["beta"], point["eta"])
+        )
         rows.append((labels, [(summary[key], None) for key in KEYS]))
     columns = [Column("Method"), Column("beta", "amount"), Column("eta", "amount")]
-    return _table(document, "sensitivity", "Sensitivity of Hebb", columns, _TITLES.values(), rows, printed=False)
+    return _table(
+        document,
+        "sensitivity",
+        "Sensitivity of Hebb",
+        columns,
+        _TITLES.values(),
+        rows,
+        printed=False,
+    )
 
 
 def _timing(document: Mapping[str, Any]) -> Table:
     family, rows = _family(document), []
     for name, method in document["methods"].items():
         ratios = [method["ratio"][part] for part in ("median", "min", "max")]
-        rows.append((method_name(name), method["seconds"]["median"], *ratios, paper_ratio(family, name)))
+        rows.append(
+            (method_name(name), method["seconds"]["median"], *ratios, paper_ratio(family, name))
+        )
     heads = ("Times Parametric", "least", "most", "in the paper")
-    columns = (Column("Method"), Column("Seconds", "nll", decimals=2), *(Column(h, "nll", decimals=3) for h in heads))
+    columns = (
+        Column("Method"),
+        Column("Seconds", "nll", decimals=2),
+        *(Column(h, "nll", decimals=3) for h in heads),
+    )
     timing, by = document["settings"]["timing"], document["provenance"]
     notes = (
-        f"{document['data']['name']}, {document['settings']['backbone']}, {timing['samples']:,} pictures. Medians of "
+        f"{document['data']['name']}, {document['settings']['backbone']}, {timing['samples']:,} "
+        "pictures. Medians of "
         f"{timing['rounds']} rounds in which the methods take turns; ratios within a round. "
         f"Device {by['device']}, {by['threads']} threads.",
         SOURCE,
@@ -178,7 +230,10 @@ def method_name(name: str) -> str:
 
 def summaries(document: Mapping[str, Any]) -> dict[str, Any]:
     """Each method's summary under the only condition."""
-    return {name: next(iter(method["conditions"].values())) for name, method in document["methods"].items()}
+    return {
+        name: next(iter(method["conditions"].values()))
+        for name, method in document["methods"].items()
+    }
 
 
 def _table(
@@ -192,16 +247,29 @@ def _table(
     contest: bool = True,
     printed: bool = True,
 ) -> Table:
-    """A table of accuracies in per cent, three columns a head, or two where the paper prints no such number."""
+    """A table of accuracies in per cent, three columns a head, or two where the paper prints no
+    such number.
+    """
     best = "max" if contest else None
     columns, cells = list(labels), []
     for head in heads:
-        beside = [Column(header, "nll", decimals=2) for header in (("±", "paper") if printed else ("±",))]
+        beside = [
+            Column(header, "nll", decimals=2) for header in (("±", "paper") if printed else ("±",))
+        ]
         columns += [Column(head, "nll", best, "%", 2), *beside]  # type: ignore[arg-type]
     for own, accuracies in rows:
-        each = ([_per_cent(found, "mean"), _per_cent(found, "std"), number] for found, number in accuracies)
+        each = (
+            [_per_cent(found, "mean"), _per_cent(found, "std"), number]
+            for found, number in accuracies
+        )
         cells.append((*own, *chain.from_iterable(three[: 3 if printed else 2] for three in each)))
-    return Table(name, f"{title}, {document['scale']}", tuple(columns), tuple(cells), _notes(document, printed))
+    return Table(
+        name,
+        f"{title}, {document['scale']}",
+        tuple(columns),
+        tuple(cells),
+        _notes(document, printed),
+    )
 
 
 def _per_cent(summary: Mapping[str, float | None] | None, part: str) -> float | None:
@@ -210,8 +278,14 @@ def _per_cent(summary: Mapping[str, float | None] | None, part: str) -> float | 
 
 
 def _family(document: Mapping[str, Any]) -> str | None:
-    """The network of the paper that the result's backbone is, or is a narrow variant of, on the same data."""
-    return family_of(document["settings"]["backbone"]) if document["data"]["name"] == "CIFAR-100" else None
+    """The network of the paper that the result's backbone is, or is a narrow variant of, on the
+    same data.
+    """
+    return (
+        family_of(document["settings"]["backbone"])
+        if document["data"]["name"] == "CIFAR-100"
+        else None
+    )
 
 
 def _notes(document: Mapping[str, Any], printed: bool) -> tuple[str, str]:
@@ -219,14 +293,24 @@ def _notes(document: Mapping[str, Any], printed: bool) -> tuple[str, str]:
     settings = document["settings"]
     trained = {entry["pretraining"]["run"]: entry["pretraining"] for entry in document["seeds"]}
     held_out = ", ".join(
-        f"{record['held_out_top1']:.1%} on {len(record['old_classes'])} classes" for record in trained.values()
+        f"{record['held_out_top1']:.1%} on {len(record['old_classes'])} classes"
+        for record in trained.values()
     ).replace("%", " %")
-    shared = " The seeds share the classes and the pre-trained network; they draw other pictures and orders."
+    shared = (
+        " The seeds share the classes and the pre-trained network; they draw other pictures and "
+        "orders."
+    )
     return (
-        f"{document['data']['name']}, {settings['backbone']}; Top-1 in per cent; {_seeds(document)}. Pre-trained for "
-        f"{sum(settings['pretraining']['epochs'])} epochs: {held_out} of the held-out pictures right. MbPA, and Hebb "
+        f"{document['data']['name']}, {settings['backbone']}; Top-1 in per cent; "
+        f"{_seeds(document)}. Pre-trained for "
+        f"{sum(settings['pretraining']['epochs'])} epochs: {held_out} of the held-out pictures "
+        "right. MbPA, and Hebb "
         f"over it, by {OPTIMIZERS[settings['adaptation'].get('mbpa_optimizer', 'rmsprop')]}."
-        + (shared if settings["pretrainings"] == "shared" and len(document["provenance"]["seeds"]) > 1 else ""),
+        + (
+            shared
+            if settings["pretrainings"] == "shared" and len(document["provenance"]["seeds"]) > 1
+            else ""
+        ),
         f"{SOURCE} Its networks are the full ones, pre-trained for 350 epochs."
         if printed
         else "The paper shows this as a figure without numbers.",

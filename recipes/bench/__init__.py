@@ -1,1 +1,3 @@
-"""Costs of the fast paths, each measured in turn with its plain form: ``python -m recipes.bench``."""
+"""Costs of the fast paths, each measured in turn with its plain form: ``python -m
+recipes.bench``.
+"""

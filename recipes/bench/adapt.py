@@ -1,4 +1,6 @@
-"""The cost of MbPA, Hebb and the continuous cache against their plain forms, and the error of the fast form."""
+"""The cost of MbPA, Hebb and the continuous cache against their plain forms, and the error of the
+fast form.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +24,20 @@ THETA, GAMMA = 1.0, 0.1  # published for the cache of an AWD-LSTM on Penn Treeba
 
 
 def cases(config: AdaptConfig, rounds: Rounds) -> list[Case]:
-    """Return a case for each source and number of steps, each source's cache, several K, a network and large heads."""
-    sources: list[Source] = [] if config.checkpoint is None else [open_source(config.checkpoint, rounds.device)]
+    """Return a case for each source and number of steps, each source's cache, several K, a network
+    and large heads.
+    """
+    sources: list[Source] = (
+        [] if config.checkpoint is None else [open_source(config.checkpoint, rounds.device)]
+    )
     sources += [_synthetic(config, config.dim, classes, rounds) for classes in config.vocabulary]
     found: list[Case] = []
     for source in sources:
         sizes = {"entries": config.entries, "queries": max(config.batch, MANY), "k": config.k}
         batch = cache(partial(make_batch, source, **sizes))
-        found += [partial(adaptation_row, config, source, batch, rounds, steps) for steps in config.steps]
+        found += [
+            partial(adaptation_row, config, source, batch, rounds, steps) for steps in config.steps
+        ]
         found.append(partial(_cache, config, source, rounds))
     found.append(partial(_neighbors, config, rounds))
     return [*found, *network_cases(config, rounds), *head_cases(config, rounds)]
@@ -41,7 +49,9 @@ def _synthetic(config: AdaptConfig, dim: int, classes: int, rounds: Rounds) -> S
 
 @torch.no_grad()
 def _cache(config: AdaptConfig, source: Source, rounds: Rounds) -> Row:
-    """Time the losses of the continuous cache and its classic loop, both from the base's log-probabilities."""
+    """Time the losses of the continuous cache and its classic loop, both from the base's
+    log-probabilities.
+    """
     head, count = source.head, config.batch
     window = WINDOWS.get(head.weight.shape[0], 500)
     keys, values = filled(source, window + count)
@@ -50,7 +60,9 @@ def _cache(config: AdaptConfig, source: Source, rounds: Rounds) -> Row:
     history = naive.one_hot_history(values, head.weight.shape[0])
     rows = torch.arange(count, device=hidden.device)[:, None]
     columns = torch.arange(window + count, device=hidden.device)
-    visible = (columns >= rows) & (columns < rows + window)  # (N, W + N): the W tokens before each query
+    visible = (columns >= rows) & (
+        columns < rows + window
+    )  # (N, W + N): the W tokens before each query
 
     def losses() -> Tensor:
         scores = THETA * (hidden @ keys.t())
@@ -105,15 +117,26 @@ def _head(config: AdaptConfig, name: str, rounds: Rounds) -> Row:
     calls = {
         "head": partial(batch.head.logits, batch.hidden),
         "fast_mbpa": partial(F.mbpa_logits, *given, **fast),
-        "fast_hebb": partial(F.hebb_logits, *given, **fast, eta=ETA, beta=BETA, counts=batch.counts),
+        "fast_hebb": partial(
+            F.hebb_logits, *given, **fast, eta=ETA, beta=BETA, counts=batch.counts
+        ),
         "mixture": partial(F.mixture_log_probs, *given, theta=THETA, gamma=GAMMA),
     }
-    timings = rounds.times({form: stopwatch(call, QUERIES, rounds.device) for form, call in calls.items()})
+    timings = rounds.times(
+        {form: stopwatch(call, QUERIES, rounds.device) for form, call in calls.items()}
+    )
     values = {
-        **{f"{form}_over_head": timings[form].times(timings["head"]).median for form in calls if form != "head"},
+        **{
+            f"{form}_over_head": timings[form].times(timings["head"]).median
+            for form in calls
+            if form != "head"
+        },
         "head_bytes": float(4 * classes * dim),
         "key_bytes_per_token": float(4 * config.k * dim),
     }
     return Row(
-        "large_head", case_of(config, source, head=name, **{**options, "batch": QUERIES}), timings, values=values
+        "large_head",
+        case_of(config, source, head=name, **{**options, "batch": QUERIES}),
+        timings,
+        values=values,
     )

@@ -1,4 +1,6 @@
-"""Measurement of one case of MbPA and Hebb: the cost of every form, and the error of the fast one."""
+"""Measurement of one case of MbPA and Hebb: the cost of every form, and the error of the fast
+one.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +31,15 @@ def case_of(config: AdaptConfig, source: Source, **more: Any) -> dict[str, Any]:
     return {**own, **more, "source": source.describe()}
 
 
-def adaptation_row(config: AdaptConfig, source: Source, made: Callable[[], Batch], rounds: Rounds, steps: int) -> Row:
+def adaptation_row(
+    config: AdaptConfig, source: Source, made: Callable[[], Batch], rounds: Rounds, steps: int
+) -> Row:
     """Time the forms of MbPA and Hebb in turn, then compare the fast form with the exact one.
 
-    Hebb's fast form is compared with naive MbPA too, which is less work than naive Hebb however that is written.
-    ``hebbian`` is what Hebb does once MbPA's change is known, in place of the ``addition`` that MbPA does with it: the
-    difference of two whole times would bury that in their noise.
+    Hebb's fast form is compared with naive MbPA too, which is less work than naive Hebb however
+    that is written. ``hebbian`` is what Hebb does once MbPA's change is known, in place of the
+    ``addition`` that MbPA does with it: the difference of two whole times would bury that in their
+    noise.
     """
     batch, plain = made(), config.descent(steps)
     options = {**plain, "lr_units": "relative"}
@@ -42,7 +47,9 @@ def adaptation_row(config: AdaptConfig, source: Source, made: Callable[[], Batch
     hebbian = {"eta": ETA, "beta": BETA, "counts": batch.counts}
 
     def run(function: Callable[..., Tensor], rows: int, **given: Any) -> Turn:
-        return stopwatch(partial(function, *batch.first(rows).given(), **given), rows, batch.hidden.device)
+        return stopwatch(
+            partial(function, *batch.first(rows).given(), **given), rows, batch.hidden.device
+        )
 
     turns = {
         "naive_mbpa": run(naive.mbpa_logits, FEW, **naively),
@@ -55,7 +62,9 @@ def adaptation_row(config: AdaptConfig, source: Source, made: Callable[[], Batch
     }
     timings = rounds.times(turns)
     costs = (timings[name].a_token() for name in ("hebbian", "addition", "fast_mbpa"))
-    overhead = Spread.of([(mine - added) / whole for mine, added, whole in zip(*costs, strict=True)])
+    overhead = Spread.of(
+        [(mine - added) / whole for mine, added, whole in zip(*costs, strict=True)]
+    )
     return Row(
         "adapt",
         case_of(config, source, **plain, error_tokens=MANY),
@@ -67,9 +76,11 @@ def adaptation_row(config: AdaptConfig, source: Source, made: Callable[[], Batch
 
 @torch.no_grad()
 def _hebbian(batch: Batch, options: dict[str, Any]) -> dict[str, Turn]:
-    """Time the Hebbian term and its combination with a change by MbPA, and MbPA's plain sum, each right after MbPA.
+    """Time the Hebbian term and its combination with a change by MbPA, and MbPA's plain sum, each
+    right after MbPA.
 
-    What MbPA needs as well, the products of query and keys and the labels' groups, is known to both.
+    What MbPA needs as well, the products of query and keys and the labels' groups, is known to
+    both.
     """
     hidden, neighbors, head = batch.given()
     base = head.logits(hidden)
@@ -78,11 +89,22 @@ def _hebbian(batch: Batch, options: dict[str, Any]) -> dict[str, Turn]:
 
     def mbpa() -> None:
         nonlocal delta
-        found = F.mbpa_delta(hidden, neighbors, head, base, **options, solver="fast", products=products, groups=groups)
+        found = F.mbpa_delta(
+            hidden,
+            neighbors,
+            head,
+            base,
+            **options,
+            solver="fast",
+            products=products,
+            groups=groups,
+        )
         delta = found.delta
 
     def hebbian() -> Tensor:
-        term = F.hebbian_term(neighbors, hidden, eps=options["eps"], products=products, groups=groups)
+        term = F.hebbian_term(
+            neighbors, hidden, eps=options["eps"], products=products, groups=groups
+        )
         return F.hebb_combine(base, delta, term, F.hebb_weights(batch.counts, BETA), eta=ETA)
 
     return {
@@ -96,12 +118,15 @@ def errors(batch: Batch, options: dict[str, Any]) -> dict[str, float]:
     """Compare the fast form of MbPA with the exact form in double precision.
 
     Returns:
-        Mean and largest absolute error of the target's loss (nats), the mean Kullback-Leibler divergence of the fast
-        from the exact distribution (nats), and the bias of the perplexity in per cent.
+        Mean and largest absolute error of the target's loss (nats), the mean Kullback-Leibler
+        divergence of the fast from the exact distribution (nats), and the bias of the perplexity in
+        per cent.
     """
     q = F.mbpa_logits(*batch.given(), solver="fast", **options).double().log_softmax(1)
     p = F.mbpa_logits(*batch.double().given(), solver="exact", **options).log_softmax(1)
-    error = (p - q).gather(1, batch.targets[:, None]).squeeze(1)  # (N,) loss of fast minus loss of exact
+    error = (
+        (p - q).gather(1, batch.targets[:, None]).squeeze(1)
+    )  # (N,) loss of fast minus loss of exact
     return {
         "error_mean": float(error.abs().mean()),
         "error_max": float(error.abs().max()),

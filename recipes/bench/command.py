@@ -1,4 +1,6 @@
-"""``python -m recipes.bench``: what adaptation, retrieval, evaluation and training cost, in turn with plain forms."""
+"""``python -m recipes.bench``: what adaptation, retrieval, evaluation and training cost, in turn
+with plain forms.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,13 @@ from hebblm.models.device import check_device, pick_device
 from hebblm.progress import bar
 from hebblm.provenance import provenance
 from hebblm.report.render import print_table
-from recipes.bench.configs import AdaptConfig, EvalBenchConfig, RealConfig, RetrieveConfig, TrainBenchConfig
+from recipes.bench.configs import (
+    AdaptConfig,
+    EvalBenchConfig,
+    RealConfig,
+    RetrieveConfig,
+    TrainBenchConfig,
+)
 from recipes.bench.machine import cpu_name, use_threads
 from recipes.bench.record import BenchResult, Case, Rounds
 from recipes.bench.tables import row_table
@@ -28,7 +36,9 @@ PROG = "python -m recipes.bench"
 
 
 class Measurement(NamedTuple):
-    """A subcommand that measures: its options, the module with its ``cases``, what it is, and options to try."""
+    """A subcommand that measures: its options, the module with its ``cases``, what it is, and
+    options to try.
+    """
 
     config: Any
     module: str
@@ -40,7 +50,8 @@ MEASUREMENTS = {
     "adapt": Measurement(
         AdaptConfig,
         "recipes.bench.adapt",
-        "Cost of MbPA, Hebb and the continuous cache, of MbPA over a whole network, and error of the fast form.",
+        "Cost of MbPA, Hebb and the continuous cache, of MbPA over a whole network, and error of "
+        "the fast form.",
         "--checkpoint small-ptb-raw --threads 2 --json adapt.json",
     ),
     "retrieve": Measurement(
@@ -90,7 +101,13 @@ def measuring(kind: str) -> Main:
     def measure(argv: list[str] | None = None) -> int:
         words = argv or []
         example = f"{PROG} {kind} {chosen.example}"
-        config = parse(chosen.config, words, prog=f"{PROG} {kind}", description=chosen.description, example=example)
+        config = parse(
+            chosen.config,
+            words,
+            prog=f"{PROG} {kind}",
+            description=chosen.description,
+            example=example,
+        )
         check_device(config.device)
         cases = import_module(chosen.module).cases
         run_bench(kind, config, cases, command=f"{PROG} {shlex.join([kind, *words])}")
@@ -102,8 +119,12 @@ def measuring(kind: str) -> Main:
     return measure
 
 
-def run_bench(kind: str, config: Any, cases: Callable[[Any, Rounds], list[Case]], *, command: str) -> None:
-    """Measure every case under a progress bar; each finished row is on disk even if later ones fail."""
+def run_bench(
+    kind: str, config: Any, cases: Callable[[Any, Rounds], list[Case]], *, command: str
+) -> None:
+    """Measure every case under a progress bar; each finished row is on disk even if later ones
+    fail.
+    """
     device = pick_device(config.device)
     if config.json is not None:
         check_writable(config.json.parent)
@@ -111,10 +132,14 @@ def run_bench(kind: str, config: Any, cases: Callable[[Any, Rounds], list[Case]]
     record = {**provenance(command, device=str(device), seed=config.seed), "cpu": cpu_name()}
     if device.type == "cuda":
         record["gpu"] = torch.cuda.get_device_name(device)
-    result = BenchResult(kind, record, msgspec.to_builtins(config, enc_hook=str), (), complete=False)
+    result = BenchResult(
+        kind, record, msgspec.to_builtins(config, enc_hook=str), (), complete=False
+    )
     progress = bar()
     waiting = cases(config, Rounds(device, config.repeats, lambda: progress.advance(task)))
-    task = progress.add_task(f"bench {kind}", total=len(waiting) * (config.repeats + 1), unit="rounds")
+    task = progress.add_task(
+        f"bench {kind}", total=len(waiting) * (config.repeats + 1), unit="rounds"
+    )
     with progress:
         while waiting:
             row = waiting.pop(0)()
@@ -124,7 +149,11 @@ def run_bench(kind: str, config: Any, cases: Callable[[Any, Rounds], list[Case]]
                 result.save(config.json)
 
 
-@options(f"{PROG} plot", PlotConfig, f"{PROG} plot adapt.json retrieve.json eval.json --output-path cost.png")
+@options(
+    f"{PROG} plot",
+    PlotConfig,
+    f"{PROG} plot adapt.json retrieve.json eval.json --output-path cost.png",
+)
 def _plot(config: PlotConfig, argv: list[str]) -> None:
     """Cost against memory size, vocabulary and steps."""
     from hebblm.report.plots import save

@@ -21,7 +21,9 @@ HEADS = {"gpt2": (50_257, 768), "llama-3-8b": (128_256, 4096), "gemma-2-9b": (25
 WINDOWS = {10_000: 500, 33_278: 3785}
 """Windows of the cache that were published for the vocabularies of Penn Treebank and WikiText-2."""
 FEW, SOME, MANY = 2, 10, 100
-"""Queries in a round of the plain form, in one of the exact form, and those on which the fast form's error is taken."""
+"""Queries in a round of the plain form, in one of the exact form, and those on which the fast
+form's error is taken.
+"""
 METHODS = tuple(name for name in PUBLISHED if name != DYNAMIC)
 
 
@@ -79,13 +81,15 @@ class AdaptConfig(StatesConfig):
     """Cost and error of adaptation.
 
     Args:
-        checkpoint: a trained model, or one that ships, whose states are measured in addition to the synthetic ones.
+        checkpoint: a trained model, or one that ships, whose states are measured in addition to the
+            synthetic ones.
         dim: width of the synthetic states, D.
         vocabulary: classes of the synthetic heads, V.
         steps: gradient steps S.
         neighbors: further K whose cost is measured.
         entries: of the memory that is searched.
-        heads: large softmax layers with random weights, by name; 16 GB of memory are enough for all.
+        heads: large softmax layers with random weights, by name; 16 GB of memory are enough for
+            all.
     """
 
     checkpoint: Path | None = None
@@ -112,9 +116,11 @@ class RetrieveConfig(StatesConfig):
     """Cost and recall of retrieval.
 
     Args:
-        checkpoint: a trained model, or one that ships, whose states are measured in addition to the synthetic ones.
+        checkpoint: a trained model, or one that ships, whose states are measured in addition to the
+            synthetic ones.
         dim: width of the synthetic states, D.
-        entries: sizes of the memory; both forms keep their own copy of the keys, at most 3.2 kB an entry at D = 400.
+        entries: sizes of the memory; both forms keep their own copy of the keys, at most 3.2 kB an
+            entry at D = 400.
         index: exact, auto, or a FAISS factory string.
         recall_queries: queries on which recall is measured.
     """
@@ -139,7 +145,8 @@ class EvalBenchConfig(StatesConfig):
         vocabulary: classes V of the synthetic head.
         memory_sizes: entries that the memory holds before the stream.
         tokens: of the stream, for the cost by memory size.
-        currency_tokens: of the stream on which an update at every token is compared with one a mini-batch.
+        currency_tokens: of the stream on which an update at every token is compared with one a
+            mini-batch.
         stream_tokens: of the stream over which the cost a token is followed.
         streams: in how many parallel streams the same tokens are read, in addition to one.
     """
@@ -155,7 +162,9 @@ class EvalBenchConfig(StatesConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.arch not in ARCHITECTURES:
-            raise unknown("arch", self.arch, ARCHITECTURES, f"choose from {', '.join(ARCHITECTURES)}")
+            raise unknown(
+                "arch", self.arch, ARCHITECTURES, f"choose from {', '.join(ARCHITECTURES)}"
+            )
 
     def least(self) -> Mapping[str, int]:
         """Return the least value of the numbers that must be larger than 1, by option."""
@@ -168,7 +177,8 @@ class TrainBenchConfig(BenchConfig):
 
     Args:
         preset: tiny, small, medium, paper.
-        vocabulary: classes V; the ids are drawn by Zipf's law, as time does not depend on what they say.
+        vocabulary: classes V; the ids are drawn by Zipf's law, as time does not depend on what they
+            say.
         segments: optimiser steps in a round.
     """
 

@@ -31,11 +31,16 @@ def cases(config: EvalBenchConfig, rounds: Rounds) -> list[Case]:
     rules = {name: METHODS[name].rule(methods) for name in MEASURED}
     unadapted = {"lstm": rules["lstm"]}
     architecture = ARCHITECTURES[config.arch](config.vocabulary)
-    source = SyntheticSource(architecture.embedding_dim, config.vocabulary, seed=config.seed, device=rounds.device)
+    source = SyntheticSource(
+        architecture.embedding_dim, config.vocabulary, seed=config.seed, device=rounds.device
+    )
     longest = max(config.tokens, config.currency_tokens, config.stream_tokens)
     bench = Harness.of(source, architecture, longest, rules, config.k, methods[CacheConfig].window)
     return [
-        *(partial(_evaluation, config, bench, size, unadapted, rounds) for size in sorted(config.memory_sizes)),
+        *(
+            partial(_evaluation, config, bench, size, unadapted, rounds)
+            for size in sorted(config.memory_sizes)
+        ),
         partial(_currency, config, bench, rounds),
         partial(_stream, config, bench, rounds),
         partial(_streams, config, bench, unadapted, rounds),
@@ -47,7 +52,9 @@ def method_settings() -> MethodSettings:
     return Hyperparameters().changed(paper_values("ptb", "ptb")).methods
 
 
-def _evaluation(config: EvalBenchConfig, bench: Harness, size: int, unadapted: Rules, rounds: Rounds) -> Row:
+def _evaluation(
+    config: EvalBenchConfig, bench: Harness, size: int, unadapted: Rules, rounds: Rounds
+) -> Row:
     """Fill the memory; evaluate all methods on it and the model alone in turn."""
     bench.fill(size)
     timings = rounds.times(
@@ -63,7 +70,9 @@ def _evaluation(config: EvalBenchConfig, bench: Harness, size: int, unadapted: R
 
 
 def _currency(config: EvalBenchConfig, bench: Harness, rounds: Rounds) -> Row:
-    """Compare an update at every token with one a mini-batch, on the largest memory; and with tokens taken singly."""
+    """Compare an update at every token with one a mini-batch, on the largest memory; and with
+    tokens taken singly.
+    """
     timings = rounds.times(
         {
             "mini_batch": bench.turn(bench.rules, config.currency_tokens, config.batch),
@@ -83,30 +92,41 @@ def _currency(config: EvalBenchConfig, bench: Harness, rounds: Rounds) -> Row:
 
 
 def _stream(config: EvalBenchConfig, bench: Harness, rounds: Rounds) -> Row:
-    """Follow the cost a token over a long stream: one timing a part of it, one entry a step of the evaluation."""
+    """Follow the cost a token over a long stream: one timing a part of it, one entry a step of the
+    evaluation.
+    """
     for _ in range(config.repeats + 1):
         rounds.tick()
     bench.rewind(config.stream_tokens)
     stamps = [(time.perf_counter(), 0)]
     bench.evaluate(
-        bench.rules, config.batch, progress=lambda tokens: stamps.append((time.perf_counter(), stamps[-1][1] + tokens))
+        bench.rules,
+        config.batch,
+        progress=lambda tokens: stamps.append((time.perf_counter(), stamps[-1][1] + tokens)),
     )
-    steps = [(after[0] - before[0], after[1] - before[1]) for before, after in itertools.pairwise(stamps)]
+    steps = [
+        (after[0] - before[0], after[1] - before[1]) for before, after in itertools.pairwise(stamps)
+    ]
     parts = min(PARTS, len(steps))
     timings = {}
     for number in range(parts):
         some = steps[number * len(steps) // parts : (number + 1) * len(steps) // parts]
         seconds, tokens = zip(*some, strict=True)
         timings[f"part {number + 1}"] = Timing(seconds, tokens)
-    first, last = timings["part 1"].milliseconds().median, timings[f"part {parts}"].milliseconds().median
+    first, last = (
+        timings["part 1"].milliseconds().median,
+        timings[f"part {parts}"].milliseconds().median,
+    )
     case = bench.case(batch=config.batch, tokens=config.stream_tokens)
     return Row("stream", case, timings, {}, {"last_over_first": last / first})
 
 
 def _streams(config: EvalBenchConfig, bench: Harness, unadapted: Rules, rounds: Rounds) -> Row:
-    """Read the same tokens as one stream and as several in parallel, with the model alone and with all methods.
+    """Read the same tokens as one stream and as several in parallel, with the model alone and with
+    all methods.
 
-    The values are the milliseconds a token of each method had it run alone, at each number of streams.
+    The values are the milliseconds a token of each method had it run alone, at each number of
+    streams.
     """
     rules = {"lstm": unadapted, "all": bench.rules}
     timings = rounds.times(
@@ -122,4 +142,10 @@ def _streams(config: EvalBenchConfig, bench: Harness, unadapted: Rules, rounds: 
         bench.rewind(config.stream_tokens, streams)
         bench.evaluate(bench.rules, config.batch)
         values |= {f"{name} {streams}": spent for name, spent in bench.shares().items()}
-    return Row("streams", bench.case(batch=config.batch, tokens=config.stream_tokens), timings, single, values)
+    return Row(
+        "streams",
+        bench.case(batch=config.batch, tokens=config.stream_tokens),
+        timings,
+        single,
+        values,
+    )

@@ -30,9 +30,11 @@ EOS = 0
 
 
 class StandInBase:
-    """A base that reads with an untrained model, for the time it takes, and returns the states of a source.
+    """A base that reads with an untrained model, for the time it takes, and returns the states of a
+    source.
 
-    The states of an untrained model lie so close together that only the time of its forward pass is of use.
+    The states of an untrained model lie so close together that only the time of its forward pass is
+    of use.
     """
 
     def __init__(self, model: AWDLSTM, head: OutputHead, states: Tensor, layout: Layout) -> None:
@@ -41,7 +43,9 @@ class StandInBase:
         self.head = head
 
     def read(self, inputs: Tensor) -> Tensor:
-        """Read the tokens (N,) or (B, N), and return the source's next states (N, D) or (B, N, D)."""
+        """Read the tokens (N,) or (B, N), and return the source's next states (N, D) or (B, N,
+        D).
+        """
         self._base.read(inputs)
         start, self._position = self._position, self._position + inputs.shape[-1]
         return self._layout.cut(self._states, start, self._position)
@@ -61,7 +65,9 @@ class StandInBase:
 
 @dataclass(slots=True)
 class Harness:
-    """An evaluation by ``rules`` that can be run again and again from the same beginning, over at most ``tokens``."""
+    """An evaluation by ``rules`` that can be run again and again from the same beginning, over at
+    most ``tokens``.
+    """
 
     source: SyntheticSource
     model: AWDLSTM
@@ -81,7 +87,9 @@ class Harness:
 
     @classmethod
     def of(cls, source: SyntheticSource, architecture: AWDLSTMConfig, *given: Any) -> Harness:
-        """Return the harness of an untrained model of an architecture; the rest is as the class takes it."""
+        """Return the harness of an untrained model of an architecture; the rest is as the class
+        takes it.
+        """
         torch.manual_seed(source.seed)
         return cls(source, AWDLSTM(architecture).to(source.device).eval(), *given)
 
@@ -91,7 +99,9 @@ class Harness:
 
     @torch.no_grad()
     def fill(self, size: int) -> None:
-        """Fill the memory with ``size`` entries of the source, with the normalisers of their base logits."""
+        """Fill the memory with ``size`` entries of the source, with the normalisers of their base
+        logits.
+        """
         head = self.source.head
         self.memory = build_memory(head.weight.shape[1], MemoryConfig(), self.source.device)
         for keys, labels in self.source.entries(size):
@@ -100,7 +110,9 @@ class Harness:
         self.described = self.memory.describe()
 
     def turn(self, rules: Rules, tokens: int, update_every: int, streams: int = 1) -> Turn:
-        """Return a turn that evaluates ``rules`` over the first tokens, from the state before the stream or streams."""
+        """Return a turn that evaluates ``rules`` over the first tokens, from the state before the
+        stream or streams.
+        """
         return stopwatch(
             lambda: self.evaluate(rules, update_every),
             tokens,
@@ -109,11 +121,14 @@ class Harness:
         )
 
     def rewind(self, tokens: int, streams: int = 1) -> None:
-        """Go back to before the stream, and read its first tokens as so many streams in parallel."""
+        """Go back to before the stream, and read its first tokens as so many streams in
+        parallel.
+        """
         classes, ids = self.source.head.weight.shape[0], self._ids[:tokens]
         lines = int((ids == EOS).sum())
         self.memory.reset()
-        self._stream = EvaluationStream(  # without novel words; what only a report needs is left at its plainest
+        # without novel words; what only a report needs is left at its plainest
+        self._stream = EvaluationStream(
             ids=ids,
             eos=EOS,
             source_size=classes,
@@ -162,9 +177,15 @@ class Harness:
         return self.scores
 
     def shares(self) -> dict[str, float]:
-        """Return the milliseconds a token of the last evaluation's parts; a method's is its time had it run alone."""
+        """Return the milliseconds a token of the last evaluation's parts; a method's is its time
+        had it run alone.
+        """
         scores = self.scores
-        costs = {"base": scores.base_seconds, "retrieval": scores.retrieval_seconds, **scores.seconds}
+        costs = {
+            "base": scores.base_seconds,
+            "retrieval": scores.retrieval_seconds,
+            **scores.seconds,
+        }
         return {f"ms_{name}": 1000 * seconds / len(self._stream) for name, seconds in costs.items()}
 
     def case(self, **more: object) -> dict[str, Any]:
@@ -178,5 +199,8 @@ class Harness:
             "methods": list(self.rules),
             "memory": self.described,
             **more,
-            "source": {**self.source.describe(), "reading": "untrained weights, for their time alone"},
+            "source": {
+                **self.source.describe(),
+                "reading": "untrained weights, for their time alone",
+            },
         }

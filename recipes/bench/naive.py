@@ -1,4 +1,6 @@
-"""The plain forms that the fast ones are measured and tested against: slow, obvious, one token at a time."""
+"""The plain forms that the fast ones are measured and tested against: slow, obvious, one token at a
+time.
+"""
 
 from __future__ import annotations
 
@@ -32,10 +34,12 @@ def adapted_head(
     pull: float = 0.0,
     relative: bool = False,
 ) -> OutputHead:
-    """Return a copy of the head, fitted to one query's neighbours by automatic differentiation (Eq. 5).
+    """Return a copy of the head, fitted to one query's neighbours by automatic differentiation (Eq.
+    5).
 
-    The optimizer is ``sgd`` or ``rmsprop``; ``pull`` is the rate of the pull back to the base head. ``relative`` takes
-    ``lr`` and ``pull`` in units of 1 over the largest eigenvalue of ``A^1/2 (H H^T + 1) A^1/2``.
+    The optimizer is ``sgd`` or ``rmsprop``; ``pull`` is the rate of the pull back to the base head.
+    ``relative`` takes ``lr`` and ``pull`` in units of 1 over the largest eigenvalue of ``A^1/2 (H
+    H^T + 1) A^1/2``.
     """
     keys, labels, distances = entries_of(neighbors, row)
     base = [head.weight] if head.bias is None else [head.weight, head.bias]
@@ -55,8 +59,13 @@ def adapted_head(
         logits = linear(keys, *copies)
         losses = cross_entropy(logits, labels, reduction="none")
         torch.autograd.backward((closeness * losses).sum() / len(labels))
-        # Without a pull nobody would form these differences, and they would flatter whatever is compared.
-        drift = [copy.detach() - start for copy, start in zip(copies, base, strict=True)] if pull else None
+        # Without a pull nobody would form these differences, and they would flatter whatever is
+        # compared.
+        drift = (
+            [copy.detach() - start for copy, start in zip(copies, base, strict=True)]
+            if pull
+            else None
+        )
         rule.step()
         if drift is not None:
             with torch.no_grad():
@@ -75,7 +84,8 @@ def mbpa_logits(hidden: Tensor, neighbors: Neighbors, head: OutputHead, **descen
 def hebbian_change(
     neighbors: Neighbors, row: int, head: OutputHead, *, eps: float, hebbian_classes: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return D_i of Eq. 4 for one query: for the weights (V, D), for the biases (V,), and which classes have one (V,).
+    """Return D_i of Eq. 4 for one query: for the weights (V, D), for the biases (V,), and which
+    classes have one (V,).
 
     ``hebbian_classes`` (V,) marks the labels that make up N^new; None takes all.
     """
@@ -108,10 +118,12 @@ def hebb_logits(
     mbpa: bool = True,
     **descent: Any,
 ) -> Tensor:
-    """Return (N, V) logits of Hebb for queries (N, D), forming both changes of the head (Eq. 4 and 7).
+    """Return (N, V) logits of Hebb for queries (N, D), forming both changes of the head (Eq. 4 and
+    7).
 
-    ``beta`` is the decay of the weight E_i with the count n_i; ``constant`` replaces E_i. The ``gated`` form
-    takes E_i as 0 where D_i is empty, ``literal`` does not. Without ``mbpa``, ``eta D_i`` alone is added.
+    ``beta`` is the decay of the weight E_i with the count n_i; ``constant`` replaces E_i. The
+    ``gated`` form takes E_i as 0 where D_i is empty, ``literal`` does not. Without ``mbpa``, ``eta
+    D_i`` alone is added.
     """
     seen = counts > 0
     powers = beta ** counts.to(torch.float64)
@@ -120,7 +132,9 @@ def hebb_logits(
         shares = torch.full_like(shares, constant)
     rows = []
     for row, query in enumerate(hidden):
-        change_w, change_b, present = hebbian_change(neighbors, row, head, eps=eps, hebbian_classes=hebbian_classes)
+        change_w, change_b, present = hebbian_change(
+            neighbors, row, head, eps=eps, hebbian_classes=hebbian_classes
+        )
         e = (torch.where(present, shares, 0.0) if gate == "gated" else shares).to(query.dtype)
         keep, add = (1 - e, eta * e) if mbpa else (torch.zeros_like(e), torch.full_like(e, eta))
         own = adapted_head(neighbors, row, head, eps=eps, **descent)
@@ -149,12 +163,13 @@ def pointer_cache_losses(
     theta: float,
     weight: float,
 ) -> Tensor:
-    """Return the losses (N,) of the continuous cache by its classic loop: one-hot window times probabilities.
+    """Return the losses (N,) of the continuous cache by its classic loop: one-hot window times
+    probabilities.
 
-    ``P(y) = (1 - w) p(y) + w sum_k softmax(theta h_k . h)_k 1[y_k = y]`` over the ``window`` tokens before each
-    (Grave et al. 2017). Query i of ``hidden`` (N, D) comes after the first W + i tokens of the history, whose hidden
-    states are ``keys`` (W + N, D) and whose words are ``history`` (W + N, V), one-hot; ``log_probs`` (N, V) come from
-    the base.
+    ``P(y) = (1 - w) p(y) + w sum_k softmax(theta h_k . h)_k 1[y_k = y]`` over the ``window`` tokens
+    before each (Grave et al. 2017). Query i of ``hidden`` (N, D) comes after the first W + i tokens
+    of the history, whose hidden states are ``keys`` (W + N, D) and whose words are ``history`` (W +
+    N, V), one-hot; ``log_probs`` (N, V) come from the base.
     """
     losses = []
     for at, query in enumerate(hidden):
@@ -167,7 +182,9 @@ def pointer_cache_losses(
 
 
 def exact_search(queries: Tensor, keys: Tensor, norms: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Return the k nearest keys of each query, by comparing with all: squared distances (N, K), and keys (N, K, D)."""
+    """Return the k nearest keys of each query, by comparing with all: squared distances (N, K), and
+    keys (N, K, D).
+    """
     step = max(1, SEARCH_BYTES // (len(keys) * keys.element_size()))
     distances, found = [], []
     for part in torch.split(queries, step):
@@ -178,7 +195,14 @@ def exact_search(queries: Tensor, keys: Tensor, norms: Tensor, k: int) -> tuple[
 
 
 def network_logits(
-    model: MLP, query: Tensor, keys: Tensor, labels: Tensor, weights: Tensor, *, lr: float, steps: int
+    model: MLP,
+    query: Tensor,
+    keys: Tensor,
+    labels: Tensor,
+    weights: Tensor,
+    *,
+    lr: float,
+    steps: int,
 ) -> Tensor:
     """Fit a copy of all four parameters to a query's neighbours and return its logits (C,) (Eq. 5).
 

@@ -1,4 +1,6 @@
-"""The cost of MbPA over a network with one hidden layer, against a copy of it and automatic differentiation."""
+"""The cost of MbPA over a network with one hidden layer, against a copy of it and automatic
+differentiation.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,12 @@ TOGETHER = 10  # queries, about as many as an experiment adapts at a time
 SPREAD = 0.1  # standard deviation of a pixel around its class's picture
 
 
-def problem(seed: int, device: torch.device, dtype: torch.dtype = torch.float32) -> Callable[[int], NetworkProblem]:
-    """Return how an untrained network adapts to the first queries; pixels are drawn around one picture a class."""
+def problem(
+    seed: int, device: torch.device, dtype: torch.dtype = torch.float32
+) -> Callable[[int], NetworkProblem]:
+    """Return how an untrained network adapts to the first queries; pixels are drawn around one
+    picture a class.
+    """
     draw = torch.Generator().manual_seed(seed)
     classes = torch.rand(CLASSES, PIXELS, generator=draw)
     labels = torch.randint(CLASSES, (ENTRIES + TOGETHER,), generator=draw)
@@ -69,8 +75,12 @@ def _row(seed: int, steps: int, rounds: Rounds) -> Row:
     timings = rounds.times(
         {
             "naive": stopwatch(lambda: plain(first, steps), FEW, device),
-            "dual": stopwatch(lambda: adapt(some, lr=RATE, rate="absolute", steps=steps), TOGETHER, device),
-            "single": stopwatch(lambda: adapt(one, lr=RATE, rate="absolute", steps=steps), 1, device),
+            "dual": stopwatch(
+                lambda: adapt(some, lr=RATE, rate="absolute", steps=steps), TOGETHER, device
+            ),
+            "single": stopwatch(
+                lambda: adapt(one, lr=RATE, rate="absolute", steps=steps), 1, device
+            ),
         }
     )
     case = {
@@ -82,14 +92,19 @@ def _row(seed: int, steps: int, rounds: Rounds) -> Row:
         "lr": RATE,
         "entries": ENTRIES,
         "together": TOGETHER,
-        "source": {"kind": "synthetic", "states": "pixels drawn around one picture a class, untrained network"},
+        "source": {
+            "kind": "synthetic",
+            "states": "pixels drawn around one picture a class, untrained network",
+        },
     }
     agreement = _agreement(problem(seed, device, torch.float64)(FEW), steps)
     return Row("network", case, timings, dict.fromkeys(("dual", "single"), "naive"), agreement)
 
 
 def _agreement(problem: NetworkProblem, steps: int) -> dict[str, float]:
-    """Return the largest difference of a logit between the forms, and what adaptation changed, in double precision."""
+    """Return the largest difference of a logit between the forms, and what adaptation changed, in
+    double precision.
+    """
     delta, _ = adapt(problem, lr=RATE, rate="absolute", steps=steps)
     found = problem.logits[:, :, -1] + delta
     return {

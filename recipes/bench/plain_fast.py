@@ -10,8 +10,11 @@ from hebblm.types import Neighbors, OutputHead
 ACTIVE, RANK, BLOCK = 256, 8, 10
 
 
-def plain_fast(hidden: Tensor, neighbors: Neighbors, head: OutputHead, *, lr: float, steps: int, eps: float) -> Tensor:
-    """Return (N, V) logits of MbPA at a rate relative to curvature for queries (N, D), on 256 classes.
+def plain_fast(
+    hidden: Tensor, neighbors: Neighbors, head: OutputHead, *, lr: float, steps: int, eps: float
+) -> Tensor:
+    """Return (N, V) logits of MbPA at a rate relative to curvature for queries (N, D), on 256
+    classes.
 
     Every query has K real neighbours, with their log-normalisers.
     """
@@ -24,9 +27,13 @@ def plain_fast(hidden: Tensor, neighbors: Neighbors, head: OutputHead, *, lr: fl
     q0 = hidden @ W.T + b
     px = q0.softmax(1)
     g = torch.einsum("nkd,nd->nk", H_all, hidden) + 1
-    act = q0.clone().scatter_(1, y, 1e9).topk(active, 1, sorted=False).indices  # labels, then top classes
+    act = (
+        q0.clone().scatter_(1, y, 1e9).topk(active, 1, sorted=False).indices
+    )  # labels, then top classes
     place = torch.zeros(count, len(b), dtype=torch.int32, device=device)
-    place.scatter_(1, act, torch.arange(active, dtype=torch.int32, device=device).expand(count, active))
+    place.scatter_(
+        1, act, torch.arange(active, dtype=torch.int32, device=device).expand(count, active)
+    )
     places = place.gather(1, y).long()  # of the labels among the classes followed
     change, shares = hidden.new_zeros(count, active), hidden.new_zeros(count)
     for start in range(0, count, BLOCK):
@@ -35,12 +42,18 @@ def plain_fast(hidden: Tensor, neighbors: Neighbors, head: OutputHead, *, lr: fl
         Z = torch.bmm(H, W[A].transpose(1, 2)) + b[A][:, None] - lse[at][:, :, None]
         a = c[at] * (lr / _curvature(H, c[at]))[:, None]
         alpha = a * g[at]
-        if steps > 1:  # H H^T + 1 through a factor of the nearest keys, and what it leaves of the diagonal
+        if (
+            steps > 1
+        ):  # H H^T + 1 through a factor of the nearest keys, and what it leaves of the diagonal
             pivots = a.topk(rank, 1).indices
             Hp = H.gather(1, pivots[:, :, None].expand(-1, -1, H.shape[2]))
             C = torch.bmm(H, Hp.transpose(1, 2)) + 1
-            small = C.gather(1, pivots[:, :, None].expand(-1, -1, rank)) + 1e-3 * torch.eye(rank, device=device)
-            L = torch.linalg.solve_triangular(torch.linalg.cholesky(small), C.transpose(1, 2), upper=False)
+            small = C.gather(1, pivots[:, :, None].expand(-1, -1, rank)) + 1e-3 * torch.eye(
+                rank, device=device
+            )
+            L = torch.linalg.solve_triangular(
+                torch.linalg.cholesky(small), C.transpose(1, 2), upper=False
+            )
             L = L.transpose(1, 2).contiguous()
             La = (L * a[:, :, None]).transpose(1, 2).contiguous()
             rest = ((H * H).sum(2) + 1 - (L * L).sum(2)).clamp_min(0) * a
@@ -63,13 +76,17 @@ def plain_fast(hidden: Tensor, neighbors: Neighbors, head: OutputHead, *, lr: fl
 
 
 def _curvature(H: Tensor, a: Tensor, iterations: int = 4) -> Tensor:
-    """Return the largest eigenvalue (n,) of ``A^1/2 (H H^T + 1) A^1/2`` for H (n, K, D), a (n, K)."""
+    """Return the largest eigenvalue (n,) of ``A^1/2 (H H^T + 1) A^1/2`` for H (n, K, D), a (n,
+    K).
+    """
     root = a.sqrt()
     v = root
     value = v[:, 0]
     for _ in range(iterations):
         w = root * v
-        z = torch.bmm(H, torch.bmm(H.transpose(1, 2), w[:, :, None]))[:, :, 0] + w.sum(1, keepdim=True)
+        z = torch.bmm(H, torch.bmm(H.transpose(1, 2), w[:, :, None]))[:, :, 0] + w.sum(
+            1, keepdim=True
+        )
         z = root * z
         value = z.norm(dim=1) / v.norm(dim=1)
         v = z / z.norm(dim=1, keepdim=True)

@@ -1,4 +1,6 @@
-"""A language model as one would first write it: torch.nn layers, all logits, one optimiser step a segment."""
+"""A language model as one would first write it: torch.nn layers, all logits, one optimiser step a
+segment.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +18,17 @@ class PlainLSTM(nn.Module):
     def __init__(self, config: AWDLSTMConfig) -> None:
         super().__init__()
         self.embedding = nn.Embedding(config.vocabulary_size, config.embedding_dim)
-        self.layers = nn.ModuleList(nn.LSTM(i, o, batch_first=True) for i, o in config.layer_sizes())
+        self.layers = nn.ModuleList(
+            nn.LSTM(i, o, batch_first=True) for i, o in config.layer_sizes()
+        )
         self.softmax = nn.Linear(config.embedding_dim, config.vocabulary_size)
         self.softmax.weight = self.embedding.weight
         nn.init.uniform_(self.embedding.weight, -0.1, 0.1)
 
     def forward(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
-        """Return logits (B, T, V) of tokens (B, T), and the state that the next segment starts from."""
+        """Return logits (B, T, V) of tokens (B, T), and the state that the next segment starts
+        from.
+        """
         x = self.embedding(tokens)
         after: State = []
         for layer, last in zip(self.layers, state, strict=True):
@@ -32,9 +38,13 @@ class PlainLSTM(nn.Module):
 
 
 class PlainTraining:
-    """Truncated backpropagation through time over segments of one length, by ``sgd`` or ``adamw``."""
+    """Truncated backpropagation through time over segments of one length, by ``sgd`` or
+    ``adamw``.
+    """
 
-    def __init__(self, config: AWDLSTMConfig, *, optimizer: str, lr: float, clip: float, device: torch.device) -> None:
+    def __init__(
+        self, config: AWDLSTMConfig, *, optimizer: str, lr: float, clip: float, device: torch.device
+    ) -> None:
         self.model = PlainLSTM(config).to(device)
         self.clip = clip
         kind = torch.optim.AdamW if optimizer == "adamw" else torch.optim.SGD

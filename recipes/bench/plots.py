@@ -1,4 +1,6 @@
-"""Cost against the size of the memory, the vocabulary and the number of steps, from the measurements' JSON."""
+"""Cost against the size of the memory, the vocabulary and the number of steps, from the
+measurements' JSON.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ def cost_figure(results: Sequence[BenchResult]) -> Figure:
         raise UserError("nothing to draw; name files of recipes.bench adapt, retrieve or eval")
     with rc_context(STYLE):
         figure = Figure(figsize=(1.2 + 4.0 * len(panels), 4.5), layout="constrained")
-        for axis, (size, curves) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True):
+        for axis, (size, curves) in zip(
+            figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True
+        ):
             _draw(axis, curves)
             axis.set_xlabel(size)
         figure.axes[0].set_ylabel("ms a token")
@@ -55,11 +59,15 @@ def memory_curves(rows: Sequence[Row]) -> dict[str, Curve]:
 
 
 def mbpa_curves(rows: Sequence[Row], size: str, other: str, label: str) -> dict[str, Curve]:
-    """Return the cost of MbPA by one size of the case, a curve a form and extreme of the other, as ``label`` has it."""
+    """Return the cost of MbPA by one size of the case, a curve a form and extreme of the other, as
+    ``label`` has it.
+    """
     adapted = _synthetic(rows, "adapt")
     values = sorted({row.case[other] for row in adapted})
     return {
-        f"{form}, {label.format(value)}": _curve([row for row in adapted if row.case[other] == value], timing, size)
+        f"{form}, {label.format(value)}": _curve(
+            [row for row in adapted if row.case[other] == value], timing, size
+        )
         for timing, form in _FORMS.items()
         for value in values[:: max(1, len(values) - 1)]
     }

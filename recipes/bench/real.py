@@ -1,4 +1,6 @@
-"""The cost of reading with a real model: its own plain loop, the base as it is read here, and with ``best``."""
+"""The cost of reading with a real model: its own plain loop, the base as it is read here, and with
+``best``.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ def cases(config: RealConfig, rounds: Rounds) -> list[Case]:
 
 
 def _window(config: RealConfig, context: int, rounds: Rounds) -> Row:
-    """Read the same pieces by plain code, by the base alone and by the base with ``best``, in turn."""
+    """Read the same pieces by plain code, by the base alone and by the base with ``best``, in
+    turn.
+    """
     lm = hebblm.load(config.model, context=context, device=str(rounds.device))
     text = config.text.read_text(encoding="utf-8")
     ids = torch.as_tensor(lm.vocabulary.encode(text, include=False).ids)[: config.tokens]
@@ -32,7 +36,9 @@ def _window(config: RealConfig, context: int, rounds: Rounds) -> Row:
 
     def evaluated(*methods: str) -> Turn:
         def turn() -> tuple[float, int]:
-            result = hebblm.evaluate(lm, str(config.text), [*methods], max_tokens=len(ids), device=str(rounds.device))
+            result = hebblm.evaluate(
+                lm, str(config.text), [*methods], max_tokens=len(ids), device=str(rounds.device)
+            )
             assert result.seconds is not None, "a run has just been timed"
             spent.clear()
             spent.update({f"seconds of {part.name}": part.seconds for part in result.seconds.parts})
@@ -55,7 +61,9 @@ def _window(config: RealConfig, context: int, rounds: Rounds) -> Row:
 
 @torch.inference_mode()
 def _plain(lm: LanguageModel, ids: Tensor) -> float:
-    """Return the loss by transformers alone, nats: as much a pass as an evaluation reads, in the same windows."""
+    """Return the loss by transformers alone, nats: as much a pass as an evaluation reads, in the
+    same windows.
+    """
     network = cast(HuggingFaceModel, lm.model)
     inputs = torch.cat([ids.new_tensor([lm.vocabulary.start]), ids[:-1]])
     total, window, carried, start = 0.0, ids[:0], None, 0
@@ -64,7 +72,9 @@ def _plain(lm: LanguageModel, ids: Tensor) -> float:
             window, carried = network.begun(window[None, network.stride :])[0], None
         part = inputs[start : start + min(CHUNK, network.context - len(window))]
         fed = part if carried is not None else torch.cat([window, part])
-        out = network.model(fed[None], past_key_values=carried, use_cache=True, logits_to_keep=len(part))
+        out = network.model(
+            fed[None], past_key_values=carried, use_cache=True, logits_to_keep=len(part)
+        )
         targets = ids[start : start + len(part), None]
         total -= float(out.logits[0].float().log_softmax(1).gather(1, targets).sum())
         window, carried, start = torch.cat([window, part]), out.past_key_values, start + len(part)

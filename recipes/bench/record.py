@@ -20,21 +20,26 @@ SCHEMA = "hebblm-bench/1"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Measurement of one case: sizes and settings, timings by name, each one's reference, and what else was found."""
+    """Measurement of one case: sizes and settings, timings by name, each one's reference, and what
+    else was found.
+    """
 
     name: str
     case: dict[str, Any]
     timings: dict[str, Timing] = field(default_factory=dict)
     references: dict[str, str] = field(default_factory=dict)
     values: dict[str, float] = field(default_factory=dict)
-    # Of version 0.2.0, by timing: the least time, milliseconds a token, that the bytes to move and the operations to do
-    # could have taken at rates that were measured beside it. Not counted any more.
+    # Of version 0.2.0, by timing: the least time, milliseconds a token, that the bytes to move and
+    # the operations to do could have taken at rates that were measured beside it. Not counted any
+    # more.
     floors: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name, value in self.values.items():
             if not math.isfinite(value):
-                raise UserError(f"{self.name}: {name} is {value}, which is no measurement; choose a smaller lr")
+                raise UserError(
+                    f"{self.name}: {name} is {value}, which is no measurement; choose a smaller lr"
+                )
 
     def faster(self, name: str) -> Spread:
         """Return how many times the cost of ``name`` its reference costs."""
@@ -49,7 +54,8 @@ class Row:
             "name": self.name,
             "case": self.case,
             "ratios": {
-                name: {"to": reference, **self.faster(name).to_json()} for name, reference in self.references.items()
+                name: {"to": reference, **self.faster(name).to_json()}
+                for name, reference in self.references.items()
             },
             "values": self.values,
             "timings": {name: timing.to_json() for name, timing in self.timings.items()},
@@ -61,7 +67,8 @@ class Row:
             name=value["name"],
             case=value["case"],
             timings={
-                name: Timing(tuple(item["seconds"]), tuple(item["tokens"])) for name, item in value["timings"].items()
+                name: Timing(tuple(item["seconds"]), tuple(item["tokens"]))
+                for name, item in value["timings"].items()
             },
             references={name: item["to"] for name, item in value["ratios"].items()},
             values=value["values"],
@@ -87,7 +94,9 @@ class Rounds:
 
 
 def of_one_vocabulary(rows: Sequence[Row]) -> list[Row]:
-    """Return the rows of the vocabulary that most of them are about, so that they differ in nothing else."""
+    """Return the rows of the vocabulary that most of them are about, so that they differ in nothing
+    else.
+    """
     groups: dict[int, list[Row]] = {}
     for row in rows:
         groups.setdefault(row.case["vocabulary"], []).append(row)
@@ -124,4 +133,6 @@ class BenchResult:
                 complete=document["complete"],
             )
         except (KeyError, TypeError, AttributeError) as error:
-            raise UserError(f"{path} lacks parts of a measurement ({error!r}); run recipes.bench again") from error
+            raise UserError(
+                f"{path} lacks parts of a measurement ({error!r}); run recipes.bench again"
+            ) from error

@@ -25,7 +25,9 @@ SLACK = 1e-5  # relative rounding of a distance
 
 
 def cases(config: RetrieveConfig, rounds: Rounds) -> list[Case]:
-    """Return a case a source and size of the memory; the states of one source at a time are held."""
+    """Return a case a source and size of the memory; the states of one source at a time are
+    held.
+    """
     found: list[Callable[[], States]] = []
     if config.checkpoint is not None:
         # Now, not with the first row: reading shows a bar of its own.
@@ -34,13 +36,17 @@ def cases(config: RetrieveConfig, rounds: Rounds) -> list[Case]:
     synthetic = SyntheticSource(config.dim, CLASSES, seed=config.seed, device=rounds.device)
     found.append(cache(partial(_states, synthetic, config)))
     return [
-        partial(_retrieval, config, given, entries, rounds) for given in found for entries in sorted(config.entries)
+        partial(_retrieval, config, given, entries, rounds)
+        for given in found
+        for entries in sorted(config.entries)
     ]
 
 
 @dataclass(frozen=True, slots=True)
 class States:
-    """Stored states (M, D) with labels (M,), queries (N, D), and what a measurement records about them."""
+    """Stored states (M, D) with labels (M,), queries (N, D), and what a measurement records about
+    them.
+    """
 
     keys: Tensor
     labels: Tensor
@@ -49,14 +55,20 @@ class States:
 
 
 def _states(source: Source, config: RetrieveConfig) -> States:
-    """Return stored entries with queries of their source: a mini-batch of its own a round, and those of recall."""
+    """Return stored entries with queries of their source: a mini-batch of its own a round, and
+    those of recall.
+    """
     count = max(config.batch * (config.repeats + 1), config.recall_queries)
     return States(*filled(source, max(config.entries)), source.queries(count)[0], source.describe())
 
 
 @torch.no_grad()
-def _retrieval(config: RetrieveConfig, given: Callable[[], States], entries: int, rounds: Rounds) -> Row:
-    """Build the memory, then search it and every entry in turn, and with them what a search consists of."""
+def _retrieval(
+    config: RetrieveConfig, given: Callable[[], States], entries: int, rounds: Rounds
+) -> Row:
+    """Build the memory, then search it and every entry in turn, and with them what a search
+    consists of.
+    """
     states = given()
     keys, queries, device = states.keys[:entries], states.queries, states.keys.device
     norms = torch.linalg.vector_norm(keys, dim=1).square()  # which takes no second copy of the keys
@@ -65,7 +77,8 @@ def _retrieval(config: RetrieveConfig, given: Callable[[], States], entries: int
     batches = torch.split(queries, config.batch)[: len(queries) // config.batch]
 
     def turn(call: Callable[[Tensor], object], first: int) -> Turn:
-        # Each begins with another mini-batch, so that none finds in the caches what the one before it left there.
+        # Each begins with another mini-batch, so that none finds in the caches what the one before
+        # it left there.
         coming = itertools.islice(itertools.cycle(batches), first, None)
         return stopwatch(lambda: call(next(coming)), config.batch, device)
 
@@ -106,8 +119,12 @@ def index_call(memory: AnyMemory, k: int) -> Callable[[Tensor], object] | None:
     return lambda queries: trained.index.search(faiss_index.as_float32(queries), candidates)
 
 
-def _build(config: RetrieveConfig, keys: Tensor, labels: Tensor) -> tuple[AnyMemory, float, int | None]:
-    """Return a memory of all entries, the seconds it took, and the bytes by which the process grew."""
+def _build(
+    config: RetrieveConfig, keys: Tensor, labels: Tensor
+) -> tuple[AnyMemory, float, int | None]:
+    """Return a memory of all entries, the seconds it took, and the bytes by which the process
+    grew.
+    """
     before = resident_bytes()
     started = time.perf_counter()
     memory = build_memory(keys.shape[1], MemoryConfig(index=config.index), keys.device)
@@ -123,12 +140,15 @@ def _build(config: RetrieveConfig, keys: Tensor, labels: Tensor) -> tuple[AnyMem
 def recall(memory: AnyMemory, queries: Tensor, keys: Tensor, norms: Tensor, k: int) -> float:
     """Return the share of the K nearest of all keys (M, D) that the memory finds.
 
-    An entry counts as found where its distance is within rounding of the true K-th; ties are worth the same.
+    An entry counts as found where its distance is within rounding of the true K-th; ties are worth
+    the same.
     """
     found = 0
     for part in torch.split(queries, 100):
         distances, _ = naive.exact_search(part, keys, norms, k)
         # The matrix product rounds in proportion to the norms, not to the distance.
-        limit = distances[:, -1:] + SLACK * (distances[:, -1:].abs() + part.square().sum(1, keepdim=True))
+        limit = distances[:, -1:] + SLACK * (
+            distances[:, -1:].abs() + part.square().sum(1, keepdim=True)
+        )
         found += int((memory.search(part, k).distances.to(limit) <= limit).sum())
     return found / (len(queries) * k)

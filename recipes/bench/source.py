@@ -1,4 +1,6 @@
-"""Sources of hidden states: a stated synthetic mixture, or a trained model that reads its corpus."""
+"""Sources of hidden states: a stated synthetic mixture, or a trained model that reads its
+corpus.
+"""
 
 from __future__ import annotations
 
@@ -28,13 +30,15 @@ READ = 512  # tokens a model reads at a time
 
 
 class SyntheticSource:
-    """A mixture of Gaussians whose spread, spectrum and distances are near those of a trained LSTM's states.
+    """A mixture of Gaussians whose spread, spectrum and distances are near those of a trained
+    LSTM's states.
 
-    A state is a centre plus noise whose size varies from state to state; the variances of both fall as
-    (j + 8)^-1.5 along randomly turned axes and add up to 8 (a 200-wide LSTM on Penn Treebank: 7.9). A tenth of the
-    queries are planted next to an entry, at a squared distance of 0.4 on average (there: the nearest per cent). The
-    head has Zipfian biases and logits whose spread gives an entropy of about 5 nats (there: 4.9); labels are drawn
-    from it, those of entries at their centre.
+    A state is a centre plus noise whose size varies from state to state; the variances of both fall
+    as (j + 8)^-1.5 along randomly turned axes and add up to 8 (a 200-wide LSTM on Penn Treebank:
+    7.9). A tenth of the queries are planted next to an entry, at a squared distance of 0.4 on
+    average (there: the nearest per cent). The head has Zipfian biases and logits whose spread gives
+    an entropy of about 5 nats (there: 4.9); labels are drawn from it, those of entries at their
+    centre.
 
     """
 
@@ -53,19 +57,29 @@ class SyntheticSource:
         spectrum = (torch.arange(dim) + 8.0) ** -1.5
         scales = (spectrum / spectrum.sum() * self.VARIANCE).sqrt()  # (D,)
         turn = torch.linalg.qr(torch.randn(dim, dim, generator=draw)).Q
-        self._axes = (scales[:, None] * turn).to(device)  # (D, D): white noise to the mixture's spectrum
-        self._centres = self.BETWEEN**0.5 * torch.randn(self.CENTRES, dim, generator=draw).to(device) @ self._axes
+        self._axes = (scales[:, None] * turn).to(
+            device
+        )  # (D, D): white noise to the mixture's spectrum
+        self._centres = (
+            self.BETWEEN**0.5
+            * torch.randn(self.CENTRES, dim, generator=draw).to(device)
+            @ self._axes
+        )
         weight = torch.randn(classes, dim, generator=draw) * (self.LOGIT_STD / self.VARIANCE**0.5)
         bias = -(torch.arange(classes) + 3.0).log()
         self.head = OutputHead(weight.to(device), bias.to(device))
         pools = [
-            torch.multinomial(self.head.logits(part).softmax(1).cpu(), self.POOL, True, generator=draw)
+            torch.multinomial(
+                self.head.logits(part).softmax(1).cpu(), self.POOL, True, generator=draw
+            )
             for part in torch.split(self._centres, 64)
         ]
         self._pools = torch.cat(pools)  # (C, pool)
 
     def entries(self, count: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield keys (M, D) and labels (M,) in chunks; the first of many entries are those of few."""
+        """Yield keys (M, D) and labels (M,) in chunks; the first of many entries are those of
+        few.
+        """
         for number, start in enumerate(range(0, count, CHUNK)):
             keys, labels = self._chunk(number)
             yield keys[: count - start], labels[: count - start]
@@ -77,7 +91,9 @@ class SyntheticSource:
         planted = range(0, count, self.PLANTED)
         near, _ = self._chunk(0)
         chosen = near[torch.arange(len(planted), device=self.device) % len(near)]
-        nudge = torch.randn(chosen.shape, generator=draw) * (self.PLANTED_DISTANCE / self.dim) ** 0.5
+        nudge = (
+            torch.randn(chosen.shape, generator=draw) * (self.PLANTED_DISTANCE / self.dim) ** 0.5
+        )
         hidden[:: self.PLANTED] = chosen + nudge.to(self.device)
         targets = [
             torch.multinomial(self.head.logits(part).softmax(1).cpu(), 1, generator=draw)[:, 0]
@@ -89,7 +105,8 @@ class SyntheticSource:
         """Return the facts of its input that a measurement records."""
         return {
             "kind": "synthetic",
-            "states": f"mixture of {self.CENTRES} Gaussians, total variance {self.VARIANCE:g}, one query in "
+            "states": f"mixture of {self.CENTRES} Gaussians, total variance {self.VARIANCE:g}, one "
+            "query in "
             f"{self.PLANTED} planted next to an entry",
             "seed": self.seed,
         }
@@ -102,7 +119,9 @@ class SyntheticSource:
         return keys, self._pools[centre, picked].to(self.device)
 
     def _states(self, count: int, draw: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Draw states (N, D) and the centres (N,) that they belong to; low centres are the more frequent."""
+        """Draw states (N, D) and the centres (N,) that they belong to; low centres are the more
+        frequent.
+        """
         centre = (torch.rand(count, generator=draw) ** 3 * self.CENTRES).long()
         noise = torch.randn(count, self.dim, generator=draw).to(self.device) @ self._axes
         # Less the square, so that the mean square stays 1.
@@ -125,7 +144,9 @@ class ModelSource:
         return self.base.head
 
     def entries(self, count: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield keys (M, D) and labels (M,) of the beginning of the training text, read as several streams."""
+        """Yield keys (M, D) and labels (M,) of the beginning of the training text, read as several
+        streams.
+        """
         left = count
         for keys, labels in training_states(self.model, self._beginning("train", count)):
             yield keys[:left], labels[:left]
@@ -133,7 +154,9 @@ class ModelSource:
 
     def queries(self, count: int) -> tuple[Tensor, Tensor]:
         """Return hidden states (N, D) and targets (N,) of the beginning of the validation text."""
-        ids = torch.from_numpy(self._beginning("valid", count).astype("int64")).to(self.head.weight.device)
+        ids = torch.from_numpy(self._beginning("valid", count).astype("int64")).to(
+            self.head.weight.device
+        )
         self.base.reset()
         hidden = [self.base.read(part) for part in torch.split(ids[:-1], READ)]
         return torch.cat(hidden), ids[1:]
@@ -151,7 +174,8 @@ class ModelSource:
         tokens = self.corpus.tokens(split)
         if len(tokens) <= count:
             raise UserError(
-                f"{self.corpus.meta.name} {split} has {len(tokens)} tokens, too few for {count} states; ask for fewer"
+                f"{self.corpus.meta.name} {split} has {len(tokens)} tokens, too few for {count} "
+                "states; ask for fewer"
             )
         return tokens[: count + 1]
 
@@ -161,14 +185,18 @@ Source = SyntheticSource | ModelSource
 
 
 def open_source(checkpoint: Path, device: torch.device) -> ModelSource:
-    """Open a trained model, by its folder or the name of one that ships, and the corpus it was trained on."""
+    """Open a trained model, by its folder or the name of one that ships, and the corpus it was
+    trained on.
+    """
     folder = model_folder(checkpoint)
     if folder is None or not (folder / CONFIG).is_file():
         remedy = "name a folder of hebblm-train, or a model that ships (hebblm-eval --models)"
         raise UserError(f"no checkpoint at {checkpoint}; {remedy}")
     trained = trained_on(folder)
     if "name" not in trained:
-        raise UserError(f"{checkpoint} does not say what it was trained on; name a model of hebblm-train")
+        raise UserError(
+            f"{checkpoint} does not say what it was trained on; name a model of hebblm-train"
+        )
     prepared = prepared_corpus(trained["name"], trained.get("normalization", "raw"))
     model = open_model(folder, prepared.meta.dictionary_hash, device)
     return ModelSource(model.base(), model, prepared)
@@ -182,7 +210,9 @@ def filled(source: Source, count: int) -> tuple[Tensor, Tensor]:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Queries (N, D) with all that adaptation needs; ``counts`` (V,) says how often each class is among the entries."""
+    """Queries (N, D) with all that adaptation needs; ``counts`` (V,) says how often each class is
+    among the entries.
+    """
 
     head: OutputHead
     hidden: Tensor
@@ -195,7 +225,9 @@ class Batch:
         return self.hidden, self.neighbors, self.head
 
     def first(self, rows: int, k: int | None = None) -> Batch:
-        """Return the same for the first queries only, and only the ``k`` nearest neighbours of each."""
+        """Return the same for the first queries only, and only the ``k`` nearest neighbours of
+        each.
+        """
         near = self.neighbors
         parts = (near.keys, near.values, near.distances, near.mask, near.log_normalizers)
         part = Neighbors(*(each[:rows, :k].contiguous() for each in parts if each is not None))

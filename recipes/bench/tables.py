@@ -8,7 +8,12 @@ from hebblm.report.table import Cell, Column, Table
 from recipes.bench.record import BenchResult, Row
 from recipes.bench.timing import Spread
 
-_COLUMNS = (Column("Form"), Column("ms a token", wide=True), Column("Times as fast", wide=True), Column("as"))
+_COLUMNS = (
+    Column("Form"),
+    Column("ms a token", wide=True),
+    Column("Times as fast", wide=True),
+    Column("as"),
+)
 
 
 def row_table(row: Row) -> Table:
@@ -18,15 +23,24 @@ def row_table(row: Row) -> Table:
 
 
 def _costs(row: Row) -> Iterator[tuple[Cell, ...]]:
-    """Yield of each timing its name, its cost, and how many times as fast it is as its reference."""
+    """Yield of each timing its name, its cost, and how many times as fast it is as its
+    reference.
+    """
     for name, timing in row.timings.items():
         plain = row.references.get(name)
-        yield name, spread(timing.milliseconds()), None if plain is None else spread(row.faster(name)), plain
+        yield (
+            name,
+            spread(timing.milliseconds()),
+            None if plain is None else spread(row.faster(name)),
+            plain,
+        )
 
 
 def described(row: Row) -> str:
     """Return the subject of a row: its name, sizes and settings."""
-    sizes = (f"{key} {value}" for key, value in row.case.items() if isinstance(value, (int, float, str)))
+    sizes = (
+        f"{key} {value}" for key, value in row.case.items() if isinstance(value, (int, float, str))
+    )
     return f"{row.name}: {', '.join(sizes)}"
 
 
@@ -36,7 +50,9 @@ def spread(value: Spread) -> str:
 
 
 def training_table(results: Sequence[BenchResult]) -> Table | None:
-    """Return tokens a second of each preset next to the plain model, None where no training was measured."""
+    """Return tokens a second of each preset next to the plain model, None where no training was
+    measured.
+    """
     rows = tuple(
         (
             row.case["preset"],
@@ -61,8 +77,10 @@ def training_table(results: Sequence[BenchResult]) -> Table | None:
         Column("Growth, bytes a segment", "amount"),
     )
     notes = (
-        "Whole recipe: all epochs over the corpus of that vocabulary, at the speed of the first steps; an estimate.",
-        "Growth: from the middle to the end of a few dozen segments, in which lengths are still met that are new.",
+        "Whole recipe: all epochs over the corpus of that vocabulary, at the speed of the first "
+        "steps; an estimate.",
+        "Growth: from the middle to the end of a few dozen segments, in which lengths are still "
+        "met that are new.",
     )
     return Table("training", "Speed of training", columns, rows, notes)
 

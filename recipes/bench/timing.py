@@ -66,11 +66,16 @@ class Timing:
 
 
 def stopwatch(
-    call: Callable[[], object], tokens: int, device: torch.device, before: Callable[[], object] = lambda: None
+    call: Callable[[], object],
+    tokens: int,
+    device: torch.device,
+    before: Callable[[], object] = lambda: None,
 ) -> Turn:
-    """Return a turn that calls ``call``, which processes ``tokens``; work queued on a GPU is waited for.
+    """Return a turn that calls ``call``, which processes ``tokens``; work queued on a GPU is waited
+    for.
 
-    ``before`` is called first and not timed: what comes before a part of a computation leaves the caches as they are.
+    ``before`` is called first and not timed: what comes before a part of a computation leaves the
+    caches as they are.
     """
 
     from hebblm.adapt.work import clock_of  # it loads torch
@@ -86,8 +91,12 @@ def stopwatch(
     return turn
 
 
-def interleave(turns: Mapping[str, Turn], repeats: int, tick: Tick = lambda: None) -> dict[str, Timing]:
-    """Run each once to warm up, then in turn: first, second, ..., first, second, ...; return the times by name."""
+def interleave(
+    turns: Mapping[str, Turn], repeats: int, tick: Tick = lambda: None
+) -> dict[str, Timing]:
+    """Run each once to warm up, then in turn: first, second, ..., first, second, ...; return the
+    times by name.
+    """
     taken: dict[str, list[tuple[float, int]]] = {name: [] for name in turns}
     for number in range(repeats + 1):
         for name, turn in turns.items():
@@ -102,6 +111,8 @@ def interleave(turns: Mapping[str, Turn], repeats: int, tick: Tick = lambda: Non
 
 
 def exponent(cost: Mapping[float, float]) -> float:
-    """Return the power with which a cost grows with a size: the slope of log cost over log size, by least squares."""
+    """Return the power with which a cost grows with a size: the slope of log cost over log size, by
+    least squares.
+    """
     points = [(math.log(size), math.log(value)) for size, value in cost.items()]
     return statistics.linear_regression(*zip(*points, strict=True)).slope

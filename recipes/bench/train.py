@@ -27,7 +27,9 @@ TEXTS = {10_000: ("ptb", 929_589), 33_278: ("wt2", 2_088_628)}
 def cases(config: TrainBenchConfig, rounds: Rounds) -> list[Case]:
     """Return a case a preset and vocabulary."""
     return [
-        partial(_training, config, name, classes, rounds) for name in config.preset for classes in config.vocabulary
+        partial(_training, config, name, classes, rounds)
+        for name in config.preset
+        for classes in config.vocabulary
     ]
 
 
@@ -40,11 +42,18 @@ def _training(config: TrainBenchConfig, name: str, classes: int, rounds: Rounds)
     longest = 2 * training.bptt * config.segments * (config.repeats + 1)
     ids = zipf_ids(longest * training.batch_size, sizes.vocabulary_size, config.seed)
     with tempfile.TemporaryDirectory() as folder:
-        trainer = Trainer(sizes, training, ids, ids, Path(folder), dictionary_sha256="", device=device)
+        trainer = Trainer(
+            sizes, training, ids, ids, Path(folder), dictionary_sha256="", device=device
+        )
         torch.manual_seed(config.seed)
-        plain = PlainTraining(sizes, optimizer=training.optimizer, lr=training.lr, clip=training.clip, device=device)
+        plain = PlainTraining(
+            sizes, optimizer=training.optimizer, lr=training.lr, clip=training.clip, device=device
+        )
         resident: list[int | None] = []
-        streams, places = ParallelStreams(ids, training.batch_size), itertools.count(0, training.bptt)
+        streams, places = (
+            ParallelStreams(ids, training.batch_size),
+            itertools.count(0, training.bptt),
+        )
 
         def steps() -> None:
             for place in itertools.islice(places, config.segments):
@@ -52,7 +61,10 @@ def _training(config: TrainBenchConfig, name: str, classes: int, rounds: Rounds)
 
         count = config.segments * training.bptt * training.batch_size
         timings = rounds.times(
-            {"plain": stopwatch(steps, count, device), "preset": _preset_turn(trainer, config.segments, resident)}
+            {
+                "plain": stopwatch(steps, count, device),
+                "preset": _preset_turn(trainer, config.segments, resident),
+            }
         )
     speed = 1000 / timings["preset"].milliseconds().median
     values = {"tokens_per_second": speed, "peak_bytes": float(peak_resident_bytes())}
@@ -93,7 +105,9 @@ def zipf_ids(count: int, classes: int, seed: int) -> Ids:
 
 
 def _preset_turn(trainer: Trainer, segments: int, resident: list[int | None]) -> Turn:
-    """Return a turn of the preset, whose segments differ in length; the resident memory after each turn is noted."""
+    """Return a turn of the preset, whose segments differ in length; the resident memory after each
+    turn is noted.
+    """
 
     def turn() -> tuple[float, int]:
         started = time.perf_counter()

@@ -1,8 +1,10 @@
-"""Fits the weights by which the gate of ``best`` differs at the beginning of a text, and writes them to its module.
+"""Fits the weights by which the gate of ``best`` differs at the beginning of a text, and writes
+them to its module.
 
-Readers read three quarters of each text of ``recipes.lookup`` that chooses values. Then they predict the beginnings of
-lines of the rest, and of the other texts, which the memory does not know. The weights with the least mean loss win; own
-lines and others weigh the same, and so do all texts and models. What the gate learned from the text read stays.
+Readers read three quarters of each text of ``recipes.lookup`` that chooses values. Then they
+predict the beginnings of lines of the rest, and of the other texts, which the memory does not know.
+The weights with the least mean loss win; own lines and others weigh the same, and so do all texts
+and models. What the gate learned from the text read stays.
 
     python -m recipes.best.beginnings --output-path results/best-beginnings
 """
@@ -96,7 +98,9 @@ def fitted(parts: Sequence[Beginnings]) -> Tensor:
     """Return the weights (C, F) whose mean loss and pull are least."""
     size = len(WEIGHTS), parts[0].features.shape[1]
     weights = torch.zeros(size, dtype=torch.float64, requires_grad=True)
-    search = torch.optim.LBFGS([weights], max_iter=300, line_search_fn="strong_wolfe", tolerance_grad=1e-8)
+    search = torch.optim.LBFGS(
+        [weights], max_iter=300, line_search_fn="strong_wolfe", tolerance_grad=1e-8
+    )
     own, others = ([part for part in parts if part.own is wanted] for wanted in (True, False))
 
     def objective() -> Tensor:
@@ -115,18 +119,28 @@ def written(module: str, weights: np.ndarray, about: str) -> str:
     """Return the text of the module that ships the weights, with others in their place."""
     table = []
     for name, row in zip(BEGINNINGS, np.round(weights, 3) + 0.0, strict=True):
-        first, last = (", ".join(f"{x:g}" for x in half) for half in (row[: len(FEATURES)], row[len(FEATURES) :]))
+        first, last = (
+            ", ".join(f"{x:g}" for x in half)
+            for half in (row[: len(FEATURES)], row[len(FEATURES) :])
+        )
         table.append(f'    "{name}": (\n        {first},\n        {last},\n    ),\n')
     before, _, rest = module.partition("# What it adds")
     kept = rest[rest.index("# fmt: on\n") :]
-    head = f"# What it adds at the beginning of a text; written by recipes/best/beginnings.py.\n# {about}\n# fmt: off\n"
-    return f"{before}{head}BEGINNINGS: dict[str, tuple[float, ...]] = {{\n{''.join(table)}}}\n{kept}"
+    head = (
+        "# What it adds at the beginning of a text; written by recipes/best/beginnings.py.\n# "
+        f"{about}\n# fmt: off\n"
+    )
+    return (
+        f"{before}{head}BEGINNINGS: dict[str, tuple[float, ...]] = {{\n{''.join(table)}}}\n{kept}"
+    )
 
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog=PROG, description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--models", default=MODELS)
-    parser.add_argument("--output-path", type=Path, required=True, help="folder for what is noted, and what is lost")
+    parser.add_argument(
+        "--output-path", type=Path, required=True, help="folder for what is noted, and what is lost"
+    )
     asked = parser.parse_args(arguments)
     by = provenance(command_line(PROG, arguments), device="cpu", seed=SEED)
     asked.output_path.mkdir(parents=True, exist_ok=True)
@@ -147,11 +161,17 @@ def main(arguments: list[str] | None = None) -> None:
             group = [part for part in parts if part.read == text and part.own is own]
             nll[f"{text}, {'own' if own else 'other'} lines"] = row = {
                 name: float(sum(part.loss(each) for part in group) / len(group))
-                for name, each in (("fitted", weights), ("on the others", unseen), ("as further on", zeros))
+                for name, each in (
+                    ("fitted", weights),
+                    ("on the others", unseen),
+                    ("as further on", zeros),
+                )
             }
             row["base"] = float(sum(part.losses[:, 0].mean() for part in group) / len(group))
             print(
-                f"{text}, {'own' if own else 'other'}", {name: round(loss, 3) for name, loss in row.items()}, flush=True
+                f"{text}, {'own' if own else 'other'}",
+                {name: round(loss, 3) for name, loss in row.items()},
+                flush=True,
             )
     write_json(asked.output_path / "beginnings.json", {"nll": nll, "provenance": by})
     about = f"Fitted on lines of {', '.join(read)};\n# by {', '.join(asked.models.split(','))}."

@@ -1,10 +1,13 @@
-"""Fits the weights that the gate of ``best`` starts from, on validation text, and writes them to its module.
+"""Fits the weights that the gate of ``best`` starts from, on validation text, and writes them to
+its module.
 
-Of each text it notes, token by token, the losses of the components and the features of the gate, as the gate itself
-learns from them, and minimises the mean loss of their mixture with a pull to equal shares, all texts alike. Models and
-texts of your own can be added: the shipped weights have a pretrained model's among them.
+Of each text it notes, token by token, the losses of the components and the features of the gate, as
+the gate itself learns from them, and minimises the mean loss of their mixture with a pull to equal
+shares, all texts alike. Models and texts of your own can be added: the shipped weights have a
+pretrained model's among them.
 
-    python recipes/best/fit.py --output-path results/best-fit --model FOLDER --text docs.txt code.txt
+    python recipes/best/fit.py --output-path results/best-fit --model FOLDER --text docs.txt
+    code.txt
 """
 
 from __future__ import annotations
@@ -62,7 +65,11 @@ def evidence(rule: Gated, named: dict[str, str], tokens: int) -> Tensor:
     context.learn_shares([rule])
     if scenario.config.memory_content != "test":
         scenario.count_training([context])
-    noted, rules, schedule = Noted(rule), {"lstm": Unadapted()}, Schedule(config.update_every, read_ahead=True)
+    noted, rules, schedule = (
+        Noted(rule),
+        {"lstm": Unadapted()},
+        Schedule(config.update_every, read_ahead=True),
+    )
     evaluate(base, [context], rules, scenario.stream, scenario.vocabulary, schedule, Hooks([noted]))
     return torch.cat(noted.rows)
 
@@ -70,14 +77,18 @@ def evidence(rule: Gated, named: dict[str, str], tokens: int) -> Tensor:
 def fitted(texts: list[Tensor], parts: int) -> Tensor:
     """Return W (C, F), where the mean loss of the mixture over all texts and the pull are least."""
     weights = torch.zeros(parts, texts[0].shape[1] - parts, dtype=torch.float64, requires_grad=True)
-    search = torch.optim.LBFGS([weights], max_iter=500, line_search_fn="strong_wolfe", tolerance_grad=1e-8)
+    search = torch.optim.LBFGS(
+        [weights], max_iter=500, line_search_fn="strong_wolfe", tolerance_grad=1e-8
+    )
 
     def objective() -> Tensor:
         search.zero_grad()
         total = PULL / 2 * weights.square().sum()
         for rows in texts:
             losses, features = rows[:, :parts], rows[:, parts:]
-            total = total + F.gated_losses(losses, (features @ weights.t()).log_softmax(1)).mean() / len(texts)
+            total = total + F.gated_losses(
+                losses, (features @ weights.t()).log_softmax(1)
+            ).mean() / len(texts)
         total.backward()  # type: ignore[no-untyped-call]
         return total
 
@@ -98,9 +109,15 @@ def written(module: str, weights: np.ndarray, tokens: int, texts: list[str]) -> 
     """Return the text of the module that ships the weights, with others in their place."""
     table = []
     for name, row in zip(WEIGHTS, np.round(weights, 3) + 0.0, strict=True):
-        first, last = (", ".join(f"{x:g}" for x in half) for half in (row[: len(FEATURES)], row[len(FEATURES) :]))
+        first, last = (
+            ", ".join(f"{x:g}" for x in half)
+            for half in (row[: len(FEATURES)], row[len(FEATURES) :])
+        )
         table.append(f'    "{name}": (\n        {first},\n        {last},\n    ),\n')
-    head = f"# Fitted on the first {tokens:,} tokens each of {'; '.join(texts)}.\n# fmt: off\nWEIGHTS: "
+    head = (
+        f"# Fitted on the first {tokens:,} tokens each of {'; '.join(texts)}.\n# fmt: "
+        "off\nWEIGHTS: "
+    )
     before, _, rest = module.partition("# Fitted on")
     kept = rest[rest.index("# fmt: on\n") :]
     return f"{before}{head}dict[str, tuple[float, ...]] = {{\n{''.join(table)}}}\n{kept}"
@@ -109,11 +126,17 @@ def written(module: str, weights: np.ndarray, tokens: int, texts: list[str]) -> 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--tokens", type=int, default=10_000, help="of each text")
-    parser.add_argument("--model", type=Path, help="folder of a model of transformers that reads texts of yours too")
+    parser.add_argument(
+        "--model", type=Path, help="folder of a model of transformers that reads texts of yours too"
+    )
     parser.add_argument("--text", type=Path, nargs="*", default=[], help="these texts")
-    parser.add_argument("--output-path", type=Path, required=True, help="folder for what each text loses")
+    parser.add_argument(
+        "--output-path", type=Path, required=True, help="folder for what each text loses"
+    )
     asked = parser.parse_args(arguments)
-    by = provenance(command_line("recipes/best/fit.py", arguments), device="cpu", seed=ScenarioConfig().seed)
+    by = provenance(
+        command_line("recipes/best/fit.py", arguments), device="cpu", seed=ScenarioConfig().seed
+    )
     rule = best_rule(Hyperparameters().methods)
     assert isinstance(rule, Gated)
     more = {
@@ -127,7 +150,9 @@ def main(arguments: list[str] | None = None) -> None:
     parts = len(rule.rules)
     weights, nll = fitted(list(texts.values()), parts), {}
     for name, rows in texts.items():
-        others = fitted([other for key, other in texts.items() if key != name], parts)  # which never saw this text
+        others = fitted(
+            [other for key, other in texts.items() if key != name], parts
+        )  # which never saw this text
         equal = learned(rows, torch.zeros_like(weights), rule)
         nll[name] = {
             "fitted": learned(rows, weights, rule),
@@ -135,9 +160,14 @@ def main(arguments: list[str] | None = None) -> None:
             "equal": equal,
         }
         print(name, {start: round(loss, 4) for start, loss in nll[name].items()}, flush=True)
-    write_json(asked.output_path / "fit.json", {"schema": SCHEMA, "tokens": asked.tokens, "nll": nll, "provenance": by})
+    write_json(
+        asked.output_path / "fit.json",
+        {"schema": SCHEMA, "tokens": asked.tokens, "nll": nll, "provenance": by},
+    )
     with atomic_path(MODULE) as temporary:
-        temporary.write_text(written(MODULE.read_text(), weights.numpy(), asked.tokens, list(texts)))
+        temporary.write_text(
+            written(MODULE.read_text(), weights.numpy(), asked.tokens, list(texts))
+        )
 
 
 if __name__ == "__main__":

@@ -1,10 +1,12 @@
-"""Does adaptation help generation? Answers of a reader that learned a text, next to those of the model alone.
+"""Does adaptation help generation? Answers of a reader that learned a text, next to those of the
+model alone.
 
     python -m recipes.generation.measure smollm2-135m docs.txt --output recipes/generation/docs.json
 
-Both read the text in order, with the same window. At evenly spaced places each writes 20 pieces, greedy and drawn at
-temperature 1, and goes on reading. "Matches" is the share of the pieces that are the text's own at their place.
-"Perplexity" is what the model alone finds in an answer, a piece, after the text in its window. Intervals are of 95 %.
+Both read the text in order, with the same window. At evenly spaced places each writes 20 pieces,
+greedy and drawn at temperature 1, and goes on reading. "Matches" is the share of the pieces that
+are the text's own at their place. "Perplexity" is what the model alone finds in an answer, a piece,
+after the text in its window. Intervals are of 95 %.
 """
 
 from __future__ import annotations
@@ -29,12 +31,18 @@ LENGTH = 20  # pieces of an answer
 DRAWN = {"greedy": 0.0, "sampled": 1.0}  # temperature
 
 
-def described(lm: LanguageModel, alone: Reader, answer: str, own: Sequence[int]) -> dict[str, float]:
-    """Measure what an answer has in common with the text's own pieces, how varied it is, and how the model finds it."""
+def described(
+    lm: LanguageModel, alone: Reader, answer: str, own: Sequence[int]
+) -> dict[str, float]:
+    """Measure what an answer has in common with the text's own pieces, how varied it is, and how
+    the model finds it.
+    """
     assert lm.pieces is not None
     ids = lm.pieces.ids(answer)[:LENGTH]
     same = [one == other for one, other in zip(ids, own, strict=False)]
-    grams = {f"distinct {n}-grams": [*zip(*(ids[k:] for k in range(n)), strict=False)] for n in (1, 2, 4)}
+    grams = {
+        f"distinct {n}-grams": [*zip(*(ids[k:] for k in range(n)), strict=False)] for n in (1, 2, 4)
+    }
     [found] = alone.rank([answer])
     return {
         "matches": sum(same) / LENGTH,
@@ -48,15 +56,23 @@ def interval(values: Sequence[float]) -> dict[str, float]:
     """Return a mean and its interval."""
     row = np.asarray(values)
     half = 1.96 * row.std(ddof=1) / len(row) ** 0.5
-    return {"mean": float(row.mean()), "low": float(row.mean() - half), "high": float(row.mean() + half)}
+    return {
+        "mean": float(row.mean()),
+        "low": float(row.mean() - half),
+        "high": float(row.mean() + half),
+    }
 
 
 def compared(rows: Sequence[dict[str, dict[str, float]]]) -> dict[str, Any]:
-    """Return means of both kinds of answers and the paired difference, adapted less alone, for every measure."""
+    """Return means of both kinds of answers and the paired difference, adapted less alone, for
+    every measure.
+    """
     found = {}
     for name in rows[0]["adapted"]:
         pairs = [
-            (row["adapted"][name], row["alone"][name]) for row in rows if name in row["adapted"].keys() & row["alone"]
+            (row["adapted"][name], row["alone"][name])
+            for row in rows
+            if name in row["adapted"].keys() & row["alone"]
         ]
         adapted, alone = ([pair[side] for pair in pairs] for side in (0, 1))
         found[name] = {
@@ -67,7 +83,9 @@ def compared(rows: Sequence[dict[str, dict[str, float]]]) -> dict[str, Any]:
     return found
 
 
-def measured(lm: LanguageModel, method: str, text: str, prompts: int, most: int, first: int) -> dict[str, Any]:
+def measured(
+    lm: LanguageModel, method: str, text: str, prompts: int, most: int, first: int
+) -> dict[str, Any]:
     """Return how both answer at places from ``first`` on, within the first ``most`` pieces."""
     assert lm.pieces is not None
     ids = lm.pieces.ids(text)[:most]
@@ -86,7 +104,10 @@ def measured(lm: LanguageModel, method: str, text: str, prompts: int, most: int,
             }
             if all(answers.values()):
                 own = ids[place : place + LENGTH]
-                found = {who: described(lm, readers["alone"], answer, own) for who, answer in answers.items()}
+                found = {
+                    who: described(lm, readers["alone"], answer, own)
+                    for who, answer in answers.items()
+                }
                 rows[name].append(found)
         say(f"{number + 1} of {prompts} prompts")
     return {
@@ -102,7 +123,9 @@ def main() -> int:
     parser.add_argument("text", type=Path)
     parser.add_argument("--method", default="best")
     parser.add_argument("--prompts", type=int, default=100)
-    parser.add_argument("--pieces", type=int, default=25_000, help="of the text, the last prompt at their end")
+    parser.add_argument(
+        "--pieces", type=int, default=25_000, help="of the text, the last prompt at their end"
+    )
     parser.add_argument("--first", type=int, default=5_000, help="pieces before the first prompt")
     parser.add_argument("--context", type=int, default=4_096)
     parser.add_argument("--output", type=Path, required=True)
@@ -114,7 +137,11 @@ def main() -> int:
     for name in DRAWN:
         for measure, row in found[name]["measures"].items():
             print(name, measure, row, flush=True)
-    about = provenance("python -m " + command_line("recipes.generation.measure", sys.argv[1:]), device="cpu", seed=0)
+    about = provenance(
+        "python -m " + command_line("recipes.generation.measure", sys.argv[1:]),
+        device="cpu",
+        seed=0,
+    )
     write_json(
         options.output,
         {

@@ -1,10 +1,13 @@
-"""What a model still knows while a memory of other texts is switched on: 200 common facts, and the loss on other prose.
+"""What a model still knows while a memory of other texts is switched on: 200 common facts, and the
+loss on other prose.
 
-    python -m recipes.harm.measure smollm2-135m docs.txt code.txt --prose wt2 --output recipes/harm/smollm2.json
+    python -m recipes.harm.measure smollm2-135m docs.txt code.txt --prose wt2 --output
+    recipes/harm/smollm2.json
 
-The memory reads the texts first. It learns nothing from the questions. The prose is read twice: with nothing learned,
-then from its beginning as a reader reads by default, which learns how far to trust its memory. Differences are paired:
-model alone less model with memory, so that a gain is above 0; intervals are of 95 %.
+The memory reads the texts first. It learns nothing from the questions. The prose is read twice:
+with nothing learned, then from its beginning as a reader reads by default, which learns how far to
+trust its memory. Differences are paired: model alone less model with memory, so that a gain is
+above 0; intervals are of 95 %.
 """
 
 from __future__ import annotations
@@ -35,11 +38,17 @@ def interval(differences: Sequence[float]) -> dict[str, float]:
     """Return a mean of independent differences and its interval."""
     values = np.asarray(differences)
     half = 1.96 * values.std(ddof=1) / len(values) ** 0.5
-    return {"mean": float(values.mean()), "low": float(values.mean() - half), "high": float(values.mean() + half)}
+    return {
+        "mean": float(values.mean()),
+        "low": float(values.mean() - half),
+        "high": float(values.mean() + half),
+    }
 
 
 def asked(reader: Reader, prompt: str, answer: str) -> tuple[float, bool]:
-    """Return the loss of an answer, nats, and whether each of its pieces is the most probable one."""
+    """Return the loss of an answer, nats, and whether each of its pieces is the most probable
+    one.
+    """
     encode = reader.vocabulary.encode
     before = [*map(int, encode(prompt, include=False).ids)]
     whole = [*map(int, encode(f"{prompt} {answer}", include=False).ids)]
@@ -49,7 +58,9 @@ def asked(reader: Reader, prompt: str, answer: str) -> tuple[float, bool]:
     return -float(rows.gather(1, targets[:, None]).sum()), bool((rows.argmax(1) == targets).all())
 
 
-def measured(lm: LanguageModel, method: str, texts: list[Path], pieces: int, prose: str) -> dict[str, Any]:
+def measured(
+    lm: LanguageModel, method: str, texts: list[Path], pieces: int, prose: str
+) -> dict[str, Any]:
     """Measure what is known with a memory of some texts and without."""
     reader, alone = lm.reader(method), lm.reader("base")
     for text in texts:
@@ -71,7 +82,9 @@ def measured(lm: LanguageModel, method: str, texts: list[Path], pieces: int, pro
             "alone": float(scores.unadapted.nll.mean()),
             "with memory": float(scores.nll.mean()),
             "gain": interval([float(part.mean()) for part in gains.split(BLOCK)]),
-            "gain from the 2,000th on": interval([float(part.mean()) for part in gains[2000:].split(BLOCK)]),
+            "gain from the 2,000th on": interval(
+                [float(part.mean()) for part in gains[2000:].split(BLOCK)]
+            ),
         }
     return {
         "questions": len(questions),
@@ -82,7 +95,9 @@ def measured(lm: LanguageModel, method: str, texts: list[Path], pieces: int, pro
         "loss of an answer": {
             "alone": float(np.mean([loss for loss, _ in without])),
             "with memory": float(np.mean([loss for loss, _ in known])),
-            "gain": interval([before - after for (before, _), (after, _) in zip(without, known, strict=True)]),
+            "gain": interval(
+                [before - after for (before, _), (after, _) in zip(without, known, strict=True)]
+            ),
         },
         **prose_read,
     }
@@ -95,7 +110,9 @@ def main() -> int:
     parser.add_argument("texts", type=Path, nargs="+")
     parser.add_argument("--methods", default="best,mixture+mbpa,knn,ngram")
     parser.add_argument("--pieces", type=int, default=10_000, help="of each text")
-    parser.add_argument("--prose", default="wt2", help="corpus whose test text begins with unrelated prose")
+    parser.add_argument(
+        "--prose", default="wt2", help="corpus whose test text begins with unrelated prose"
+    )
     parser.add_argument("--context", type=int, default=1024)
     parser.add_argument("--output", type=Path, required=True)
     options = parser.parse_args()

@@ -21,7 +21,9 @@ class Followers:
             self._after_two[first, second][third] += 1
 
     def suggest(self, context: str) -> list[str]:
-        """Return the words that followed the last two words of a context most often, then those after the last."""
+        """Return the words that followed the last two words of a context most often, then those
+        after the last.
+        """
         first, second = context.split()[-2:]
         ranked = [word for word, _ in self._after_two[first, second].most_common(AFTER_TWO)]
         ranked += [word for word, _ in self._after_one[second].most_common(AFTER_ONE)]

@@ -1,4 +1,6 @@
-"""Texts that a seed writes: minutes, notes of wards and logs, as full of set phrases and names as a person's own."""
+"""Texts that a seed writes: minutes, notes of wards and logs, as full of set phrases and names as a
+person's own.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +11,44 @@ from collections.abc import Mapping, Sequence
 Words = Mapping[str, Sequence[str]]
 
 COUNCIL: Words = {
-    "title": ("Planning committee", "Parish council", "Allotments working group", "Finance committee"),
-    "person": ("Mrs Achterberg", "Mr Fanshawe", "Cllr Oyelaran", "Dr Wetherspoon-Lund", "Ms Kavanagh", "Cllr Prys"),
-    "place": ("Tanner's Yard", "Quarry Lane", "St Osyth's Green", "the Corn Hall", "Mill Bridge", "Upper Fold"),
-    "body": ("the Highways Agency", "the Tree Officer", "the Drainage Board", "Wexcombe District Council"),
-    "thing": ("the bus shelter", "the playground fence", "the war memorial", "the street lamp", "the footpath"),
+    "title": (
+        "Planning committee",
+        "Parish council",
+        "Allotments working group",
+        "Finance committee",
+    ),
+    "person": (
+        "Mrs Achterberg",
+        "Mr Fanshawe",
+        "Cllr Oyelaran",
+        "Dr Wetherspoon-Lund",
+        "Ms Kavanagh",
+        "Cllr Prys",
+    ),
+    "place": (
+        "Tanner's Yard",
+        "Quarry Lane",
+        "St Osyth's Green",
+        "the Corn Hall",
+        "Mill Bridge",
+        "Upper Fold",
+    ),
+    "body": (
+        "the Highways Agency",
+        "the Tree Officer",
+        "the Drainage Board",
+        "Wexcombe District Council",
+    ),
+    "thing": (
+        "the bus shelter",
+        "the playground fence",
+        "the war memorial",
+        "the street lamp",
+        "the footpath",
+    ),
     "sentence": (
-        "{person} reported that {thing} at {place} had been damaged again, and would write to {body}.",
+        "{person} reported that {thing} at {place} had been damaged again, and would write to "
+        "{body}.",
         "Resolved: to pay {number} pounds to {body} for the repair of {thing} at {place}.",
         "{person} declared an interest in the item on {place} and left the room.",
         "The clerk read a letter from {body} about {thing} at {place}; no reply is needed.",
@@ -28,8 +61,20 @@ COUNCIL: Words = {
     ),
 }
 WARD: Words = {
-    "title": ("Night handover, ward 7B", "Morning round, ward 7B", "Discharge meeting", "Bed meeting"),
-    "person": ("Mr Adeyemi", "Mrs Lindqvist", "Mr Okafor", "Miss Haddad", "Mrs Beaumont", "Mr Szczepanski"),
+    "title": (
+        "Night handover, ward 7B",
+        "Morning round, ward 7B",
+        "Discharge meeting",
+        "Bed meeting",
+    ),
+    "person": (
+        "Mr Adeyemi",
+        "Mrs Lindqvist",
+        "Mr Okafor",
+        "Miss Haddad",
+        "Mrs Beaumont",
+        "Mr Szczepanski",
+    ),
     "place": ("bay 2", "side room 4", "bay 5", "the high dependency unit", "bay 1", "side room 1"),
     "body": ("the renal team", "physiotherapy", "Dr Vantongeren", "the stoma nurse", "pharmacy"),
     "thing": ("furosemide", "the catheter", "apixaban", "the drain", "oxygen by nasal cannula"),
@@ -53,7 +98,8 @@ SERVER: Words = {
     "sentence": (
         "{host} {unit}: WARN retrying connection to {peer} after timeout of {number} ms",
         "{host} {unit}: INFO accepted session {code} from {peer} port {number}",
-        "{host} {unit}: ERROR lost quorum with {host}, stepping down after {digit} missed heartbeats",
+        "{host} {unit}: ERROR lost quorum with {host}, stepping down after {digit} missed "
+        "heartbeats",
         "{host} {unit}: INFO flushed {number} pages to segment {code} in {decimal} s",
         "{host} {unit}: WARN certificate of {host} expires in {digit} days, renewal queued",
         "{host} {unit}: INFO reloaded configuration from revision {code} without errors",
@@ -71,7 +117,8 @@ BUILD: Words = {
         "[{unit}] warning: unused variable in generated binding of {host} ({code})",
         "[{unit}] {host} took {decimal} s, artefact {code} uploaded to the staging bucket",
         "[{unit}] Step skipped because {host} did not change since build {code}",
-        "[{unit}] error: undefined reference while linking {host} on {peer}, see log of step {digit}",
+        "[{unit}] error: undefined reference while linking {host} on {peer}, see log of step "
+        "{digit}",
         "[{unit}] Restored cache of {peer} for {host}, {number} objects reused",
         "[{unit}] Waiting for lock of {host} held by {peer} since {number} ms",
     ),
@@ -105,8 +152,13 @@ def minutes(words: Words, seed: int, meetings: int) -> str:
     random_ = random.Random(seed)
     found = []
     for number in range(meetings):
-        found.append(f"## {random_.choice(words['title'])}, {random_.choice(DAYS)}, meeting {number + 1}")
-        found += [" ".join(sentence(words, random_) for _ in range(random_.randrange(2, 5))) for _ in range(3)]
+        found.append(
+            f"## {random_.choice(words['title'])}, {random_.choice(DAYS)}, meeting {number + 1}"
+        )
+        found += [
+            " ".join(sentence(words, random_) for _ in range(random_.randrange(2, 5)))
+            for _ in range(3)
+        ]
     return "\n\n".join(found) + "\n"
 
 

@@ -1,4 +1,6 @@
-"""Prompts of a text: the beginnings of lines that a reader has not read, each with the word that comes next."""
+"""Prompts of a text: the beginnings of lines that a reader has not read, each with the word that
+comes next.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,9 @@ from typing import NamedTuple
 
 LEAST_WORDS = 7  # of a paragraph; shorter ones are titles and the like
 CUTS = range(3, 9)  # words of a beginning
-WORD = re.compile(r"[^\W_](?:[\w-]*[^\W_])?[.,;:]?")  # one that is asked for; signs of code and markup are not
+WORD = re.compile(
+    r"[^\W_](?:[\w-]*[^\W_])?[.,;:]?"
+)  # one that is asked for; signs of code and markup are not
 MARKS = ".,;:"  # after a word they do not count
 SEED = 0
 
@@ -26,7 +30,8 @@ def bare(word: str) -> str:
 
 
 def parts(text: str) -> tuple[str, str]:
-    """Return the first three quarters of a text's paragraphs, which are learned, and the rest, which is asked for.
+    """Return the first three quarters of a text's paragraphs, which are learned, and the rest,
+    which is asked for.
 
     A text without blank lines, such as a log, is cut between lines.
     """
@@ -38,7 +43,8 @@ def parts(text: str) -> tuple[str, str]:
 
 
 def prompts(text: str, count: int | None = None) -> list[Prompt]:
-    """Return the prompts of a text in random order, ``count`` of them or all: lines cut after 3 to 8 words.
+    """Return the prompts of a text in random order, ``count`` of them or all: lines cut after 3 to
+    8 words.
 
     A line's indentation and the blanks between its words stay as they are.
     """

@@ -1,7 +1,7 @@
 """The texts of the prompts: some choose values, the others report.
 
-None of them needs a network. Those of corpora come from ``HEBBLM_DATA``, German and French from the messages of
-programs that a Debian system has.
+None of them needs a network. Those of corpora come from ``HEBBLM_DATA``, German and French from the
+messages of programs that a Debian system has.
 """
 
 from __future__ import annotations
@@ -51,13 +51,17 @@ def cut(text: str) -> str:
 
 def prose(corpus: str, split: str) -> str:
     """Return the first paragraphs of a corpus, each sentence a line."""
-    lines = (line.strip() for line in resolve(corpus).lines(split) if len(line.split()) >= PROSE_WORDS)
+    lines = (
+        line.strip() for line in resolve(corpus).lines(split) if len(line.split()) >= PROSE_WORDS
+    )
     return cut("\n\n".join(SENTENCE.sub("\n", line) for line in lines))
 
 
 def code(folder: Path) -> str:
     """Return the beginning of the Python files of a folder."""
-    return cut("\n\n".join(path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.py"))[1:]))
+    return cut(
+        "\n\n".join(path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.py"))[1:])
+    )
 
 
 def documented(module: object) -> str:
@@ -69,7 +73,9 @@ def documented(module: object) -> str:
 def pages() -> str:
     """Return three pages of this project's documentation."""
     names = [f"{PAGES_AT}:docs/{page}.md" for page in PAGES]
-    run = subprocess.run(["git", "show", *names], cwd=Path(__file__).parent, capture_output=True, check=False)
+    run = subprocess.run(
+        ["git", "show", *names], cwd=Path(__file__).parent, capture_output=True, check=False
+    )
     if run.returncode:
         raise UserError(f"commit {PAGES_AT} is not in this clone; fetch the whole history")
     return cut(run.stdout.decode())
@@ -79,7 +85,9 @@ def translated(language: str, program: str) -> str:
     """Return the beginning of a program's longer messages in a language."""
     path = MESSAGES / language / "LC_MESSAGES" / f"{program}.mo"
     if not path.is_file():
-        raise UserError(f"{path} is missing; install {program} with its messages, or leave this text out")
+        raise UserError(
+            f"{path} is missing; install {program} with its messages, or leave this text out"
+        )
     with path.open("rb") as file:
         messages = gettext.GNUTranslations(file)._catalog  # type: ignore[attr-defined]
     lines = sorted({" ".join(text.split()) for text in messages.values() if isinstance(text, str)})

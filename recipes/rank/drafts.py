@@ -1,8 +1,10 @@
-"""What drafts save: tokens a pass and speed of a reader's generate, compared with prompt lookup of transformers.
+"""What drafts save: tokens a pass and speed of a reader's generate, compared with prompt lookup of
+transformers.
 
-A reader reads the beginning of a text; prompts are from the text after it. Each is answered with and without drafts,
-one after the other, by the reader and by ``model.generate`` with the same window. "other" is text that does not
-repeat: articles, drawn at temperature 1, after documentation that was read.
+A reader reads the beginning of a text; prompts are from the text after it. Each is answered with
+and without drafts, one after the other, by the reader and by ``model.generate`` with the same
+window. "other" is text that does not repeat: articles, drawn at temperature 1, after documentation
+that was read.
 
     python -m recipes.rank.drafts --output recipes/rank/drafts.json
 """
@@ -25,7 +27,11 @@ from hebblm.provenance import command_line, provenance
 from hebblm.reader import Reader
 from recipes.rank.texts import text_of
 
-TEXTS = {"docs": ("docs", 0.0), "code": ("code", 0.0), "other": ("articles", 1.0)}  # prompts and temperature
+TEXTS = {
+    "docs": ("docs", 0.0),
+    "code": ("code", 0.0),
+    "other": ("articles", 1.0),
+}  # prompts and temperature
 LOOKUP = 10  # tokens that prompt lookup drafts
 
 
@@ -50,8 +56,12 @@ class Passes:
         reader._next = counted  # type: ignore[method-assign]
 
 
-def cut(lm: hebblm.LanguageModel, text: str, prompts: str, read: int, count: int, size: int) -> tuple[str, list[str]]:
-    """Beginning of a text, of so many tokens, and prompts from after it, evenly spaced, at beginnings of lines."""
+def cut(
+    lm: hebblm.LanguageModel, text: str, prompts: str, read: int, count: int, size: int
+) -> tuple[str, list[str]]:
+    """Beginning of a text, of so many tokens, and prompts from after it, evenly spaced, at
+    beginnings of lines.
+    """
     assert lm.pieces is not None
     ids = lm.pieces.ids(text[: 8 * read])
     beginning = lm.pieces.join(ids[:read])
@@ -66,7 +76,12 @@ def measured(answers: Sequence[Callable[[], Any]], passes: Passes) -> list[dict[
     """What each of several ways to answer gives, and costs."""
     found = []
     for answer in answers:
-        before, drawn, began, cpu = passes.count, passes.tokens, time.perf_counter(), time.process_time()
+        before, drawn, began, cpu = (
+            passes.count,
+            passes.tokens,
+            time.perf_counter(),
+            time.process_time(),
+        )
         text = answer()
         seconds, processor = time.perf_counter() - began, time.process_time() - cpu
         tokens = len(text) if isinstance(text, list) else passes.tokens - drawn
@@ -75,10 +90,16 @@ def measured(answers: Sequence[Callable[[], Any]], passes: Passes) -> list[dict[
     return found
 
 
-def totals(runs: Sequence[Sequence[dict[str, Any]]], generator: np.random.Generator) -> dict[str, Any]:
-    """Sums over prompts, of answers without and with drafts, and the ratio of times a token with a 95 % interval."""
+def totals(
+    runs: Sequence[Sequence[dict[str, Any]]], generator: np.random.Generator
+) -> dict[str, Any]:
+    """Sums over prompts, of answers without and with drafts, and the ratio of times a token with a
+    95 % interval.
+    """
     plain, drafted = ([run[way] for run in runs] for way in (0, 1))
-    times = np.array([[run[way]["processor"] / run[way]["tokens"] for way in (0, 1)] for run in runs])  # (P, 2)
+    times = np.array(
+        [[run[way]["processor"] / run[way]["tokens"] for way in (0, 1)] for run in runs]
+    )  # (P, 2)
     drawn = generator.integers(0, len(runs), (2000, len(runs)))
     ratios = times[drawn].sum(1)
     low, high = np.quantile(ratios[:, 0] / ratios[:, 1], [0.025, 0.975])
@@ -93,17 +114,20 @@ def totals(runs: Sequence[Sequence[dict[str, Any]]], generator: np.random.Genera
         "processor_seconds": [sum(each["processor"] for each in way) for way in (plain, drafted)],
         "times_as_fast": float(times[:, 0].sum() / times[:, 1].sum()),
         "interval": [float(low), float(high)],
-        "same_answers": sum(one["answer"] == other["answer"] for one, other in zip(plain, drafted, strict=True)),
+        "same_answers": sum(
+            one["answer"] == other["answer"] for one, other in zip(plain, drafted, strict=True)
+        ),
     }
 
 
 def by_transformers(
     reader: Reader, prompts: Sequence[str], tokens: int, temperature: float, passes: Passes
 ) -> list[list[dict[str, Any]]]:
-    """Answers of the model itself after the window where the reader stands, without prompt lookup and with it.
+    """Answers of the model itself after the window where the reader stands, without prompt lookup
+    and with it.
 
-    Prompt lookup over a cache that was filled before gives other tokens, so each answer reads the window; what that
-    takes, as an answer of one token measures it, is left out of the times.
+    Prompt lookup over a cache that was filled before gives other tokens, so each answer reads the
+    window; what that takes, as an answer of one token measures it, is left out of the times.
     """
     model, pieces = reader.model.model, reader.vocabulary  # type: ignore[attr-defined]
     window = reader._base.stream_state()["tokens"]  # of what was read, without the last token
@@ -111,9 +135,15 @@ def by_transformers(
     for seed, prompt in enumerate(prompts):
         ids = torch.cat([window, reader._last, window.new_tensor(pieces.ids(prompt))])[None]  # type: ignore[attr-defined]
 
-        def answer(lookup: int | None, most: int = tokens, ids: torch.Tensor = ids, seed: int = seed) -> list[int]:
+        def answer(
+            lookup: int | None, most: int = tokens, ids: torch.Tensor = ids, seed: int = seed
+        ) -> list[int]:
             torch.manual_seed(seed)
-            drawn = {"do_sample": True, "temperature": temperature, "top_k": 0} if temperature else {"do_sample": False}
+            drawn = (
+                {"do_sample": True, "temperature": temperature, "top_k": 0}
+                if temperature
+                else {"do_sample": False}
+            )
             found = model.generate(
                 ids,
                 attention_mask=torch.ones_like(ids),
@@ -126,7 +156,9 @@ def by_transformers(
             drawn_ids: list[int] = found[0, ids.shape[1] :].tolist()
             return drawn_ids
 
-        once, *run = measured([lambda: answer(None, 1), lambda: answer(None), lambda: answer(LOOKUP)], passes)
+        once, *run = measured(
+            [lambda: answer(None, 1), lambda: answer(None), lambda: answer(LOOKUP)], passes
+        )
         for each in run:
             each.update({name: each[name] - once[name] for name in ("seconds", "processor")})
         runs.append(run)
@@ -134,7 +166,9 @@ def by_transformers(
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--model", default="smollm2-135m")
     parser.add_argument("--dtype", default="auto")
     parser.add_argument("--context", type=int, default=1024)
@@ -148,7 +182,9 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--output", type=Path, required=True)
     asked = parser.parse_args(argv)
     check_writable(asked.output.parent)
-    by = provenance("python -m " + command_line("recipes.rank.drafts", argv), device="cpu", seed=asked.seed)
+    by = provenance(
+        "python -m " + command_line("recipes.rank.drafts", argv), device="cpu", seed=asked.seed
+    )
     lm = hebblm.load(asked.model, device="cpu", dtype=asked.dtype, context=asked.context)
     passes = Passes(lm.model.model)  # type: ignore[attr-defined]
     found: dict[str, Any] = {}
@@ -164,7 +200,11 @@ def main(argv: list[str] | None = None) -> int:
             passes.watch(reader)
             runs = []
             for seed, prompt in enumerate(rows):
-                options = {"max_new_tokens": asked.tokens, "temperature": temperature, "seed": asked.seed + seed}
+                options = {
+                    "max_new_tokens": asked.tokens,
+                    "temperature": temperature,
+                    "seed": asked.seed + seed,
+                }
                 answers = [
                     lambda draft=draft: reader.generate(prompt, draft=draft, **options)  # noqa: B023 - called at once
                     for draft in (False, True)
@@ -177,10 +217,15 @@ def main(argv: list[str] | None = None) -> int:
                 generator = np.random.default_rng(asked.seed)
                 runs = by_transformers(reader, rows, asked.tokens, temperature, passes)
                 found[name]["prompt lookup of transformers"] = totals(runs, generator)
-                print(name, "transformers", found[name]["prompt lookup of transformers"], flush=True)
+                print(
+                    name, "transformers", found[name]["prompt lookup of transformers"], flush=True
+                )
             names = ("dtype", "context", "read", "prompt_tokens", "tokens")
             settings = {**{each: getattr(asked, each) for each in names}, "lookup": LOOKUP}
-            write_json(asked.output, {"provenance": by, "model": asked.model, "settings": settings, "texts": found})
+            write_json(
+                asked.output,
+                {"provenance": by, "model": asked.model, "settings": settings, "texts": found},
+            )
     return 0
 
 

@@ -1,4 +1,6 @@
-"""Texts of this machine for a pretrained model: documentation, code, and prose that has nothing to do with them."""
+"""Texts of this machine for a pretrained model: documentation, code, and prose that has nothing to
+do with them.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from hebblm.text.corpora import resolve
 
 
 def text_of(name: str) -> str:
-    """Documentation of NumPy's linear algebra and FFT, code of asyncio, or articles of WikiText-2."""
+    """Documentation of NumPy's linear algebra and FFT, code of asyncio, or articles of
+    WikiText-2.
+    """
     if name == "docs":
         modules = (np.linalg, np.fft)
         members = [getattr(module, each) for module in modules for each in sorted(module.__all__)]

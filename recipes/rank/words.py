@@ -1,7 +1,9 @@
-"""Whether a reader tells a text's words from others of like spelling, before and after it read of the same.
+"""Whether a reader tells a text's words from others of like spelling, before and after it read of
+the same.
 
-Each list holds a word of the text and five words near it in spelling, from the words of the text and of the model's
-dictionary, after up to twenty words before it. A method reads the beginning of a text; the lists are from the rest.
+Each list holds a word of the text and five words near it in spelling, from the words of the text
+and of the model's dictionary, after up to twenty words before it. A method reads the beginning of a
+text; the lists are from the rest.
 
     python -m recipes.rank.words --text numpy --output recipes/rank/numpy.json
 """
@@ -80,7 +82,11 @@ def nearest(words: Sequence[str], every: Sequence[str], count: int) -> dict[str,
     for word in words:
         own = letters.transform([word]).astype(np.float32)
         likeness = (rows @ own.T).toarray()[:, 0] / sizes
-        near = [every[at] for at in np.argsort(-likeness, kind="stable")[:LOOKED_AT] if every[at] != word]
+        near = [
+            every[at]
+            for at in np.argsort(-likeness, kind="stable")[:LOOKED_AT]
+            if every[at] != word
+        ]
         ratio = difflib.SequenceMatcher(None, word, autojunk=False)
         found[word] = tuple(sorted(near, key=lambda other: -_ratio(ratio, other))[:count])
     return found
@@ -92,10 +98,21 @@ def _ratio(matcher: difflib.SequenceMatcher[str], other: str) -> float:
 
 
 def choices(
-    lm: hebblm.LanguageModel, read: Sequence[str], after: Sequence[str], most: int, near: int, seed: int
+    lm: hebblm.LanguageModel,
+    read: Sequence[str],
+    after: Sequence[str],
+    most: int,
+    near: int,
+    seed: int,
 ) -> list[Choice]:
     """Lists from the lines after it, ``most`` of each kind."""
-    known = dict(zip((lm.vocabulary[n] for n in range(lm.vocabulary.known)), lm.vocabulary.counts, strict=True))
+    known = dict(
+        zip(
+            (lm.vocabulary[n] for n in range(lm.vocabulary.known)),
+            lm.vocabulary.counts,
+            strict=True,
+        )
+    )
     seen = {word for line in read for word in line.split()}
     places: dict[str, list[tuple[str, str]]] = {kind: [] for kind in KINDS}
     for number, line in enumerate(after):
@@ -107,14 +124,26 @@ def choices(
                 kind = KINDS[3 - (word in seen)] if count is None else KINDS[int(count < COMMON)]
                 places[kind].append((word, " ".join([*above, *words[:at]][-BEFORE:])))
     draw = random.Random(seed)
-    chosen = [(kind, *place) for kind, all_ in places.items() for place in draw.sample(all_, min(most, len(all_)))]
-    every = sorted({word for word in (*known, *seen, *" ".join(after).split()) if len(word) >= 3 and word.isalpha()})
+    chosen = [
+        (kind, *place)
+        for kind, all_ in places.items()
+        for place in draw.sample(all_, min(most, len(all_)))
+    ]
+    every = sorted(
+        {
+            word
+            for word in (*known, *seen, *" ".join(after).split())
+            if len(word) >= 3 and word.isalpha()
+        }
+    )
     alike = nearest(sorted({word for _, word, _ in chosen}), every, near)
     return [Choice(kind, before, (word, *alike[word])) for kind, word, before in chosen]
 
 
 def right(reader: Reader, lists: Sequence[Choice], title: str) -> list[bool]:
-    """Whether the right word of each list comes first; a list comes after the beginning of a text."""
+    """Whether the right word of each list comes first; a list comes after the beginning of a
+    text.
+    """
     found = []
     for one in track(lists, title, len(lists), "lists"):
         words = sorted(one.words)  # so that equal scores say nothing about the right one
@@ -127,18 +156,28 @@ def share(found: Sequence[bool]) -> dict[str, Any]:
     """Share of right ones, with Wilson's 95 % interval."""
     n, p, z = len(found), sum(found) / len(found), 1.96
     middle, half = p + z * z / (2 * n), z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
-    return {"lists": n, "right": p, "low": (middle - half) / (1 + z * z / n), "high": (middle + half) / (1 + z * z / n)}
+    return {
+        "lists": n,
+        "right": p,
+        "low": (middle - half) / (1 + z * z / n),
+        "high": (middle + half) / (1 + z * z / n),
+    }
 
 
 def gain(found: Sequence[bool], base: Sequence[bool]) -> dict[str, float]:
-    """Right ones more than another has on the same lists, as a share of all, with a paired 95 % interval."""
+    """Right ones more than another has on the same lists, as a share of all, with a paired 95 %
+    interval.
+    """
     differences = np.array(found, float) - np.array(base, float)
     mean, half = differences.mean(), 1.96 * differences.std(ddof=1) / math.sqrt(len(differences))
     return {"more": float(mean), "low": float(mean - half), "high": float(mean + half)}
 
 
 def by_kind(lists: Sequence[Choice], found: Sequence[bool]) -> dict[str, list[bool]]:
-    groups = {kind: [good for one, good in zip(lists, found, strict=True) if one.kind == kind] for kind in KINDS}
+    groups = {
+        kind: [good for one, good in zip(lists, found, strict=True) if one.kind == kind]
+        for kind in KINDS
+    }
     return {**{kind: group for kind, group in groups.items() if group}, "all": list(found)}
 
 
@@ -146,27 +185,45 @@ def timed(reader: Reader, lists: Sequence[Choice], title: str) -> dict[str, Any]
     """What it costs to rank lists."""
     began, cpu = time.perf_counter(), time.process_time()
     right(reader, lists, title)
-    seconds = {"seconds": time.perf_counter() - began, "processor_seconds": time.process_time() - cpu}
+    seconds = {
+        "seconds": time.perf_counter() - began,
+        "processor_seconds": time.process_time() - cpu,
+    }
     return {"lists": len(lists), "of": len(lists[0].words), **seconds}
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--model", default="small-wt2-raw", help="of words")
-    parser.add_argument("--text", default="numpy", help="a corpus, whose test part is used, or code")
+    parser.add_argument(
+        "--text", default="numpy", help="a corpus, whose test part is used, or code"
+    )
     parser.add_argument("--methods", default=METHODS)
     parser.add_argument("--read", type=int, default=10_000, help="words that are read")
     parser.add_argument("--lists", type=int, default=250, help="of each kind of words, at most")
-    parser.add_argument("--timed", type=int, default=0, help="so many lists of ten are ranked once more by the clock")
+    parser.add_argument(
+        "--timed",
+        type=int,
+        default=0,
+        help="so many lists of ten are ranked once more by the clock",
+    )
     parser.add_argument("--seed", type=int, default=1111)
     parser.add_argument("--output", type=Path, required=True)
     asked = parser.parse_args(argv)
     check_writable(asked.output.parent)
-    by = provenance("python -m " + command_line("recipes.rank.words", argv), device="cpu", seed=asked.seed)
+    by = provenance(
+        "python -m " + command_line("recipes.rank.words", argv), device="cpu", seed=asked.seed
+    )
     lm = hebblm.load(asked.model, device="cpu")
     read, after = cut(asked.text, asked.read)
     lists = choices(lm, read, after, asked.lists, NEAR, asked.seed)
-    more = choices(lm, read, after, asked.timed // 3, 9, asked.seed)[: asked.timed] if asked.timed else []
+    more = (
+        choices(lm, read, after, asked.timed // 3, 9, asked.seed)[: asked.timed]
+        if asked.timed
+        else []
+    )
     found: dict[str, Any] = {}
     base: dict[str, list[bool]] = {}
     for method in asked.methods.split(","):
@@ -186,12 +243,28 @@ def main(argv: list[str] | None = None) -> int:
             **({"timed": timed(reader, more, f"{method} timed")} if more else {}),
         }
         words = sum(len(line.split()) + 1 for line in read)
-        settings = {"words_read": words, "near": NEAR, "before": BEFORE, "common": COMMON, "seed": asked.seed}
+        settings = {
+            "words_read": words,
+            "near": NEAR,
+            "before": BEFORE,
+            "common": COMMON,
+            "seed": asked.seed,
+        }
         write_json(
             asked.output,
-            {"provenance": by, "model": asked.model, "text": asked.text, "settings": settings, "methods": found},
+            {
+                "provenance": by,
+                "model": asked.model,
+                "text": asked.text,
+                "settings": settings,
+                "methods": found,
+            },
         )
-        print(method, {kind: f"{100 * one['right']:.1f}" for kind, one in found[method]["after"].items()}, flush=True)
+        print(
+            method,
+            {kind: f"{100 * one['right']:.1f}" for kind, one in found[method]["after"].items()},
+            flush=True,
+        )
     return 0
 
 

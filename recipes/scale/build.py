@@ -1,6 +1,8 @@
-"""Cost of building a memory of a training text: ``hebblm-memory build`` as one whole process, its start included.
+"""Cost of building a memory of a training text: ``hebblm-memory build`` as one whole process, its
+start included.
 
-Usage: python -m recipes.scale.build [--model small-wt2-raw] [--corpus wt2] [--set memory.store=disk ...] [--json FILE]
+Usage: python -m recipes.scale.build [--model small-wt2-raw] [--corpus wt2] [--set memory.store=disk
+...] [--json FILE]
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ from recipes.bench.machine import cpu_name
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--model", default="small-wt2-raw")
     parser.add_argument("--corpus", default="wt2", help="whose training text is remembered")
     parser.add_argument("--set", nargs="+", default=[], help="as hebblm-memory takes it")
@@ -33,7 +37,17 @@ def main() -> int:
         text, out = Path(place, "train.txt"), Path(place, "memory")
         with text.open("w", encoding="utf-8") as stream:
             stream.writelines(f"{line}\n" for line in resolve(options.corpus).lines("train"))
-        words = ["build", "--model", options.model, "--text", str(text), "--output-path", str(out), "--device", "cpu"]
+        words = [
+            "build",
+            "--model",
+            options.model,
+            "--text",
+            str(text),
+            "--output-path",
+            str(out),
+            "--device",
+            "cpu",
+        ]
         words += ["--set", *options.set] if options.set else []
         started = time.perf_counter()
         subprocess.run(
@@ -51,7 +65,11 @@ def main() -> int:
         "resident_bytes": 1024 * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss,
     }
     command = "python -m recipes.scale.build " + " ".join(sys.argv[1:])
-    made = {**provenance(command.strip(), device="cpu", seed=0), "cpu": cpu_name(), "threads": options.threads}
+    made = {
+        **provenance(command.strip(), device="cpu", seed=0),
+        "cpu": cpu_name(),
+        "threads": options.threads,
+    }
     settings = {"model": options.model, "corpus": options.corpus, "set": options.set}
     write_json(options.json, {"provenance": made, "settings": settings, "rows": [row]})
     return 0

@@ -1,9 +1,11 @@
-"""Cost of several processes: tokens a second, what they tell each other, and how far their numbers are from one's.
+"""Cost of several processes: tokens a second, what they tell each other, and how far their numbers
+are from one's.
 
-Every run is a command of its own with one thread a process, of the same tokens; times are those of the reading, without
-start and reports.
+Every run is a command of its own with one thread a process, of the same tokens; times are those of
+the reading, without start and reports.
 
-Usage: python -m recipes.scale.processes [--tokens 6400] [--processes 1 2 4] [--streams 1 8 32] [--json FILE]
+Usage: python -m recipes.scale.processes [--tokens 6400] [--processes 1 2 4] [--streams 1 8 32]
+[--json FILE]
 """
 
 from __future__ import annotations
@@ -29,26 +31,34 @@ METHODS = "lstm,cache,knn,mixture,mbpa,hebb,mixture+mbpa,mixture+hebb,best"
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--model", default="small-wt2-raw")
     parser.add_argument("--target", default="numpy")
     parser.add_argument("--tokens", type=int, default=6400)
     parser.add_argument("--processes", type=int, nargs="+", default=[1, 2, 4])
     parser.add_argument("--streams", type=int, nargs="+", default=[1, 8, 32])
-    parser.add_argument("--every", type=int, default=20, help="tokens of a stream between two updates")
+    parser.add_argument(
+        "--every", type=int, default=20, help="tokens of a stream between two updates"
+    )
     parser.add_argument("--json", type=Path, default=Path(__file__).with_suffix(".json"))
     options = parser.parse_args()
     rows: list[dict[str, Any]] = []
     with TemporaryDirectory() as place:
         alone: dict[tuple[str, int], dict[str, Any]] = {}
-        for methods, streams, processes in product(("lstm", METHODS), options.streams, options.processes):
+        for methods, streams, processes in product(
+            ("lstm", METHODS), options.streams, options.processes
+        ):
             if processes > streams:
                 continue
             folder = Path(place) / f"{len(rows)}"
             run(options, methods, streams, processes, folder)
             result = read_json(folder / "result.json")
             table = pq.read_table(folder / "tokens.parquet")
-            losses = {name: table[f"nll_{name}"].to_numpy().astype(float) for name in methods.split(",")}
+            losses = {
+                name: table[f"nll_{name}"].to_numpy().astype(float) for name in methods.split(",")
+            }
             first = alone.setdefault((methods, streams), losses)
             seconds = sum(part["seconds"] for part in result["seconds"]["parts"])
             rows.append(
@@ -116,18 +126,30 @@ def throughput() -> str:
     )
     asked, by = made["settings"], made["provenance"]
     origin = (
-        f"{asked['model']} reads {made['rows'][0]['tokens']:,} tokens of {asked['target']}, an update each "
-        f"{asked['update_every']} tokens of a stream, one thread a process, {asked['cores']} cores, each row "
+        f"{asked['model']} reads {made['rows'][0]['tokens']:,} tokens of {asked['target']}, an "
+        "update each "
+        f"{asked['update_every']} tokens of a stream, one thread a process, {asked['cores']} "
+        "cores, each row "
         "once: rows compare roughly. "
-        f"[Measured](../recipes/scale/processes.json) by `{by['command']}`, commit `{str(by['commit'])[:12]}`."
+        f"[Measured](../recipes/scale/processes.json) by `{by['command']}`, commit "
+        f"`{str(by['commit'])[:12]}`."
     )
     return f"{body(Table('processes', '', columns, rows))}\n{origin}\n"
 
 
-def run(options: argparse.Namespace, methods: str, streams: int, processes: int, folder: Path) -> None:
+def run(
+    options: argparse.Namespace, methods: str, streams: int, processes: int, folder: Path
+) -> None:
     """Evaluate by a command."""
     words = ["--checkpoint", options.model, "--target", options.target, "--methods", methods]
-    words += ["--max-tokens", str(options.tokens), "--update-every", str(options.every), "--device", "cpu"]
+    words += [
+        "--max-tokens",
+        str(options.tokens),
+        "--update-every",
+        str(options.every),
+        "--device",
+        "cpu",
+    ]
     words += ["--streams", str(streams), "--log-samples"]
     started = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
     python = [sys.executable, *(started if processes > 1 else [])]

@@ -1,4 +1,6 @@
-"""``python -m recipes.study``: the book, goals of cost, results next to the paper, what the paper leaves open."""
+"""``python -m recipes.study``: the book, goals of cost, results next to the paper, what the paper
+leaves open.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,9 @@ class CostConfig:
 @options(f"{PROG} cost", CostConfig, f"{PROG} cost recipes/results/bench/*.json")
 def _cost(config: CostConfig, argv: list[str]) -> None:
     """Goals next to what was measured, and how far above its floor that is, as Markdown."""
-    text = "\n".join(map(to_markdown, cost_tables([BenchResult.load(path) for path in config.files])))
+    text = "\n".join(
+        map(to_markdown, cost_tables([BenchResult.load(path) for path in config.files]))
+    )
     if config.output_path is None:
         print(text)
     else:
@@ -86,7 +90,10 @@ def _paper(config: PaperConfig, argv: list[str]) -> None:
     """Results on the paper's texts next to its own numbers, as Markdown."""
     found = [(path, paper_tables(Result.load(path))) for path in config.results]
     for path, tables in found:
-        print("\n".join(map(to_markdown, tables)) or f"{path}: the paper has no numbers for this scenario")
+        print(
+            "\n".join(map(to_markdown, tables))
+            or f"{path}: the paper has no numbers for this scenario"
+        )
 
 
 @dataclass(frozen=True)
@@ -106,9 +113,15 @@ class ReadingsConfig(ScenarioConfig):
     output_path: Path | None = None
 
 
-@options(f"{PROG} readings", ReadingsConfig, f"{PROG} readings --intra-domain ptb --split valid --max-tokens 5000")
+@options(
+    f"{PROG} readings",
+    ReadingsConfig,
+    f"{PROG} readings --intra-domain ptb --split valid --max-tokens 5000",
+)
 def _compare(config: ReadingsConfig, argv: list[str]) -> None:
-    """What the paper leaves open, one reading at a time, by the methods that retrieve; written to readings.json."""
+    """What the paper leaves open, one reading at a time, by the methods that retrieve; written to
+    readings.json.
+    """
     found = compare(
         config.scenario(),
         named(config.methods),
@@ -122,4 +135,7 @@ def _compare(config: ReadingsConfig, argv: list[str]) -> None:
         tell(f"readings in {config.output_path}")
 
 
-main = choosing(PROG, {"book": _book, "cost": _cost, "paper": _paper, "readings": interrupted(GOES_ON)(_compare)})
+main = choosing(
+    PROG,
+    {"book": _book, "cost": _cost, "paper": _paper, "readings": interrupted(GOES_ON)(_compare)},
+)

@@ -1,4 +1,6 @@
-"""The commands of README and docs run, page by page and in order, on a small text with a model that ships."""
+"""The commands of README and docs run, page by page and in order, on a small text with a model that
+ships.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +13,29 @@ import pytest
 
 from .test_pages import COMMANDS, ROOT, command_lines
 
-TEXT = "Call frobnitz with two arguments, and it returns a list.\nThe function raises an error if quux is None.\n" * 60
-TEXTS = ("novel.txt", "letters.txt", "notes.txt", "more.txt", "novels/one.txt", "articles/a.txt", "articles/b.txt")
+TEXT = (
+    "Call frobnitz with two arguments, and it returns a list.\nThe function raises an error if "
+    "quux is None.\n" * 60
+)
+TEXTS = (
+    "novel.txt",
+    "letters.txt",
+    "notes.txt",
+    "more.txt",
+    "novels/one.txt",
+    "articles/a.txt",
+    "articles/b.txt",
+)
 STAND_INS = (
-    (r"--(cross|intra)-domain (wt2-to-ptb|ptb|wt2)(?= |$)", "--checkpoint tiny-pydoc-raw --text novel.txt"),
+    (
+        r"--(cross|intra)-domain (wt2-to-ptb|ptb|wt2)(?= |$)",
+        "--checkpoint tiny-pydoc-raw --text novel.txt",
+    ),
     (r"\bsmall-wt2-raw\b", "tiny-pydoc-raw"),
-    (r"^hebblm-read someone/model\b(.*) --context 1024\b", r"hebblm-read llama-wt2-small\1 --context 64"),
+    (
+        r"^hebblm-read someone/model\b(.*) --context 1024\b",
+        r"hebblm-read llama-wt2-small\1 --context 64",
+    ),
     (r"\bsmollm2-135m\b", "tiny-pydoc-raw"),
     (r"^hebblm-bench adapt(?!.* --scale)", r"\g<0> --scale smoke"),
     (r"\bIVF1024,PQ64x4fs\b", "IVF2,PQ8x4"),  # as many clusters as so few entries have
@@ -31,7 +50,9 @@ PARSED = {
     "there is no such model": r"\b(someone|folder/of)/model\b",
     "it starts processes, each of which takes seconds": r"--processes ",
 }
-"""Lines that tests/docs/test_pages.py alone tries, by letting the command parse them: why, and their pattern."""
+"""Lines that tests/docs/test_pages.py alone tries, by letting the command parse them: why, and
+their pattern.
+"""
 LONG = r"^hebblm-(bench|tune)\b|results/tuned/"
 """Pattern of lines that take seconds, or need what those make."""
 
@@ -41,7 +62,9 @@ def command_of(line: str) -> str | None:
     for pattern, other in STAND_INS:
         line = re.sub(pattern, other, line)
     known = line.split()[0] in COMMANDS
-    return line if known and not any(re.search(pattern, line) for pattern in PARSED.values()) else None
+    return (
+        line if known and not any(re.search(pattern, line) for pattern in PARSED.values()) else None
+    )
 
 
 def commands_of_pages() -> dict[str, list[str]]:
@@ -55,11 +78,20 @@ def commands_of_pages() -> dict[str, list[str]]:
 PAGES = commands_of_pages()
 
 
-def run(commands: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def run(
+    commands: list[str],
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     for name in TEXTS:
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(TEXT)
-    plugin = re.search(r"```python\n(.*?)```", (ROOT / "docs" / "new-method.md").read_text(encoding="utf-8"), re.DOTALL)
+    plugin = re.search(
+        r"```python\n(.*?)```",
+        (ROOT / "docs" / "new-method.md").read_text(encoding="utf-8"),
+        re.DOTALL,
+    )
     assert plugin is not None
     (folder / "recent_words.py").write_text(plugin[1])
     monkeypatch.chdir(folder)
@@ -79,7 +111,9 @@ def test_the_commands_of_a_page_run_in_order(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", [page for page in PAGES if re.search(LONG, "\n".join(PAGES[page]), re.MULTILINE)])
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if re.search(LONG, "\n".join(PAGES[page]), re.MULTILINE)]
+)
 def test_so_do_those_that_take_longer(
     page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -87,7 +121,11 @@ def test_so_do_those_that_take_longer(
 
 
 def test_most_commands_of_the_page_about_them_are_run() -> None:
-    lines = [line for page, line in command_lines() if page == "command-line.md" and line.split()[0] in COMMANDS]
+    lines = [
+        line
+        for page, line in command_lines()
+        if page == "command-line.md" and line.split()[0] in COMMANDS
+    ]
     assert len(PAGES["command-line.md"]) > len(lines) / 2
     assert command_of("hebblm-train --corpus ptb") is None
     assert command_of("hebblm-eval --intra-domain ptb --max-tokens 5000") == (
@@ -99,7 +137,8 @@ def test_a_command_that_fails_is_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     commands = [
-        "hebblm-eval --checkpoint tiny-pydoc-raw --text novel.txt --methods lstm --max-tokens 150 --output-path run",
+        "hebblm-eval --checkpoint tiny-pydoc-raw --text novel.txt --methods lstm --max-tokens 150 "
+        "--output-path run",
         "hebblm-report run --edges 1,10",
     ]
     with pytest.raises(AssertionError, match="--log-samples"):

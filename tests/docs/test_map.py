@@ -1,4 +1,6 @@
-"""The map of CONTRIBUTING from a token to its score: its files are there, and each imports the next."""
+"""The map of CONTRIBUTING from a token to its score: its files are there, and each imports the
+next.
+"""
 
 from __future__ import annotations
 

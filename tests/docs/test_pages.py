@@ -1,4 +1,6 @@
-"""Every block of README and docs is tried: commands are parsed by the command itself, Python is run."""
+"""Every block of README and docs is tried: commands are parsed by the command itself, Python is
+run.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ PAGES = (
     ROOT / "README.md",
     ROOT / "CONTRIBUTING.md",
     *sorted(
-        path for name in ("README", "conclusions", "reliability") for path in (ROOT / "recipes").rglob(f"{name}.md")
+        path
+        for name in ("README", "conclusions", "reliability")
+        for path in (ROOT / "recipes").rglob(f"{name}.md")
     ),
     *sorted((ROOT / "docs").glob("*.md")),
 )
@@ -32,7 +36,9 @@ PYTHON = re.compile(
 )  # code, and what it prints where that follows
 NUMBER = re.compile(r"\d+\.\d+")
 LANGUAGES = ("sh", "python", "text")
-COMMANDS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["scripts"]
+COMMANDS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
+    "scripts"
+]
 FURTHER = ("mkdir", "pip")  # of every shell; what they are given is not tried
 
 
@@ -90,7 +96,9 @@ def test_a_command_is_one_and_takes_its_options(
         assert arguments[0] == "-m"
         assert importlib.util.find_spec(arguments[1]) is not None
     else:
-        assert (ROOT / name).is_file() or name in FURTHER, f"{page} names a command that is none: {line}"
+        assert (ROOT / name).is_file() or name in FURTHER, (
+            f"{page} names a command that is none: {line}"
+        )
 
 
 def try_command(entry: str, arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,11 +125,15 @@ def try_command(entry: str, arguments: list[str], monkeypatch: pytest.MonkeyPatc
 
 def test_an_option_that_is_none_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
-        try_command("hebblm.cli.eval:main", ["--intra-domain", "ptb", "--colour", "red"], monkeypatch)
+        try_command(
+            "hebblm.cli.eval:main", ["--intra-domain", "ptb", "--colour", "red"], monkeypatch
+        )
 
 
 @pytest.mark.parametrize(
-    "page", [page for page in PAGES if any(block.language == "python" for block in blocks(page))], ids=str
+    "page",
+    [page for page in PAGES if any(block.language == "python" for block in blocks(page))],
+    ids=str,
 )
 def test_python_runs_and_prints_what_the_page_says(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -140,7 +152,10 @@ def alike(printed: str, said: str) -> bool:
     if NUMBER.sub("", printed) != NUMBER.sub("", said):
         return False
     pairs = zip(NUMBER.findall(printed), NUMBER.findall(said), strict=True)
-    return all(abs(float(one) - float(other)) < 1.5 * 10.0 ** -len(other.partition(".")[2]) for one, other in pairs)
+    return all(
+        abs(float(one) - float(other)) < 1.5 * 10.0 ** -len(other.partition(".")[2])
+        for one, other in pairs
+    )
 
 
 def test_another_output_is_noticed() -> None:
@@ -171,13 +186,17 @@ def prose(page: Path) -> str:
     return re.sub(r"`[^`]*`", "", FENCE.sub("", text))
 
 
-MEASURING = [page for page in PAGES if page.name != "solver.md"]  # whose numbers stand in the files it links to
+MEASURING = [
+    page for page in PAGES if page.name != "solver.md"
+]  # whose numbers stand in the files it links to
 
 
 @pytest.mark.parametrize("page", MEASURING, ids=str)
 def test_measured_numbers_are_written_by_the_script(page: Path) -> None:
     allowed = {"3.11", "95 %"}  # the oldest Python; the width of intervals
-    found = re.findall(r"\d[\d,]*\.\d+|\d[\d,.]*\s?(?:%|nats\b|ms\b|seconds\b|tokens a second)", prose(page))
+    found = re.findall(
+        r"\d[\d,]*\.\d+|\d[\d,.]*\s?(?:%|nats\b|ms\b|seconds\b|tokens a second)", prose(page)
+    )
     assert set(found) <= allowed
 
 

@@ -28,23 +28,39 @@ add_argument("--name", help=f"an option {name} beside another")
 '''
     found = plain.program_faults({"a.py": program})
     assert sorted(line.partition(": write")[0] for line in found) == [
-        "a.py:1: 'Tell'", "a.py:5: 'behind'", "a.py:5: 'is none'", "a.py:6: 'beside'", "a.py:7: 'beside'",
+        "a.py:1: 'Tell'", "a.py:5: 'behind'", "a.py:5: 'is none'", "a.py:6: 'beside'",
+        "a.py:7: 'beside'",
     ]  # fmt: skip
 
 
 def test_sentences_are_those_of_prose() -> None:
-    text = "# A title of five words\n\nOne sentence. `code (a. b)` is one\nword here!\n- A list item.\n"
+    text = (
+        "# A title of five words\n\nOne sentence. `code (a. b)` is one\nword here!\n- A list "
+        "item.\n"
+    )
     text += "- Another one\n\n| a | table |\n\n```sh\nmake demo\n```\n"
     text += "<!-- x: written by y -->\nNot this.\n<!-- end of x -->\n"
-    assert plain.sentences(text) == ["One sentence.", "X is one word here!", "A list item.", "Another one"]
+    assert plain.sentences(text) == [
+        "One sentence.",
+        "X is one word here!",
+        "A list item.",
+        "Another one",
+    ]
 
 
 def test_what_is_long_or_odd_is_noticed() -> None:
     assert plain.faults({"a": "word " * 24_001})[0] == "24,001 words in all, at most 24,000"
     assert "a sentence of 41 words" in plain.faults({"a": "Short it is.\n\n" * 3 + "word " * 41})[0]
-    assert plain.faults({"a": f"{'word ' * 19}.\n\n"})[0].startswith("a: the median sentence has 20 words")
-    assert plain.faults({"a": "It stands behind\nthe `behind` of it."}) == ["a: 'behind': write after, or worse than"]
+    assert plain.faults({"a": f"{'word ' * 19}.\n\n"})[0].startswith(
+        "a: the median sentence has 20 words"
+    )
+    assert plain.faults({"a": "It stands behind\nthe `behind` of it."}) == [
+        "a: 'behind': write after, or worse than"
+    ]
     assert plain.odd_words("There are no neighbours.") == []
-    odd = "beside it, an option that is none, it is of no result, is set for nothing, of which one, is told"
+    odd = (
+        "beside it, an option that is none, it is of no result, is set for nothing, of which one, "
+        "is told"
+    )
     for said in odd.split(", "):
         assert len(plain.odd_words(said)) == 1, said

@@ -1,4 +1,6 @@
-"""A user's own text, prepared and with a trained model, made once for all end-to-end tests; commands by their lines."""
+"""A user's own text, prepared and with a trained model, made once for all end-to-end tests;
+commands by their lines.
+"""
 
 from __future__ import annotations
 
@@ -41,8 +43,12 @@ def run(line: str) -> int:
     return main_of(command)(arguments)
 
 
-def refused(capsys: pytest.CaptureFixture[str], line: str, *told: str, work_before: bool = False) -> None:
-    """Run a command line that must end with status 2 and a single line, after nothing but progress bars."""
+def refused(
+    capsys: pytest.CaptureFixture[str], line: str, *told: str, work_before: bool = False
+) -> None:
+    """Run a command line that must end with status 2 and a single line, after nothing but progress
+    bars.
+    """
     capsys.readouterr()
     assert run(line) == 2
     lines = [words for words in capsys.readouterr().err.splitlines() if words.strip()]
@@ -54,7 +60,10 @@ def refused(capsys: pytest.CaptureFixture[str], line: str, *told: str, work_befo
 
 
 def tree(folder: Path) -> dict[str, bytes | None]:
-    return {str(path): path.read_bytes() if path.is_file() else None for path in sorted(folder.rglob("*"))}
+    return {
+        str(path): path.read_bytes() if path.is_file() else None
+        for path in sorted(folder.rglob("*"))
+    }
 
 
 def result(folder: Path, name: str = "result.json") -> dict[str, Any]:
@@ -75,29 +84,43 @@ def one_thread() -> Iterator[None]:
 
 
 def sentences(count: int, seed: int, words: int, offset: int = 0) -> list[str]:
-    """Sentences whose words follow Zipf's law and each other by rule, so that there is something to learn."""
+    """Sentences whose words follow Zipf's law and each other by rule, so that there is something to
+    learn.
+    """
     draw = random.Random(seed)
     syllables = [c + v for c in "bdfgklmnprst" for v in "aeiou"]
     names = random.Random(0)
-    lexicon = ["".join(names.choices(syllables, k=names.randint(1, 4))) for _ in range(words + offset)][offset:]
+    lexicon = [
+        "".join(names.choices(syllables, k=names.randint(1, 4))) for _ in range(words + offset)
+    ][offset:]
     weights = [1 / (rank + 3) for rank in range(len(lexicon))]
     lines = []
     for _ in range(count):
         line = draw.choices(range(len(lexicon)), weights, k=draw.randint(3, 8))
         follower = [(7 * index + 1) % len(lexicon) for index in line]
-        lines.append(" ".join(lexicon[i] for pair in zip(line, follower, strict=True) for i in pair) + " .")
+        lines.append(
+            " ".join(lexicon[i] for pair in zip(line, follower, strict=True) for i in pair) + " ."
+        )
     return lines
 
 
 @pytest.fixture(scope="session")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     root = tmp_path_factory.mktemp("world")
-    made = World(root / "novel.txt", root / "other.txt", root / "novel", root / "other", root / "model")
+    made = World(
+        root / "novel.txt", root / "other.txt", root / "novel", root / "other", root / "model"
+    )
     made.text.write_text("\n".join(sentences(2000, 1, 600)) + "\n")
     made.other.write_text("\n".join(sentences(300, 2, 600, offset=150)) + "\n")
     for text, folder in ((made.text, made.prepared), (made.other, made.other_prepared)):
         assert run(f"preprocess --text {text} --output-path {folder}") == 0
-    assert run(f"train --corpus {made.prepared} --preset tiny --epochs 1 --device cpu --output-path {made.model}") == 0
+    assert (
+        run(
+            f"train --corpus {made.prepared} --preset tiny --epochs 1 --device cpu --output-path "
+            f"{made.model}"
+        )
+        == 0
+    )
     return made
 
 

@@ -1,4 +1,6 @@
-"""``hebblm-eval`` as ``torchrun`` starts it for a test: saves often, and each time but the last one rank is killed."""
+"""``hebblm-eval`` as ``torchrun`` starts it for a test: saves often, and each time but the last one
+rank is killed.
+"""
 
 from __future__ import annotations
 

@@ -25,7 +25,9 @@ Capture = pytest.CaptureFixture[str]
 
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run in a folder of odd texts, where no ``data/`` is, with no data named and no network to fetch it."""
+    """Run in a folder of odd texts, where no ``data/`` is, with no data named and no network to
+    fetch it.
+    """
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("HEBBLM_DATA", raising=False)
     monkeypatch.setenv("HEBBLM_MIRROR", "http://127.0.0.1:9")
@@ -130,12 +132,18 @@ MISTAKES = [
 ]
 AFTER_WORK = [  # progress bars, or what is told of a text, may stand above the line
     (f"eval {SCENARIO} --streams 500 --max-tokens 50 --methods lstm", "streams = 500"),
-    (f"eval {SCENARIO} --log-neighbors 5 --log-samples --methods lstm --output-path o", "look up no neighbours"),
+    (
+        f"eval {SCENARIO} --log-neighbors 5 --log-samples --methods lstm --output-path o",
+        "look up no neighbours",
+    ),
     (f"{BUILD} empty.txt", "no text to remember"),
     (f"{BUILD} texts/c.png", "texts/c.png is not UTF-8"),
     (f"{PREPROCESS} --tokenizer sentencepiece", "cannot learn 8000 pieces"),
     ("train --corpus text:latin.txt --output-path model", "latin.txt is not UTF-8: byte 3 is 0xe9"),
-    ("eval --checkpoint {model} --text latin.txt --output-path out", "latin.txt is not UTF-8: byte 3 is 0xe9"),
+    (
+        "eval --checkpoint {model} --text latin.txt --output-path out",
+        "latin.txt is not UTF-8: byte 3 is 0xe9",
+    ),
     ("eval --intra-domain wt2 --output-path out", "cannot download the train split of wt2"),
 ]
 
@@ -145,14 +153,27 @@ def test_a_mistake_is_one_line(
     line: str, told: str, world: World, llama: Path, tmp_path: Path, capsys: Capture
 ) -> None:
     before = tree(tmp_path)
-    places = {"model": world.model, "prepared": world.prepared, "other": world.other_prepared, "llama": llama}
-    output = "" if "--log" in line or "--output-path" in line or not line.startswith("eval") else " --output-path o/p"
+    places = {
+        "model": world.model,
+        "prepared": world.prepared,
+        "other": world.other_prepared,
+        "llama": llama,
+    }
+    output = (
+        ""
+        if "--log" in line or "--output-path" in line or not line.startswith("eval")
+        else " --output-path o/p"
+    )
     refused(capsys, line.format(**places) + output, told, work_before=(line, told) in AFTER_WORK)
     assert tree(tmp_path) == before
 
 
 def test_memories_that_do_not_belong_together(tmp_path: Path, capsys: Capture) -> None:
-    for name, more in (("one", ""), ("half", "--set memory.dtype=float16"), ("other", "--model llama-wt2-small")):
+    for name, more in (
+        ("one", ""),
+        ("half", "--set memory.dtype=float16"),
+        ("other", "--model llama-wt2-small"),
+    ):
         assert run(f"{BUILD} texts --output-path {name} {more}") == 0
     before = tree(tmp_path)
     for line, told in (
@@ -165,7 +186,9 @@ def test_memories_that_do_not_belong_together(tmp_path: Path, capsys: Capture) -
     assert tree(tmp_path) == before
 
 
-def test_a_named_corpus_with_another_hash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+def test_a_named_corpus_with_another_hash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
     (tmp_path / "ptb").mkdir()
     for split in ("train", "valid", "test"):
         (tmp_path / "ptb" / f"{split}.txt").write_text(" no it was n't black monday \n")
@@ -185,11 +208,15 @@ def test_no_network_to_the_hub(monkeypatch: pytest.MonkeyPatch, capsys: Capture)
         raise ConnectionError(f"Couldn't reach {arguments[0]!r} on the Hub")
 
     monkeypatch.setattr(datasets, "load_dataset", unreachable)
-    refused(capsys, "eval --intra-domain hf:some/text", "hf:some/text", "check the name and the network")
+    refused(
+        capsys, "eval --intra-domain hf:some/text", "hf:some/text", "check the name and the network"
+    )
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
-@pytest.mark.parametrize("line", ["eval --intra-domain pydoc", "tune --intra-domain pydoc", "train --corpus pydoc"])
+@pytest.mark.parametrize(
+    "line", ["eval --intra-domain pydoc", "tune --intra-domain pydoc", "train --corpus pydoc"]
+)
 def test_no_cuda(line: str, capsys: Capture) -> None:
     refused(capsys, f"{line} --device cuda", "torch finds no CUDA device")
 
@@ -208,7 +235,8 @@ def another_format(path: Path) -> None:
 
 def other_weights(path: Path) -> None:
     with safe_open(path, framework="pt") as stream:
-        header, tensors = stream.metadata(), {name: stream.get_tensor(name) for name in stream.keys()}  # noqa: SIM118
+        header = stream.metadata()
+        tensors = {name: stream.get_tensor(name) for name in stream.keys()}  # noqa: SIM118
     tensors["bias"][0] += 1
     save_file(tensors, path, header)
 
@@ -234,7 +262,9 @@ def test_a_spoilt_checkpoint(
     shutil.copytree(world.model, tmp_path / "model")
     spoil(tmp_path / "model" / "model.safetensors")
     before = tree(tmp_path)
-    refused(capsys, f"eval --intra-domain {world.prepared} --checkpoint model --output-path out", told)
+    refused(
+        capsys, f"eval --intra-domain {world.prepared} --checkpoint model --output-path out", told
+    )
     assert tree(tmp_path) == before
 
 
@@ -255,7 +285,10 @@ def test_a_memory_of_another_model(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     monkeypatch.setenv("HEBBLM_CACHE", str(tmp_path / "cache"))
-    line = f"eval --intra-domain {world.prepared} --checkpoint {world.model} --max-tokens 20 --device cpu"
+    line = (
+        f"eval --intra-domain {world.prepared} --checkpoint {world.model} --max-tokens 20 --device "
+        "cpu"
+    )
     line += " --methods lstm,mixture"
     assert run(line) == 0
     (manifest,) = (cache_dir() / "memory").glob("*/manifest.json")
@@ -267,7 +300,9 @@ def test_a_memory_of_another_model(
 
 
 @pytest.mark.parametrize("place", ["novel.txt/out", "/proc/out"])
-def test_no_permission_at_the_output_path(world: World, tmp_path: Path, capsys: Capture, place: str) -> None:
+def test_no_permission_at_the_output_path(
+    world: World, tmp_path: Path, capsys: Capture, place: str
+) -> None:
     before = tree(tmp_path)
     for line in (
         f"eval --intra-domain {world.prepared} --checkpoint {world.model}",
@@ -276,7 +311,9 @@ def test_no_permission_at_the_output_path(world: World, tmp_path: Path, capsys: 
         f"preprocess --text {world.other}",
     ):
         told = f"cannot write {place}"
-        refused(capsys, f"{line} --output-path {place}", told, work_before=line.startswith("preprocess"))
+        refused(
+            capsys, f"{line} --output-path {place}", told, work_before=line.startswith("preprocess")
+        )
     assert tree(tmp_path) == before
 
 
@@ -295,12 +332,16 @@ def files_no_longer_than(size: int) -> Iterator[None]:
     ("size", "line", "absent"),
     [
         (10_000, "preprocess --text {text} --output-path out", "out"),
-        (100_000, "train --corpus {prepared} --preset tiny --output-path out --device cpu", "safetensors"),
-        (500, "eval --intra-domain {prepared} --checkpoint {model} --max-tokens 50 --methods lstm,cache --log-samples"
+        (100_000, "train --corpus {prepared} --preset tiny --output-path out --device cpu",
+        "safetensors"),
+        (500, "eval --intra-domain {prepared} --checkpoint {model} --max-tokens 50 --methods "
+            "lstm,cache --log-samples"
          " --device cpu --output-path out", "out/"),
     ],
 )  # fmt: skip
-def test_no_space(size: int, line: str, absent: str, world: World, tmp_path: Path, capsys: Capture) -> None:
+def test_no_space(
+    size: int, line: str, absent: str, world: World, tmp_path: Path, capsys: Capture
+) -> None:
     with files_no_longer_than(size):
         line = line.format(text=world.text, prepared=world.prepared, model=world.model)
         refused(capsys, line, "cannot write", work_before=True)
@@ -317,7 +358,12 @@ def test_no_space(size: int, line: str, absent: str, world: World, tmp_path: Pat
 def test_ranks_that_have_nothing_to_do_are_refused(
     arguments: str, told: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
-    for name, value in {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}.items():
+    for name, value in {
+        "RANK": "0",
+        "WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": "1",
+    }.items():
         monkeypatch.setenv(name, value)
     assert main_of("vision")([*arguments.split(), "--output-path", "out"]) == 2
     assert told in capsys.readouterr().err

@@ -1,4 +1,6 @@
-"""A model of transformers through the commands: reports by word, bits a byte, dynamic evaluation, tuning."""
+"""A model of transformers through the commands: reports by word, bits a byte, dynamic evaluation,
+tuning.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,10 @@ def test_every_method_is_reported_by_word(llama: Path, capsys: pytest.CaptureFix
     out = llama / "out"
     text, source = (llama / "text.txt"), f"text:{llama / 'train.txt'}"
     arguments = ["--model", str(llama / "model"), "--text", str(text), "--source", source, *WINDOW]
-    assert evaluate([*arguments, "--methods", METHODS, "--output-path", str(out), "--log-samples"]) == 0
+    assert (
+        evaluate([*arguments, "--methods", METHODS, "--output-path", str(out), "--log-samples"])
+        == 0
+    )
     capsys.readouterr()
     result = json.loads((out / "result.json").read_text())
     words = text.read_text().replace("\n", " <eos> ").split()
@@ -50,16 +55,20 @@ def test_every_method_is_reported_by_word(llama: Path, capsys: pytest.CaptureFix
     assert plain["nll"] * len(words) == pytest.approx(float(scores.nll.sum()), rel=1e-5)
     assert plain["bits_per_byte"] == pytest.approx(scores.bits_per_byte, rel=1e-5)
     assert plain["words_perplexity"] == pytest.approx(plain["perplexity"], rel=1e-5)
-    trained = " ".join(llama.joinpath("train.txt").read_text().splitlines()[:96]).split()  # its first 80 %
+    trained = " ".join(
+        llama.joinpath("train.txt").read_text().splitlines()[:96]
+    ).split()  # its first 80 %
     new = [word != "<eos>" and word not in trained for word in words]
     assert 0 < scenario["oov_tokens"] == sum(new)
     table = pq.read_table(out / "tokens.parquet").to_pydict()
     assert table["token"] == words
     assert table["is_oov"] == new
-    assert [count for word, count in zip(words, table["train_count"], strict=True) if word != "<eos>"] == [
-        trained.count(word) for word in words if word != "<eos>"
-    ]
-    assert plain["oov_nll"] == pytest.approx(float(np.mean(np.array(table["nll_lstm"])[new])), rel=1e-5)
+    assert [
+        count for word, count in zip(words, table["train_count"], strict=True) if word != "<eos>"
+    ] == [trained.count(word) for word in words if word != "<eos>"]
+    assert plain["oov_nll"] == pytest.approx(
+        float(np.mean(np.array(table["nll_lstm"])[new])), rel=1e-5
+    )
     assert sum(bucket["tokens"] for bucket in plain["frequency"]) == len(words)
     assert sum(bucket["tokens"] for bucket in plain["oov_occurrences"]) == sum(new)
     assert all(methods[name]["nll"] < plain["nll"] for name in METHODS.split(",")[1:])
@@ -68,10 +77,19 @@ def test_every_method_is_reported_by_word(llama: Path, capsys: pytest.CaptureFix
 
 
 def test_the_front_door_evaluates_a_model_that_the_caller_holds(llama: Path) -> None:
-    lm, out = hebblm.load((random_model("Llama"), tokenizer()), context=32, stride=16), llama / "held"
+    lm, out = (
+        hebblm.load((random_model("Llama"), tokenizer()), context=32, stride=16),
+        llama / "held",
+    )
     logged = {"output_path": out, "log_samples": True, "log_neighbors": 120}
     found = hebblm.evaluate(
-        lm, llama / "text.txt", ["base", "mixture"], device="cpu", max_tokens=150, update_every=20, **logged
+        lm,
+        llama / "text.txt",
+        ["base", "mixture"],
+        device="cpu",
+        max_tokens=150,
+        update_every=20,
+        **logged,
     )
     assert found.scenario.extra["pieces"] == 150
     assert found.scenario.oov_tokens == 0
@@ -80,7 +98,9 @@ def test_the_front_door_evaluates_a_model_that_the_caller_holds(llama: Path) -> 
     pieces = lm.vocabulary.encode(text.read_text(), include=False).tokens[:150]
     scores = lm.reader("lstm").read(text.read_text())
     bits = float(scores.nll[:150].double().sum()) / math.log(2)
-    assert found.methods["lstm"].bits_per_byte == pytest.approx(bits / len("".join(pieces)), rel=1e-5)
+    assert found.methods["lstm"].bits_per_byte == pytest.approx(
+        bits / len("".join(pieces)), rel=1e-5
+    )
     # No text to count words in: no bucket, no new word, and a report that says so.
     assert all(not item.frequency for item in found.methods.values())
     assert [gain.part for gain in found.methods["mixture"].gains] == ["All", "Pieces"]
@@ -106,22 +126,43 @@ def test_the_front_door_evaluates_a_model_that_the_caller_holds(llama: Path) -> 
 
 
 def test_the_training_text_is_remembered_beside_the_stream(llama: Path) -> None:
-    options = {"source": f"text:{llama / 'train.txt'}", "device": "cpu", "context": 32, "stride": 16}
+    options = {
+        "source": f"text:{llama / 'train.txt'}",
+        "device": "cpu",
+        "context": 32,
+        "stride": 16,
+    }
     empty, filled = (
-        hebblm.evaluate(llama / "model", llama / "text.txt", ["mixture"], memory_content=content, **options)
+        hebblm.evaluate(
+            llama / "model", llama / "text.txt", ["mixture"], memory_content=content, **options
+        )
         for content in ("test", "both")
     )
     assert filled.methods["mixture"].nll != empty.methods["mixture"].nll
     assert filled.memory["entries"] > empty.memory["entries"] + 500
 
 
-def test_reading_and_tuning_from_the_command_line(llama: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_reading_and_tuning_from_the_command_line(
+    llama: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     model, text = str(llama / "model"), str(llama / "text.txt")
     assert read([model, text, "--suggest", "ba", "--generate", "ba", "--device", "cpu"]) == 0
     assert "bits a byte" in capsys.readouterr().out
-    arguments = ["--model", model, "--text", text, *WINDOW, "--max-tokens", "60", "--methods", "mixture"]
+    arguments = [
+        "--model",
+        model,
+        "--text",
+        text,
+        *WINDOW,
+        "--max-tokens",
+        "60",
+        "--methods",
+        "mixture",
+    ]
     assert tune([*arguments, "--output-path", str(llama / "tuned")]) == 0
-    header, second = [line for line in capsys.readouterr().out.splitlines() if "Bits" in line or "byte" in line]
+    header, second = [
+        line for line in capsys.readouterr().out.splitlines() if "Bits" in line or "byte" in line
+    ]
     assert "Nats" in header
     assert second.split() == ["piece", "piece", "piece", "byte"]
     assert evaluate([*arguments, "--config", str(llama / "tuned" / "config.json")]) == 0
@@ -129,7 +170,13 @@ def test_reading_and_tuning_from_the_command_line(llama: Path, capsys: pytest.Ca
 
 
 def test_a_search_compares_with_the_defaults_of_its_kind_of_model(llama: Path) -> None:
-    options = {"target": f"text:{llama / 'text.txt'}", "split": "valid", "context": 32, "stride": 16, "max_tokens": 60}
+    options = {
+        "target": f"text:{llama / 'text.txt'}",
+        "split": "valid",
+        "context": 32,
+        "stride": 16,
+        "max_tokens": 60,
+    }
     config = ScenarioConfig(model=str(llama / "model"), **options)  # type: ignore[arg-type]
     scenario = open_scenario(config, torch.device("cpu"), {})
     settings, _ = resolve_settings(config, "tune", {}, {})

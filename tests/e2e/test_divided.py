@@ -1,4 +1,6 @@
-"""Training, tuning and image experiments in two processes of this machine end in the files of one."""
+"""Training, tuning and image experiments in two processes of this machine end in the files of
+one.
+"""
 
 from __future__ import annotations
 
@@ -25,14 +27,29 @@ TIMES = {"seconds", "provenance", "training_seconds", "report"}
 
 def started(command: str, *arguments: object) -> subprocess.Popen[str]:
     """Start a command in two processes, one thread each."""
-    environment = {**os.environ, "PYTHONPATH": str(Path(hebblm.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(Path(hebblm.__file__).parents[1]),
+        "OMP_NUM_THREADS": "1",
+    }
+    torchrun = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        "2",
+    ]
     words = [*torchrun, "-m", f"hebblm.cli.{command}", *map(str, arguments)]
-    return subprocess.Popen(words, env=environment, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        words, env=environment, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
 
 
 def both(command: str, folder: Path, *arguments: object) -> tuple[Path, Path, str]:
-    """Run a command in two processes and in this one alone; return the folders of their results, and what two said."""
+    """Run a command in two processes and in this one alone; return the folders of their results,
+    and what two said.
+    """
     two, one = folder / "two", folder / "one"
     running = started(command, *arguments, "--output-path", two)
     _, told = running.communicate(timeout=300)
@@ -55,11 +72,15 @@ def processes(document: Any) -> tuple[Any, Any]:
 
 
 @pytest.mark.slow
-def test_a_training_in_two_processes_survives_a_kill_and_ends_in_the_model_of_one(world: World, tmp_path: Path) -> None:
+def test_a_training_in_two_processes_survives_a_kill_and_ends_in_the_model_of_one(
+    world: World, tmp_path: Path
+) -> None:
     arguments = ["--corpus", world.prepared, "--preset", "tiny", "--epochs", "3"]
     two, one = tmp_path / "two", tmp_path / "one"
     running = started("train", *arguments, "--output-path", two)
-    while not ((two / CONFIG).exists() and load_state(two / STATE)[1]["epoch"]):  # which is saved behind the model
+    while not (
+        (two / CONFIG).exists() and load_state(two / STATE)[1]["epoch"]
+    ):  # which is saved behind the model
         assert running.poll() is None
         time.sleep(0.1)
     ranks = subprocess.run(
@@ -81,7 +102,10 @@ def test_a_training_in_two_processes_survives_a_kill_and_ends_in_the_model_of_on
     with one_thread():
         assert main_of("train")([*map(str, arguments), "--output-path", str(one)]) == 0
     stories = [read_config(folder)["training"] for folder in (two, one)]
-    assert [(story["processes"], story.get("backend")) for story in stories] == [(2, "gloo"), (1, None)]
+    assert [(story["processes"], story.get("backend")) for story in stories] == [
+        (2, "gloo"),
+        (1, None),
+    ]
     # The preset multiplies in bfloat16, whose rounding is coarse.
     assert stories[0]["valid_losses"] == pytest.approx(stories[1]["valid_losses"], rel=1e-3)
     assert {path.name for path in two.iterdir()} == {path.name for path in one.iterdir()}
@@ -90,7 +114,8 @@ def test_a_training_in_two_processes_survives_a_kill_and_ends_in_the_model_of_on
 @pytest.mark.slow
 def test_a_tuning_in_two_processes_finds_what_one_finds(tmp_path: Path) -> None:
     two, one, said = both(
-        "tune", tmp_path, "--checkpoint", "tiny-pydoc-raw", "--target", "numpy", "--memory-content", "test",
+        "tune", tmp_path, "--checkpoint", "tiny-pydoc-raw", "--target", "numpy",
+        "--memory-content", "test",
         "--max-tokens", "100", "--methods", "mixture,hebb,dynamic",
         "--set", "base.lr=1", "dynamic.rule=sgd", "dynamic.lr=0.01",
     )  # fmt: skip

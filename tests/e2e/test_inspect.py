@@ -25,8 +25,18 @@ def words_of(folder: Path, split: str) -> list[str]:
 
 
 def test_neighbours_stand_where_the_log_says(world: World, tmp_path: Path) -> None:
-    chosen = ["--intra-domain", str(world.prepared), "--checkpoint", str(world.model), "--training-entries", "5000"]
-    assert evaluate([*chosen, *ARGUMENTS, "--log-neighbors", "250", "--output-path", str(tmp_path)]) == 0
+    chosen = [
+        "--intra-domain",
+        str(world.prepared),
+        "--checkpoint",
+        str(world.model),
+        "--training-entries",
+        "5000",
+    ]
+    assert (
+        evaluate([*chosen, *ARGUMENTS, "--log-neighbors", "250", "--output-path", str(tmp_path)])
+        == 0
+    )
     rows = pq.read_table(tmp_path / "neighbors.parquet").to_pylist()
     texts = {True: words_of(world.prepared, "test"), False: words_of(world.prepared, "train")}
     assert {row["from_stream"] for row in rows} == {True, False}
@@ -45,9 +55,26 @@ def test_neighbours_stand_where_the_log_says(world: World, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("vocabulary", ["union", "open"])
-def test_shares_of_components_make_up_each_token(world: World, tmp_path: Path, vocabulary: str) -> None:
-    chosen = ["--target", str(world.other_prepared), "--checkpoint", str(world.model), "--vocabulary", vocabulary]
-    chosen += ["--max-tokens", "120", "--methods", "lstm,mixture,hebb,best", "--log-samples", "--device", "cpu"]
+def test_shares_of_components_make_up_each_token(
+    world: World, tmp_path: Path, vocabulary: str
+) -> None:
+    chosen = [
+        "--target",
+        str(world.other_prepared),
+        "--checkpoint",
+        str(world.model),
+        "--vocabulary",
+        vocabulary,
+    ]
+    chosen += [
+        "--max-tokens",
+        "120",
+        "--methods",
+        "lstm,mixture,hebb,best",
+        "--log-samples",
+        "--device",
+        "cpu",
+    ]
     assert evaluate([*chosen, "--log-neighbors", "100", "--output-path", str(tmp_path)]) == 0
     rows = pq.read_table(tmp_path / "components.parquet").to_pylist()
     tokens = pq.read_table(tmp_path / "tokens.parquet").to_pylist()
@@ -63,11 +90,16 @@ def test_shares_of_components_make_up_each_token(world: World, tmp_path: Path, v
     unseen = {at for at, token in enumerate(tokens) if token["is_oov"] and not token["seen"]}
     for (_, at), total in sums.items():
         no_row = vocabulary == "open" and at in unseen
-        assert total == pytest.approx(0 if no_row else 1, abs=1e-5) or (vocabulary == "open" and total == 0)
+        assert total == pytest.approx(0 if no_row else 1, abs=1e-5) or (
+            vocabulary == "open" and total == 0
+        )
 
 
 def test_a_disk_that_fills_up_behind_the_tables_leaves_the_former_run(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    world: World,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     chosen = ["--target", str(world.other_prepared), "--checkpoint", str(world.model), *ARGUMENTS]
     chosen += ["--log-neighbors", "10", "--output-path", str(tmp_path / "out")]

@@ -56,10 +56,19 @@ def leftovers(folder: Path) -> list[Path]:
     return [path for path in folder.rglob("*") if path.name.startswith(".")]
 
 
-def test_training_goes_on_after_ctrl_c(world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_training_goes_on_after_ctrl_c(
+    world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = tmp_path / "model"
     state = folder / "training.safetensors"
-    arguments = ["--corpus", str(world.other_prepared), "--preset", "tiny", "--output-path", str(folder)]
+    arguments = [
+        "--corpus",
+        str(world.other_prepared),
+        "--preset",
+        "tiny",
+        "--output-path",
+        str(folder),
+    ]
     arguments += ["--epochs", "12"]  # a few seconds, so that it is interrupted long before the end
     told = interrupted("train", arguments, tmp_path / "cache", state.exists)
     assert told.endswith("interrupted; finished parts are kept; run the same command to continue\n")
@@ -96,11 +105,28 @@ def test_a_reading_that_is_interrupted_saves_nothing_and_says_so(tmp_path: Path)
 
 def test_an_older_result_survives_ctrl_c(world: World, tmp_path: Path) -> None:
     out, cache = tmp_path / "out", tmp_path / "cache"
-    arguments = ["--intra-domain", str(world.prepared), "--checkpoint", str(world.model), "--output-path", str(out)]
+    arguments = [
+        "--intra-domain",
+        str(world.prepared),
+        "--checkpoint",
+        str(world.model),
+        "--output-path",
+        str(out),
+    ]
     assert evaluate([*arguments, "--methods", "lstm", "--max-tokens", "50", "--device", "cpu"]) == 0
     before = {path: path.read_bytes() for path in out.iterdir()}
-    slow = ["--methods", "mbpa", "--set", "mbpa.solver=exact", "mbpa.steps=50", "--update-every", "1"]
-    interrupted("eval", [*arguments, *slow], cache, lambda: any((cache / "memory").glob("*/manifest.json")))
+    slow = [
+        "--methods",
+        "mbpa",
+        "--set",
+        "mbpa.solver=exact",
+        "mbpa.steps=50",
+        "--update-every",
+        "1",
+    ]
+    interrupted(
+        "eval", [*arguments, *slow], cache, lambda: any((cache / "memory").glob("*/manifest.json"))
+    )
     assert {path: path.read_bytes() for path in out.iterdir()} == before
     assert Result.load(out).scenario.tokens == 50
     assert not leftovers(tmp_path)

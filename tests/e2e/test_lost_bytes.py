@@ -1,4 +1,6 @@
-"""Bytes that a model of words does not code, such as indentation and capitals, are counted and told of."""
+"""Bytes that a model of words does not code, such as indentation and capitals, are counted and told
+of.
+"""
 
 from __future__ import annotations
 
@@ -37,20 +39,31 @@ def test_texts_that_differ_by_indentation_are_not_compared_in_silence(
         result = hebblm.evaluate("tiny-pydoc-raw", path, ["base"], output_path=tmp_path / name)
         told, lost = capsys.readouterr().err, result.scenario.extra.get("lost_bytes", 0)
         assert lost == (LOST if name == "indented" else 0)
-        share = f"{100 * LOST / len(INDENTED):.3g} % of the bytes of {path}: do not compare its bits a byte"
+        share = (
+            f"{100 * LOST / len(INDENTED):.3g} % of the bytes of {path}: do not compare its bits a "
+            "byte"
+        )
         assert (f"the tokenizer loses at least {share}" in told) == (name == "indented")
-        report([str(tmp_path / name / "result.json"), "--output-path", str(tmp_path / f"{name}-again")])
+        report(
+            [str(tmp_path / name / "result.json"), "--output-path", str(tmp_path / f"{name}-again")]
+        )
         for folder in (name, f"{name}-again"):
             page = (tmp_path / folder / "report.md").read_text()
-            assert ("Do not compare them with those of another model." in page) == (name == "indented")
+            assert ("Do not compare them with those of another model." in page) == (
+                name == "indented"
+            )
 
 
 @pytest.mark.parametrize("read", [1, 3, 4, 16])
 def test_the_first_tokens_count_what_their_lines_lose(tmp_path: Path, read: int) -> None:
     path = written(tmp_path)["indented"]
     result = hebblm.evaluate("tiny-pydoc-raw", path, ["base"], max_tokens=read)
-    scores = [*hebblm.load("tiny-pydoc-raw").reader("lstm").read_pieces([INDENTED], max_tokens=read)]
-    expected = {1: 2, 3: 6, 4: 8, 16: 22}[read]  # of 10 each line of 5 or 10 tokens, ends of line included
+    scores = [
+        *hebblm.load("tiny-pydoc-raw").reader("lstm").read_pieces([INDENTED], max_tokens=read)
+    ]
+    expected = {1: 2, 3: 6, 4: 8, 16: 22}[
+        read
+    ]  # of 10 each line of 5 or 10 tokens, ends of line included
     assert result.scenario.extra["lost_bytes"] in (expected, expected - 1)
     assert expected - 2 <= sum(part.lost for part in scores) <= expected
 
@@ -66,7 +79,11 @@ def test_a_reader_of_words_tells_once(capsys: pytest.CaptureFixture[str]) -> Non
     share = 100 * LOST / len(PLAIN + INDENTED)
     assert f"loses at least {share:.3g} % of the bytes of this text" in capsys.readouterr().err
     assert hebblm.load("tiny-pydoc-raw").reader("lstm").read("A list\r\nof\ttabs").lost == 2
-    whole = [*hebblm.load("tiny-pydoc-raw").reader("lstm").read_pieces(["Return the", " list .\n", "It ."])]
+    whole = [
+        *hebblm.load("tiny-pydoc-raw")
+        .reader("lstm")
+        .read_pieces(["Return the", " list .\n", "It ."])
+    ]
     assert sum(part.lost for part in whole) == 0, "a blank between two parts is none that is lost"
 
 
@@ -100,7 +117,9 @@ def test_ids_of_an_earlier_version_are_written_again(tmp_path: Path) -> None:
     document = json.loads(stored.read_text())
     del document["splits"]["train"]["lost"], document[SEAL]
     stored.write_text(json.dumps(document))
-    assert prepare(corpus(path, "text"), normalization="raw", destdir=folder).split("train").lost == 1
+    assert (
+        prepare(corpus(path, "text"), normalization="raw", destdir=folder).split("train").lost == 1
+    )
     assert json.loads(stored.read_text())["splits"]["train"]["lost"] == 1
 
 
@@ -108,5 +127,7 @@ def test_ids_of_an_earlier_version_are_written_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["ptb", "wt2"])
 def test_the_corpora_lose_nothing(name: str, tmp_path: Path) -> None:
     whole = resolve(name)
-    read = replace(whole, sources={"test": whole.sources["test"]}, expected_tokens={}, expected_types=None)
+    read = replace(
+        whole, sources={"test": whole.sources["test"]}, expected_tokens={}, expected_types=None
+    )
     assert prepare(read, normalization="raw", destdir=tmp_path / name).split("test").lost == 0

@@ -1,4 +1,6 @@
-"""hebblm-memory: texts are remembered once, go on after an interruption, and can be read with and merged."""
+"""hebblm-memory: texts are remembered once, go on after an interruption, and can be read with and
+merged.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,10 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def build(text: str, out: str, *options: str, model: str = MODEL) -> None:
-    assert main(["build", "--model", model, "--text", text, "--output-path", out, *EXACT, *options]) == 0
+    assert (
+        main(["build", "--model", model, "--text", text, "--output-path", out, *EXACT, *options])
+        == 0
+    )
 
 
 def held(folder: str) -> tuple[torch.Tensor, torch.Tensor, tuple[str, ...]]:
@@ -59,7 +64,9 @@ def held(folder: str) -> tuple[torch.Tensor, torch.Tensor, tuple[str, ...]]:
     return part.keys, part.values, found.words
 
 
-def test_a_reader_would_have_remembered_the_same(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_reader_would_have_remembered_the_same(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     text = "The function returns a list .\nIf it fails , the method returns None .\n"
     (place / "known.txt").write_text(text)
     build("known.txt", "built")
@@ -72,7 +79,9 @@ def test_a_reader_would_have_remembered_the_same(place: Path, capsys: pytest.Cap
     assert words == ()
     assert "is replaced" not in capsys.readouterr().err
     build("texts", "built")
-    assert "built holds a memory of other texts or settings; it is replaced" in capsys.readouterr().err
+    assert (
+        "built holds a memory of other texts or settings; it is replaced" in capsys.readouterr().err
+    )
 
 
 def test_a_model_of_transformers_remembers(place: Path) -> None:
@@ -110,7 +119,9 @@ def test_what_was_remembered_is_expected_and_stays_as_it_is_when_only_read(
     assert reader.vocabulary.words == ["frobnitz", "quux"]
     assert "frobnitz" in [word for word, _, _ in reader.suggest("Call", 3)]
     # What a memory holds was observed: Hebb's term counts it.
-    hebb, mbpa = (hebblm.load(MODEL, device="cpu").reader(name, memory="known") for name in ("hebb", "mbpa"))
+    hebb, mbpa = (
+        hebblm.load(MODEL, device="cpu").reader(name, memory="known") for name in ("hebb", "mbpa")
+    )
     assert hebb.suggest("Call", 1) != mbpa.suggest("Call", 1)
     ask = [MODEL, "texts/a.txt", "--memory", "known", "--device", "cpu"]
     assert read([*ask, "--read-only"]) == 0
@@ -119,7 +130,9 @@ def test_what_was_remembered_is_expected_and_stays_as_it_is_when_only_read(
     assert {path.name: path.read_bytes() for path in (place / "known").iterdir()} == before
 
 
-@pytest.mark.parametrize(("call", "end", "splitting"), [(1, " .", "own"), (3, " .", "own"), (3, ".", "moses")])
+@pytest.mark.parametrize(
+    ("call", "end", "splitting"), [(1, " .", "own"), (3, " .", "own"), (3, ".", "moses")]
+)
 def test_an_interrupted_build_goes_on_to_the_same_bytes(
     place: Path,
     call: int,
@@ -175,7 +188,9 @@ def test_a_build_goes_on_within_a_piece(place: Path, monkeypatch: pytest.MonkeyP
     assert {path.name for path in place.iterdir()} == {"texts", "long.txt", "whole", "cut"}
 
 
-def test_prose_is_remembered_as_a_reader_reads_it(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_prose_is_remembered_as_a_reader_reads_it(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     prose = 'The function returns a list, and "it" is called twice.\n' * 3
     (place / "prose.txt").write_text(prose)
     build("prose.txt", "built")
@@ -192,7 +207,10 @@ def test_prose_is_remembered_as_a_reader_reads_it(place: Path, capsys: pytest.Ca
     build("prose.txt", "built", "--tokenizer", "whitespace")
     told = capsys.readouterr().err
     assert "split at punctuation" not in told
-    assert "of the tokens of prose.txt are outside the model's vocabulary, most often 'list,', " in told
+    assert (
+        "of the tokens of prose.txt are outside the model's vocabulary, most often 'list,', "
+        in told
+    )
     assert "already holds this memory" not in told
     assert set(held("built")[2]) == {"list,", '"it"', "twice."}
     assert lm.reader("lstm", memory="built").read(prose).tokens[4] == "list,"
@@ -207,7 +225,10 @@ def test_the_first_text_with_words_says_how_all_are_split(place: Path) -> None:
     assert main(["merge", "tokenised", "prose", "--output-path", "both"]) == 0
     assert main(["merge", "prose", "prose", "--output-path", "twice"]) == 0
     lm = hebblm.load(MODEL, device="cpu")
-    found = [lm.reader("lstm", memory=name).vocabulary.splitting for name in ("tokenised", "prose", "both", "twice")]
+    found = [
+        lm.reader("lstm", memory=name).vocabulary.splitting
+        for name in ("tokenised", "prose", "both", "twice")
+    ]
     assert found == ["own", "moses", None, "moses"]
     # One that an earlier version built says nothing of it, and was split at blanks.
     one = corpus_memory.SavedMemory.of(Path("prose"))
@@ -227,8 +248,14 @@ def test_merged_memories_hold_both_with_one_number_a_word(
     reader.read("Call quux .")
     reader.save(place / "read")
     assert main(["merge", "one", "read", "--output-path", "both"]) == 0
-    (first, labels, words), (second, others, other_words), (keys, values, merged) = map(held, ("one", "read", "both"))
-    assert (words, other_words, merged) == (("frobnitz",), ("quux", "frobnitz"), ("frobnitz", "quux"))
+    (first, labels, words), (second, others, other_words), (keys, values, merged) = map(
+        held, ("one", "read", "both")
+    )
+    assert (words, other_words, merged) == (
+        ("frobnitz",),
+        ("quux", "frobnitz"),
+        ("frobnitz", "quux"),
+    )
     assert torch.equal(keys, torch.cat([first, second]))
     known = hebblm.load(MODEL, device="cpu").vocabulary.known
     swapped = others.clone()
@@ -260,16 +287,23 @@ def expected_of(*texts: list[int]) -> NGrams:
 
 def assert_same_counts(found: NGrams, wanted: NGrams, *texts: list[int]) -> None:
     """Each token of texts is as probable, and so is every other after it."""
-    assert (found.tokens, found.state_dict()["counts"].sum()) == (wanted.tokens, wanted.state_dict()["counts"].sum())
+    assert (found.tokens, found.state_dict()["counts"].sum()) == (
+        wanted.tokens,
+        wanted.state_dict()["counts"].sum(),
+    )
     for text in texts:
         rows = NGramRows.of(contexts_of(np.array(text), 0, 3), np.array(text))
-        np.testing.assert_allclose(found.distributions(rows, 9000), wanted.distributions(rows, 9000), atol=1e-12)
+        np.testing.assert_allclose(
+            found.distributions(rows, 9000), wanted.distributions(rows, 9000), atol=1e-12
+        )
 
 
 def test_ngrams_are_counted_in_the_order_of_each_text(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(corpus_memory, "PIECE", 20)  # an n-gram goes on from piece to piece, not from text to text
+    monkeypatch.setattr(
+        corpus_memory, "PIECE", 20
+    )  # an n-gram goes on from piece to piece, not from text to text
     build("texts", "known")
     lm = hebblm.load(MODEL, device="cpu")
     first, second = (list(lm.vocabulary.encode(text, include=True).ids) for text in (FIRST, SECOND))
@@ -292,7 +326,9 @@ def test_pieces_are_counted_after_six_of_them(place: Path) -> None:
     assert counts_of("grown").order == 3
 
 
-def test_a_reader_counts_on_from_those_of_a_memory(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_reader_counts_on_from_those_of_a_memory(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     lm, asked = hebblm.load(MODEL, device="cpu"), "Call frobnitz with two"
     build("texts/a.txt", "known")
     fixed = {"ngram.lr": 0.0}
@@ -300,15 +336,21 @@ def test_a_reader_counts_on_from_those_of_a_memory(place: Path, capsys: pytest.C
     itself.read(FIRST)
     itself.begin()
     reader = lm.reader("ngram", memory="known", settings=fixed)
-    assert reader.read(asked, learn=False).nll.tolist() == pytest.approx(itself.read(asked, learn=False).nll.tolist())
+    assert reader.read(asked, learn=False).nll.tolist() == pytest.approx(
+        itself.read(asked, learn=False).nll.tolist()
+    )
     reader.begin()
     reader.read(SECOND)
     reader.save(place / "grown")
-    first, second = (list(reader.vocabulary.encode(text, include=True).ids) for text in (FIRST, SECOND))
+    first, second = (
+        list(reader.vocabulary.encode(text, include=True).ids) for text in (FIRST, SECOND)
+    )
     assert_same_counts(counts_of("grown"), expected_of(first, second), first, second)
 
     build("texts/a.txt", "longer", "--set", "ngram.order=4")
-    with pytest.raises(UserError, match=r"ngram.order = 3, but the saved counts have order 4; leave it out"):
+    with pytest.raises(
+        UserError, match=r"ngram.order = 3, but the saved counts have order 4; leave it out"
+    ):
         lm.reader("best", memory="longer", settings={"ngram.order": 3})
     lm.reader("best", memory="longer").save(place / "best")
     assert counts_of("best").order == 4
@@ -321,14 +363,17 @@ def test_a_reader_counts_on_from_those_of_a_memory(place: Path, capsys: pytest.C
     assert "n-grams     none" in capsys.readouterr().out
 
 
-def test_merged_ngrams_are_those_of_both_texts(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_merged_ngrams_are_those_of_both_texts(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (place / "c.txt").write_text("Call quux or frobnitz , never quux with frobnitz .\n" * 2)
     build("texts/a.txt", "one")  # its frobnitz is the first new word, and the other's second
     build("c.txt", "two")
     assert main(["merge", "one", "two", "--output-path", "both"]) == 0
     vocabulary = hebblm.load(MODEL, device="cpu").vocabulary
     first, second = (
-        list(vocabulary.encode(p.read_text(), include=True).ids) for p in (place / "texts/a.txt", place / "c.txt")
+        list(vocabulary.encode(p.read_text(), include=True).ids)
+        for p in (place / "texts/a.txt", place / "c.txt")
     )
     assert_same_counts(counts_of("both"), expected_of(first, second), first, second)
 
@@ -337,15 +382,17 @@ def test_merged_ngrams_are_those_of_both_texts(place: Path, capsys: pytest.Captu
     assert main(["merge", "one", "longer", "--output-path", "all"]) == 2
     told = capsys.readouterr().err
     assert (
-        "one counts n-grams with ngram.order=3 and longer with 4; build one of them again with --set ngram.order"
-        in told
+        "one counts n-grams with ngram.order=3 and longer with 4; build one of them again with "
+        "--set ngram.order" in told
     )
     build("c.txt", "longer", "--set", "ngram.order=3")
     assert main(["merge", "one", "longer", "--output-path", "all"]) == 0
     reader = hebblm.load(MODEL, device="cpu").reader("lstm", memory="one")
     reader.save(place / "uncounted")
     assert main(["merge", "one", "uncounted", "--output-path", "half"]) == 0
-    assert "only the n-grams of one are there; build the other memory anew" in capsys.readouterr().err
+    assert (
+        "only the n-grams of one are there; build the other memory anew" in capsys.readouterr().err
+    )
     assert counts_of("half").tokens == len(first)
 
 
@@ -355,13 +402,29 @@ def test_the_memory_within_a_reader_is_not_merged_without_its_words(tmp_path: Pa
     reader.save(tmp_path / "reader")
     with pytest.raises(UserError, match=f"name {tmp_path / 'reader'}"):
         merge(tmp_path / "reader", tmp_path / "reader" / "memory", tmp_path / "both")
-    assert len(merge(tmp_path / "reader", tmp_path / "reader", tmp_path / "both")) == 2 * len(reader)
+    assert len(merge(tmp_path / "reader", tmp_path / "reader", tmp_path / "both")) == 2 * len(
+        reader
+    )
 
 
 def test_a_memory_on_disk_is_built_merged_and_read_with(place: Path) -> None:
     disk = ["--set", "memory.store=disk", "memory.index=IVF2,PQ8x4", "--device", "cpu"]
     for text in ("a.txt", "more"):
-        assert main(["build", "--model", MODEL, "--text", f"texts/{text}", "--output-path", f"on-{text}", *disk]) == 0
+        assert (
+            main(
+                [
+                    "build",
+                    "--model",
+                    MODEL,
+                    "--text",
+                    f"texts/{text}",
+                    "--output-path",
+                    f"on-{text}",
+                    *disk,
+                ]
+            )
+            == 0
+        )
     assert main(["merge", "on-a.txt", "on-more", "--output-path", "both"]) == 0
     assert corpus_memory.SavedMemory.of(Path("both")).config().store == "disk"
     keys = [held(name)[0] for name in ("on-a.txt", "on-more", "both")]
@@ -370,7 +433,9 @@ def test_a_memory_on_disk_is_built_merged_and_read_with(place: Path) -> None:
     assert "frobnitz" in [word for word, _, _ in reader.suggest("Call", 3)]
 
 
-def test_info_tells_a_file_with_a_flipped_bit(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_info_tells_a_file_with_a_flipped_bit(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     build("texts", "known")
     for path in sorted((place / "known").iterdir()):
         whole = path.read_bytes()

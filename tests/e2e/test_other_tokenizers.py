@@ -1,4 +1,6 @@
-"""Texts under tokenizers of other people: the same words, no loss that is too low, pieces where there are no words."""
+"""Texts under tokenizers of other people: the same words, no loss that is too low, pieces where
+there are no words.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ CHINESE = "今天天气很好我们去公园散步吧" * 60 + "\n"
 
 def model(kind: str) -> hebblm.LanguageModel:
     tokenizer = tokenizer_of(kind)
-    return hebblm.load((random_model("Llama", vocab_size=len(tokenizer)), tokenizer), context=32, stride=16)
+    return hebblm.load(
+        (random_model("Llama", vocab_size=len(tokenizer)), tokenizer), context=32, stride=16
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -33,7 +37,9 @@ def test_words_and_their_sums_are_those_of_the_text(kind: str, tmp_path: Path) -
     text = "end of the war\n\nthe  list is long .\nla , the list\n" * 3
     (tmp_path / "text.txt").write_text(text)
     lm = model(kind)
-    result = hebblm.evaluate(lm, tmp_path / "text.txt", METHODS, output_path=tmp_path / "out", log_samples=True)
+    result = hebblm.evaluate(
+        lm, tmp_path / "text.txt", METHODS, output_path=tmp_path / "out", log_samples=True
+    )
     words = text.replace("\n", " <eos> ").split()
     assert result.scenario.tokens == len(words)
     table = pq.read_table(tmp_path / "out" / "tokens.parquet").to_pydict()
@@ -59,7 +65,9 @@ def test_composed_and_decomposed_letters_are_the_same_words(tmp_path: Path) -> N
     assert [each.scenario.extra["lost_bytes"] for each in found] == [0, 30]
 
 
-def test_unknown_words_are_spelled_and_new(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_words_are_spelled_and_new(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "text.txt").write_text(UNKNOWN)
     lm = model("words")
     result = hebblm.evaluate(lm, tmp_path / "text.txt", METHODS)
@@ -77,11 +85,18 @@ def test_unknown_words_are_spelled_and_new(tmp_path: Path, capsys: pytest.Captur
     assert scores.by_word().bits == pytest.approx(scores.bits)
 
 
-def test_case_that_the_tokenizer_loses_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_case_that_the_tokenizer_loses_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     losses = []
-    for name, text in (("upper", "THE LIST Is Long.\n" * 20), ("lower", "the list is long.\n" * 20)):
+    for name, text in (
+        ("upper", "THE LIST Is Long.\n" * 20),
+        ("lower", "the list is long.\n" * 20),
+    ):
         (tmp_path / f"{name}.txt").write_text(text)
-        result = hebblm.evaluate(model("lower case"), tmp_path / f"{name}.txt", METHODS, output_path=tmp_path / name)
+        result = hebblm.evaluate(
+            model("lower case"), tmp_path / f"{name}.txt", METHODS, output_path=tmp_path / name
+        )
         told = capsys.readouterr().err
         losses.append(result.methods["lstm"].bits_per_byte)
         assert result.scenario.extra["lost_bytes"] == (180 if name == "upper" else 0)
@@ -92,12 +107,19 @@ def test_case_that_the_tokenizer_loses_is_told(tmp_path: Path, capsys: pytest.Ca
     reader = model("lower case").reader("lstm")
     for _ in range(2):
         assert reader.read("THE LIST\n").lost == 7
-    assert capsys.readouterr().err.count("the tokenizer loses at least 77.8 % of the bytes of this text") == 1
+    assert (
+        capsys.readouterr().err.count(
+            "the tokenizer loses at least 77.8 % of the bytes of this text"
+        )
+        == 1
+    )
 
 
 def test_a_text_without_blanks_is_told_of_by_pieces(tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text(CHINESE)
-    result = hebblm.evaluate(model("byte-level"), tmp_path / "text.txt", METHODS, output_path=tmp_path / "out")
+    result = hebblm.evaluate(
+        model("byte-level"), tmp_path / "text.txt", METHODS, output_path=tmp_path / "out"
+    )
     pieces = result.scenario.extra["pieces"]
     assert result.scenario.tokens == 2 < 2_000 < pieces
     verdict = result.verdict()
@@ -152,7 +174,9 @@ def test_punctuation_is_split_off_for_counting_and_moses_splits_it_for_the_model
     assert np.isfinite(split.methods["lstm"].nll)
     reader = lm.reader("lstm", tokenizer="moses")
     scores = reader.read((tmp_path / "text.txt").read_text())
-    assert float(scores.nll.double().sum()) == pytest.approx(split.methods["lstm"].nll * 70, rel=1e-5)
+    assert float(scores.nll.double().sum()) == pytest.approx(
+        split.methods["lstm"].nll * 70, rel=1e-5
+    )
 
 
 def test_each_document_has_its_own_loss(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -162,18 +186,31 @@ def test_each_document_has_its_own_loss(tmp_path: Path, capsys: pytest.CaptureFi
     folder, tokenizer = tmp_path / "model", tokenizer_of("byte-level")
     random_model("Llama", vocab_size=len(tokenizer)).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    command = ["--model", str(folder), "--text", str(tmp_path / "texts.jsonl"), "--methods", "base,knn"]
+    command = [
+        "--model",
+        str(folder),
+        "--text",
+        str(tmp_path / "texts.jsonl"),
+        "--methods",
+        "base,knn",
+    ]
     command += ["--by-document"]
     assert evaluate([*command, "--output-path", str(tmp_path / "out")]) == 0
     assert "Perplexity by document" in capsys.readouterr().out
     documents = json.loads((tmp_path / "out" / "result.json").read_text())["documents"]
-    assert [each["name"] for each in documents] == [f"texts.jsonl:record {number}" for number in (1, 2, 3)]
+    assert [each["name"] for each in documents] == [
+        f"texts.jsonl:record {number}" for number in (1, 2, 3)
+    ]
     assert [each["bytes"] for each in documents] == [len(text) for text in texts]
-    assert [each["tokens"] for each in documents] == [len(text.replace("\n", " . ").split()) for text in texts]
+    assert [each["tokens"] for each in documents] == [
+        len(text.replace("\n", " . ").split()) for text in texts
+    ]
     scores = hebblm.load(folder).reader("lstm").read("".join(texts))
     ends = np.cumsum([each["pieces"] for each in documents])
     assert ends[-1] == len(scores)
-    for document, losses in zip(documents, np.split(scores.nll.double().numpy(), ends[:-1]), strict=True):
+    for document, losses in zip(
+        documents, np.split(scores.nll.double().numpy(), ends[:-1]), strict=True
+    ):
         assert document["piece_nll"]["lstm"] == pytest.approx(losses.mean(), rel=1e-5)
         bits = losses.sum() / math.log(2) / document["bytes"]
         assert document["bits_per_byte"]["lstm"] == pytest.approx(bits, rel=1e-5)

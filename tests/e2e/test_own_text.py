@@ -44,7 +44,14 @@ def intra(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Evaluate every method on the novel's own test split."""
     out = tmp_path_factory.mktemp("intra")
     arguments = ["--checkpoint", str(world.model), "--log-samples", *LITTLE]
-    chosen = ["--intra-domain", str(world.prepared), "--methods", ",".join(EVERY), "--output-path", str(out)]
+    chosen = [
+        "--intra-domain",
+        str(world.prepared),
+        "--methods",
+        ",".join(EVERY),
+        "--output-path",
+        str(out),
+    ]
     assert evaluate([*chosen, *arguments]) == 0
     return out
 
@@ -55,16 +62,24 @@ def test_the_result_keeps_its_contract(world: World, intra: Path) -> None:
     scenario = result["scenario"]
     assert scenario["kind"] == "intra-domain"
     assert scenario["source"] == scenario["target"] == str(world.prepared)
-    assert (scenario["split"], scenario["normalization"], scenario["vocabulary"]) == ("test", "raw", "union")
+    assert (scenario["split"], scenario["normalization"], scenario["vocabulary"]) == (
+        "test",
+        "raw",
+        "union",
+    )
     assert scenario["tokens"] == TOKENS
     assert {"oov_tokens", "oov_types"} <= set(scenario)
-    assert {"command", "commit", "versions", "device", "seed", "data_sha256"} <= set(result["provenance"])
+    assert {"command", "commit", "versions", "device", "seed", "data_sha256"} <= set(
+        result["provenance"]
+    )
     assert result["model"]["arch"] == "awd_lstm"
     assert result["memory"]["content"] == "both"
     assert list(result["methods"]) == EVERY
     for name, method in result["methods"].items():
         assert math.isfinite(method["nll"]), name
-        assert float(method["perplexity"]) == pytest.approx(perplexity(method["nll"]))  # inf beyond e^709
+        assert float(method["perplexity"]) == pytest.approx(
+            perplexity(method["nll"])
+        )  # inf beyond e^709
         assert {"oov_nll", "in_vocabulary_nll", "hyperparameters"} <= set(method)
         assert method["tokens_per_second"] == pytest.approx(TOKENS / method["seconds"])
 
@@ -82,12 +97,16 @@ def test_tokens_are_logged_one_a_row(intra: Path) -> None:
     table = pq.read_table(intra / "tokens.parquet").to_pydict()
     columns = ["position", "token", "train_count", "is_oov", "seen", "text"]
     assert list(table) == [*columns, *(f"nll_{name}" for name in EVERY)]
-    assert table["seen"] == [table["token"][:at].count(token) for at, token in enumerate(table["token"])]
+    assert table["seen"] == [
+        table["token"][:at].count(token) for at, token in enumerate(table["token"])
+    ]
     assert table["position"] == list(range(TOKENS))
     words = "".join(table["text"]).replace("\n", " <eos> ").split()
     assert words == table["token"], "a tokenised text stands as it is"
     for name, nll in losses(intra).items():
-        assert np.mean(np.array(table[f"nll_{name}"], dtype=np.float64)) == pytest.approx(nll, abs=1e-6)
+        assert np.mean(np.array(table[f"nll_{name}"], dtype=np.float64)) == pytest.approx(
+            nll, abs=1e-6
+        )
 
 
 def test_the_same_command_gives_the_same_numbers(world: World, intra: Path, tmp_path: Path) -> None:
@@ -100,7 +119,9 @@ def test_the_same_command_gives_the_same_numbers(world: World, intra: Path, tmp_
 def test_two_trainings_give_the_same_weights(world: World, tmp_path: Path) -> None:
     quick = ["--preset", "tiny", "--epochs", "1", *CPU, "--output-path", str(tmp_path / "again")]
     assert train(["--corpus", str(world.prepared), *quick]) == 0
-    again, first = (load_file(folder / "model.safetensors") for folder in (tmp_path / "again", world.model))
+    again, first = (
+        load_file(folder / "model.safetensors") for folder in (tmp_path / "again", world.model)
+    )
     assert again.keys() == first.keys()
     assert all(again[name].equal(first[name]) for name in first)
 
@@ -131,7 +152,10 @@ def test_across_domains_token_by_token(world: World, tmp_path: Path, vocabulary:
 
 
 def test_a_dataset_without_a_train_split_can_be_read(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    world: World,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "datasets")
     (tmp_path / "set").mkdir()
@@ -157,7 +181,14 @@ def test_a_dataset_without_a_train_split_can_be_read(
 def test_the_memory_of_a_long_training_text_is_bounded(
     world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    arguments = ["--checkpoint", str(world.model), "--intra-domain", str(world.prepared), "--max-tokens", "30"]
+    arguments = [
+        "--checkpoint",
+        str(world.model),
+        "--intra-domain",
+        str(world.prepared),
+        "--max-tokens",
+        "30",
+    ]
     bound = ["--training-entries", "500", "--memory-content", "train", "--methods", "lstm,mixture"]
     assert evaluate([*arguments, *bound, "--output-path", str(tmp_path), *CPU]) == 0
     assert read(tmp_path)["memory"]["entries"] == 500
@@ -181,17 +212,28 @@ def test_other_tokenizers(world: World, tmp_path: Path, tokenizer: str) -> None:
     assert preprocess([*text, "--output-path", str(corpus)]) == 0
     quick = ["--preset", "tiny", "--epochs", "1", *CPU]
     assert train(["--corpus", str(corpus), *quick, "--output-path", str(model)]) == 0
-    arguments = ["--intra-domain", str(corpus), "--checkpoint", str(model), "--methods", "lstm,mixture"]
+    arguments = [
+        "--intra-domain",
+        str(corpus),
+        "--checkpoint",
+        str(model),
+        "--methods",
+        "lstm,mixture",
+    ]
     assert evaluate([*arguments, "--output-path", str(out), *CPU]) == 0
     result = read(out)
     assert result["scenario"]["tokenizer"]["name"] == tokenizer
     for method in result["methods"].values():
         assert method["bits_per_byte"] > 0
         assert method["words_perplexity"] >= method["perplexity"] * (1 - 1e-9)
-        assert (method["words_perplexity"] > method["perplexity"] * 1.01) == (tokenizer == "sentencepiece")
+        assert (method["words_perplexity"] > method["perplexity"] * 1.01) == (
+            tokenizer == "sentencepiece"
+        )
 
 
-def test_tuned_values_serve_an_evaluation(world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_tuned_values_serve_an_evaluation(
+    world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     scenario = ["--intra-domain", str(world.prepared), "--checkpoint", str(world.model), *CPU]
     quick = ["--max-tokens", "40", "--set", "dynamic.rule=sgd", "dynamic.lr=8e-4"]
     assert tune([*scenario, *quick, "--output-path", str(tmp_path / "tuned")]) == 0
@@ -221,9 +263,18 @@ def test_tuned_values_serve_an_evaluation(world: World, tmp_path: Path, capsys: 
     assert losses(tmp_path / "config") == losses(tmp_path / "hyperparameters")
 
 
-def test_readings_are_compared(world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_readings_are_compared(
+    world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     scenario = ["--intra-domain", str(world.prepared), "--checkpoint", str(world.model), *CPU]
-    small = ["--max-tokens", "60", "--training-entries", "500", "--output-path", str(tmp_path / "out")]
+    small = [
+        "--max-tokens",
+        "60",
+        "--training-entries",
+        "500",
+        "--output-path",
+        str(tmp_path / "out"),
+    ]
     assert study(["readings", *scenario, *small, "--methods", "lstm"]) == 2
     assert "no method that retrieves" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
@@ -231,7 +282,9 @@ def test_readings_are_compared(world: World, tmp_path: Path, capsys: pytest.Capt
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["readings.json"]
     found = Readings.from_json(json.loads((tmp_path / "out" / "readings.json").read_text()))
     assert {effect.method for effect in found.effects} == {"mixture", "hebb"}
-    assert {"memory of train", "memory of test", "literal gate"} <= {e.reading for e in found.effects}
+    assert {"memory of train", "memory of test", "literal gate"} <= {
+        e.reading for e in found.effects
+    }
     assert "Mixture as printed" in capsys.readouterr().out
 
 
@@ -239,9 +292,27 @@ def test_results_are_reported_alone_and_side_by_side(intra: Path, tmp_path: Path
     assert {"report.md", "report.html"} <= {path.name for path in intra.iterdir()}
     assert any(path.suffix == ".png" for path in intra.iterdir())
     assert "mixture+hebb" in (intra / "report.md").read_text().lower().replace(" ", "")
-    assert report([str(intra), "--format", "md", "--output-path", str(tmp_path / "one"), "--edges", "10,100"]) == 0
+    assert (
+        report(
+            [
+                str(intra),
+                "--format",
+                "md",
+                "--output-path",
+                str(tmp_path / "one"),
+                "--edges",
+                "10,100",
+            ]
+        )
+        == 0
+    )
     assert "10-100" in (tmp_path / "one" / "report.md").read_text()
-    assert report([str(intra), str(intra), "--format", "md,csv", "--output-path", str(tmp_path / "two")]) == 0
+    assert (
+        report(
+            [str(intra), str(intra), "--format", "md,csv", "--output-path", str(tmp_path / "two")]
+        )
+        == 0
+    )
     assert list((tmp_path / "two").glob("*.md"))
 
 
@@ -257,15 +328,28 @@ def test_a_text_has_several_names_and_one_reading(
         "target": ["--target", f"text:{world.other}"],
         "folder": ["--target", f"text:{folder}"],
     }
-    for split, part, share in (([], "the whole text", 1.0), (["--split", "test"], "the last tenth of its lines", 0.1)):
+    for split, part, share in (
+        ([], "the whole text", 1.0),
+        (["--split", "test"], "the last tenth of its lines", 0.1),
+    ):
         found = []
         for name, arguments in named.items():
             out = tmp_path / f"{name}-{len(split)}"
-            asked = ["--checkpoint", str(world.model), *arguments, *split, "--methods", "lstm", *CPU]
+            asked = [
+                "--checkpoint",
+                str(world.model),
+                *arguments,
+                *split,
+                "--methods",
+                "lstm",
+                *CPU,
+            ]
             assert evaluate([*asked, "--output-path", str(out)]) == 0
             said = capsys.readouterr()
             assert f"tokens of {part}" in " ".join(said.out.split())
-            assert "hyper-parameters" not in said.err, "the default ones are one set for every model"
+            assert "hyper-parameters" not in said.err, (
+                "the default ones are one set for every model"
+            )
             scenario = read(out)["scenario"]
             assert (scenario["part"], scenario["split"]) == (part, "test" if split else "all")
             assert scenario["unk_tokens"] == 0
@@ -279,8 +363,23 @@ def test_a_text_has_several_names_and_one_reading(
 def test_the_command_that_tuning_prints_works_as_it_stands(
     world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    scenario = ["--checkpoint", str(world.model), "--text", str(world.other), *CPU, "--memory-content", "test"]
-    chosen = ["--methods", "mixture+mbpa", "--max-tokens", "60", "--output-path", str(tmp_path / "tuned")]
+    scenario = [
+        "--checkpoint",
+        str(world.model),
+        "--text",
+        str(world.other),
+        *CPU,
+        "--memory-content",
+        "test",
+    ]
+    chosen = [
+        "--methods",
+        "mixture+mbpa",
+        "--max-tokens",
+        "60",
+        "--output-path",
+        str(tmp_path / "tuned"),
+    ]
     assert tune([*scenario, *chosen]) == 0
     said = capsys.readouterr()
     assert "60 tokens are few" in said.err
@@ -290,7 +389,9 @@ def test_the_command_that_tuning_prints_works_as_it_stands(
     cells = next(line.split() for line in said.out.splitlines() if line.split()[:1] == ["MbPA"])
     default = {"mbpa.pull": MbpaConfig().pull, "mbpa.weight": MbpaConfig().weight}
     usual = next(p["nll"] for p in document["tried"]["mbpa"] if default.items() <= p.items())
-    assert float(cells[2]) == pytest.approx(usual, abs=1e-4), "what the default values cost stands beside the best"
+    assert float(cells[2]) == pytest.approx(usual, abs=1e-4), (
+        "what the default values cost stands beside the best"
+    )
     command = said.out.strip().splitlines()[-1].split()
     assert command[0] == "hebblm-eval"
     assert evaluate([*command[1:], "--output-path", str(tmp_path / "out")]) == 0
@@ -303,11 +404,15 @@ def test_the_command_that_tuning_prints_works_as_it_stands(
 
 def test_unknown_words_are_told_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = tmp_path / "text.txt"
-    text.write_text("so it was, he said, <unk> and so on\n" * 18 + "never, never seen before <unk>\n" * 2)
+    text.write_text(
+        "so it was, he said, <unk> and so on\n" * 18 + "never, never seen before <unk>\n" * 2
+    )
     assert preprocess(["--text", str(text), "--output-path", str(tmp_path / "corpus")]) == 0
     said = capsys.readouterr().out
     assert "test: 12 tokens, 2 lines, 10 words" in said
-    assert "16.67 % <unk> in the text, 66.67 % outside the dictionary (much: see --tokenizer" in said
+    assert (
+        "16.67 % <unk> in the text, 66.67 % outside the dictionary (much: see --tokenizer" in said
+    )
     assert "train: " in said
     assert "try --tokenizer moses" in said
 
@@ -315,10 +420,19 @@ def test_unknown_words_are_told_apart(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_what_is_done_already_says_so(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     quick = ["--preset", "tiny", "--epochs", "1", *CPU]
     assert train(["--corpus", str(world.prepared), *quick, "--output-path", str(world.model)]) == 0
-    assert "is already done: epochs 1 to 1, of which 1 was best with validation perplexity" in " ".join(
-        capsys.readouterr().err.split()
+    assert (
+        "is already done: epochs 1 to 1, of which 1 was best with validation perplexity"
+        in " ".join(capsys.readouterr().err.split())
     )
-    memory = ["--intra-domain", str(world.prepared), "--checkpoint", str(world.model), "--max-tokens", "20", *CPU]
+    memory = [
+        "--intra-domain",
+        str(world.prepared),
+        "--checkpoint",
+        str(world.model),
+        "--max-tokens",
+        "20",
+        *CPU,
+    ]
     for words in ("is read once", "comes from an earlier run"):
         assert evaluate([*memory, "--methods", "mixture", "--training-entries", "700"]) == 0
         assert words in capsys.readouterr().err
@@ -329,7 +443,10 @@ def test_much_outside_the_vocabulary_is_warned_of(
 ) -> None:
     text = tmp_path / "strange.txt"
     text.write_text("Quite Another Language <unk>\n" * 10)
-    assert evaluate(["--checkpoint", str(world.model), "--text", str(text), "--methods", "lstm", *CPU]) == 0
+    assert (
+        evaluate(["--checkpoint", str(world.model), "--text", str(text), "--methods", "lstm", *CPU])
+        == 0
+    )
     warned = " ".join(capsys.readouterr().err.split())
     assert "warning: 60.0 % of the tokens of" in warned
     assert "20.0 % are <unk> in the text itself" in warned

@@ -23,13 +23,21 @@ PAGE = Path(__file__).parents[2] / "docs" / "new-method.md"
 def plugin(tmp_path: Path) -> Path:
     """The method of the page, as a reader of the page saves it."""
     path = tmp_path / "recent_words.py"
-    path.write_text(re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)[0])
+    path.write_text(
+        re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)[0]
+    )
     return path
 
 
 def test_a_command_evaluates_it(world: World, plugin: Path, tmp_path: Path) -> None:
-    line = f"eval --checkpoint {world.model} --target {world.other_prepared} --max-tokens 200 --device cpu"
-    run(f"{line} --plugin {plugin} --methods lstm,recent --set recent.share=0.3 --output-path {tmp_path / 'out'}")
+    line = (
+        f"eval --checkpoint {world.model} --target {world.other_prepared} --max-tokens 200 "
+        "--device cpu"
+    )
+    run(
+        f"{line} --plugin {plugin} --methods lstm,recent --set recent.share=0.3 --output-path "
+        f"{tmp_path / 'out'}"
+    )
     found = result(tmp_path / "out")["methods"]
     assert found["recent"]["hyperparameters"] == {"share": 0.3, "window": 100}
     assert found["recent"]["nll"] != found["lstm"]["nll"]
@@ -45,7 +53,9 @@ def test_a_reader_adapts_by_it(world: World, plugin: Path) -> None:
 def test_an_installed_package_registers_it(plugin: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(plugin.parent)
     points = [importlib.metadata.EntryPoint("recent", "recent_words", "hebblm.methods")]
-    monkeypatch.setattr(methods, "entry_points", lambda group: points if group == "hebblm.methods" else [])
+    monkeypatch.setattr(
+        methods, "entry_points", lambda group: points if group == "hebblm.methods" else []
+    )
     check_methods(["recent"])
     with pytest.raises(UserError, match="unknown method 'recently'"):
         check_methods(["recently"])
@@ -63,5 +73,9 @@ def test_names_that_are_taken_are_refused(plugin: Path) -> None:
 def test_a_file_that_fails_is_one_line(world: World, tmp_path: Path, capsys: Capture) -> None:
     (tmp_path / "broken.py").write_text("1 / 0\n")
     line = f"eval --checkpoint {world.model} --target {world.other_prepared} --plugin"
-    refused(capsys, f"{line} {tmp_path / 'broken.py'}", "broken.py fails: ZeroDivisionError: division by zero")
+    refused(
+        capsys,
+        f"{line} {tmp_path / 'broken.py'}",
+        "broken.py fails: ZeroDivisionError: division by zero",
+    )
     refused(capsys, f"{line} {tmp_path / 'absent.py'}", "absent.py fails: FileNotFoundError")

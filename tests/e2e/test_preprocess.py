@@ -22,16 +22,29 @@ def novel(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("tokenizer", ["whitespace", "moses", "sentencepiece"])
-def test_text_to_ids(novel: Path, tmp_path: Path, tokenizer: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_text_to_ids(
+    novel: Path, tmp_path: Path, tokenizer: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     out = tmp_path / "out"
-    arguments = ["--text", str(novel), "--tokenizer", tokenizer, "--output-path", str(out), "--normalization", "lower"]
+    arguments = [
+        "--text",
+        str(novel),
+        "--tokenizer",
+        tokenizer,
+        "--output-path",
+        str(out),
+        "--normalization",
+        "lower",
+    ]
     assert main([*arguments, "--vocab-size", "45"]) == 0
     prepared = load_prepared(out)
     assert "train: " in capsys.readouterr().out
     assert prepared.meta.tokenizer["name"] == tokenizer
     assert prepared.meta.splits["train"].lines == 48
     ids = prepared.tokens("train").tolist()
-    first = [prepared.dictionary[index] for index in ids[: ids.index(prepared.dictionary.eos_index)]]
+    first = [
+        prepared.dictionary[index] for index in ids[: ids.index(prepared.dictionary.eos_index)]
+    ]
     assert prepared.tokenizer().detokenize(first) == LINES[0].lower()
     written = (out / "corpus.json").stat().st_ino
     assert main([*arguments, "--vocab-size", "45"]) == 0

@@ -1,4 +1,6 @@
-"""Several processes through the command: one result, the numbers of one process, one line for what goes wrong."""
+"""Several processes through the command: one result, the numbers of one process, one line for what
+goes wrong.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +31,22 @@ METHODS = "lstm,cache,knn,mixture,mbpa,hebb,mixture+hebb,dynamic,dynamic+best,be
 
 
 def chosen(world: World, folder: Path, *more: str) -> list[str]:
-    arguments = ["--checkpoint", str(world.model), "--target", str(world.other_prepared), "--device", "cpu"]
-    arguments += ["--methods", METHODS, "--set", "dynamic.rule=sgd", "dynamic.lr=0.01", "--log-samples"]
+    arguments = [
+        "--checkpoint",
+        str(world.model),
+        "--target",
+        str(world.other_prepared),
+        "--device",
+        "cpu",
+    ]
+    arguments += [
+        "--methods",
+        METHODS,
+        "--set",
+        "dynamic.rule=sgd",
+        "dynamic.lr=0.01",
+        "--log-samples",
+    ]
     arguments += ["--update-every", "10", "--k", "20", "--streams", "3", "--max-tokens", "240"]
     return [*arguments, "--output-path", str(folder), *more]
 
@@ -47,7 +63,9 @@ def losses(folder: Path) -> dict[str, np.ndarray[Any, Any]]:
 @pytest.mark.slow
 def test_two_processes_write_one_result(world: World, tmp_path: Path) -> None:
     command = [*TORCHRUN, "-m", "hebblm.cli.eval", *chosen(world, tmp_path / "two")]
-    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=WAIT, check=False)
+    done = subprocess.run(
+        command, env=environment(), capture_output=True, text=True, timeout=WAIT, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("results in") == 1
     assert done.stderr.count("reads the text as one stream") == 1
@@ -68,19 +86,30 @@ def test_two_processes_write_one_result(world: World, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_ranks_end_well_every_time(world: World, tmp_path: Path) -> None:
-    line = f"--checkpoint {world.model} --target {world.other_prepared} --device cpu --methods lstm,mixture"
+    line = (
+        f"--checkpoint {world.model} --target {world.other_prepared} --device cpu --methods "
+        "lstm,mixture"
+    )
     for _ in range(2):
         ranks("eval", f"{line} --streams 4 --max-tokens 400".split(), tmp_path / "cache")
 
 
 @pytest.mark.parametrize(("option", "status"), [("--models", 0), ("--no-such", 2)])
 def test_a_rank_does_not_wait_for_the_interpreter(option: str, status: int) -> None:
-    program = "import atexit\nfrom hebblm.cli.eval import main\natexit.register(print, 'finalises')\nmain()"
+    program = (
+        "import atexit\nfrom hebblm.cli.eval import main\natexit.register(print, "
+        "'finalises')\nmain()"
+    )
     own = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
     command = [sys.executable, "-c", program, "--streams", "2", option]
-    done = subprocess.run(command, env={**environment(), **own}, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, env={**environment(), **own}, capture_output=True, text=True, check=False
+    )
     assert done.returncode == status, done.stderr
-    assert ("small-ptb-raw" in done.stdout, "--no-such" in done.stderr) == (status == 0, status == 2)
+    assert ("small-ptb-raw" in done.stdout, "--no-such" in done.stderr) == (
+        status == 0,
+        status == 2,
+    )
     assert "finalises" not in done.stdout
 
 
@@ -88,7 +117,9 @@ def ranks(module: str, arguments: list[str], cache: Path) -> str:
     """Run a command in two processes; return what they said."""
     command = [*TORCHRUN, "-m", f"hebblm.cli.{module}", *arguments]
     environ = {**environment(), "HEBBLM_CACHE": str(cache)}
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=WAIT, check=False)
+    done = subprocess.run(
+        command, env=environ, capture_output=True, text=True, timeout=WAIT, check=False
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout + done.stderr
 
@@ -96,12 +127,14 @@ def ranks(module: str, arguments: list[str], cache: Path) -> str:
 COMMANDS = {  # with what is told once when they are done
     "train": ("--corpus {prepared} --preset tiny --epochs 1 --output-path {out}", "model in"),
     "tune": (
-        "--checkpoint {model} --target {other} --methods mixture --max-tokens 60 --output-path {out}",
+        "--checkpoint {model} --target {other} --methods mixture --max-tokens 60 --output-path "
+        "{out}",
         "values in",
     ),
     "memory": ("build --model {model} --text {text} --out {out}", "entries in"),
     "eval": (
-        "--checkpoint {model} --target {other} --methods lstm,mixture --streams 2 --max-tokens 60 --output-path {out}",
+        "--checkpoint {model} --target {other} --methods lstm,mixture --streams 2 --max-tokens 60 "
+        "--output-path {out}",
         "results in",
     ),
 }
@@ -109,9 +142,16 @@ COMMANDS = {  # with what is told once when they are done
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", COMMANDS)
-def test_torchrun_starts_every_command_that_computes(name: str, world: World, tmp_path: Path) -> None:
+def test_torchrun_starts_every_command_that_computes(
+    name: str, world: World, tmp_path: Path
+) -> None:
     arguments, told = COMMANDS[name]
-    places = {"prepared": world.prepared, "other": world.other_prepared, "model": world.model, "text": world.other}
+    places = {
+        "prepared": world.prepared,
+        "other": world.other_prepared,
+        "model": world.model,
+        "text": world.other,
+    }
     words = arguments.format(**places, out=tmp_path / "out").split()
     assert ranks(name, [*words, "--device", "cpu"], tmp_path / "cache").count(told) == 1
     assert any((tmp_path / "out").iterdir())
@@ -122,15 +162,23 @@ def test_torchrun_starts_every_command_that_computes(name: str, world: World, tm
 def test_two_processes_build_the_memory_of_the_training_text(
     store: str, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    line = f"--intra-domain {world.prepared} --checkpoint {world.model} --device cpu --methods mixture,hebb --k 20"
-    line += " --memory-content both --training-entries 3000 --max-tokens 90 --update-every 10 --streams 3 --log-samples"
+    line = (
+        f"--intra-domain {world.prepared} --checkpoint {world.model} --device cpu --methods "
+        "mixture,hebb --k 20"
+    )
+    line += (
+        " --memory-content both --training-entries 3000 --max-tokens 90 --update-every 10 "
+        "--streams 3 --log-samples"
+    )
     arguments = [*line.split(), "--set", f"memory.store={store}"]
     two = [*arguments, "--output-path", str(tmp_path / "two")]
     ranks("eval", two, tmp_path / "cache")
     monkeypatch.setenv("HEBBLM_CACHE", str(tmp_path / "another"))
     assert evaluate([*arguments, "--output-path", str(tmp_path / "one")]) == 0
     for name, nll in losses(tmp_path / "one").items():
-        np.testing.assert_allclose(losses(tmp_path / "two")[name], nll, rtol=0, atol=1e-4, err_msg=name)
+        np.testing.assert_allclose(
+            losses(tmp_path / "two")[name], nll, rtol=0, atol=1e-4, err_msg=name
+        )
     records = [json.loads((tmp_path / name / "result.json").read_text()) for name in ("one", "two")]
     assert [record["memory"]["entries"] for record in records] == [3090, 3090]
 
@@ -163,9 +211,13 @@ def test_two_processes_build_a_memory(world: World, tmp_path: Path) -> None:
         (["--set", "memory.capacity=50"], "memory.capacity=50 is not divided over 2 processes"),
     ],
 )
-def test_a_mistake_that_all_see_is_told_once(world: World, tmp_path: Path, more: list[str], told: str) -> None:
+def test_a_mistake_that_all_see_is_told_once(
+    world: World, tmp_path: Path, more: list[str], told: str
+) -> None:
     command = [*TORCHRUN, "-m", "hebblm.cli.eval", *chosen(world, tmp_path / "none", *more)]
-    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=WAIT, check=False)
+    done = subprocess.run(
+        command, env=environment(), capture_output=True, text=True, timeout=WAIT, check=False
+    )
     assert done.returncode == 1, done.stderr
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("hebblm-eval: error")]
     assert told in line
@@ -175,14 +227,26 @@ def test_a_mistake_that_all_see_is_told_once(world: World, tmp_path: Path, more:
 def test_our_own_launcher_is_gone_and_torchrun_is_named(world: World, tmp_path: Path) -> None:
     own = [sys.executable, "-m", "hebblm.cli.eval"]
     words = [*chosen(world, tmp_path / "two", "--methods", "lstm"), "--processes"]
-    done = subprocess.run([*own, *words, "2"], env=environment(), capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [*own, *words, "2"], env=environment(), capture_output=True, text=True, check=False
+    )
     assert done.returncode == 2
     remedy = re.search(r"torchrun (--nproc-per-node) P (-m hebblm\.cli\.eval) \.\.\.", done.stderr)
     assert remedy, done.stderr
-    command = [str(Path(sys.executable).with_name("torchrun")), remedy[1], "2", *remedy[2].split(), *words[:-1]]
-    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=WAIT, check=False)
+    command = [
+        str(Path(sys.executable).with_name("torchrun")),
+        remedy[1],
+        "2",
+        *remedy[2].split(),
+        *words[:-1],
+    ]
+    done = subprocess.run(
+        command, env=environment(), capture_output=True, text=True, timeout=WAIT, check=False
+    )
     assert done.returncode == 0, done.stderr
-    assert json.loads((tmp_path / "two" / "result.json").read_text())["provenance"]["processes"] == 2
+    assert (
+        json.loads((tmp_path / "two" / "result.json").read_text())["provenance"]["processes"] == 2
+    )
 
 
 def children(process: int) -> dict[str, int]:
@@ -191,12 +255,16 @@ def children(process: int) -> dict[str, int]:
     for task in Path(f"/proc/{process}/task").iterdir():
         for child in (task / "children").read_text().split():
             variables = Path(f"/proc/{child}/environ").read_bytes().split(b"\0")
-            found |= {word[5:].decode(): int(child) for word in variables if word.startswith(b"RANK=")}
+            found |= {
+                word[5:].decode(): int(child) for word in variables if word.startswith(b"RANK=")
+            }
     return found
 
 
 def killed(command: list[str], cache: Path, victim: str) -> tuple[int, str, dict[str, int]]:
-    """Kill a rank of an evaluation that has begun to read; return status, errors and the ranks' processes."""
+    """Kill a rank of an evaluation that has begun to read; return status, errors and the ranks'
+    processes.
+    """
     environ = {**environment(), "HEBBLM_CACHE": str(cache), "TORCH_CPP_LOG_LEVEL": "FATAL"}
     process = subprocess.Popen(command, env=environ, stderr=subprocess.PIPE, text=True)
     end = time.monotonic() + WAIT
@@ -213,7 +281,11 @@ def killed(command: list[str], cache: Path, victim: str) -> tuple[int, str, dict
 @pytest.mark.faults
 @pytest.mark.parametrize("victim", ["0", "1"])
 def test_torchrun_names_the_rank_that_is_killed(victim: str, world: World, tmp_path: Path) -> None:
-    arguments = ["-m", "hebblm.cli.eval", *chosen(world, tmp_path / "none", "--max-tokens", "100000")]
+    arguments = [
+        "-m",
+        "hebblm.cli.eval",
+        *chosen(world, tmp_path / "none", "--max-tokens", "100000"),
+    ]
     status, errors, ranks = killed([*TORCHRUN, *arguments], tmp_path / "cache", victim)
     assert status == 1
     cause = errors.partition("Root Cause")[2]
@@ -222,13 +294,25 @@ def test_torchrun_names_the_rank_that_is_killed(victim: str, world: World, tmp_p
 
 
 @pytest.mark.faults
-@pytest.mark.parametrize("seed", [1])  # of which the first rank is killed, the second, and the first again
-def test_killed_ranks_go_on_when_they_are_started_again(world: World, tmp_path: Path, seed: int) -> None:
+@pytest.mark.parametrize(
+    "seed", [1]
+)  # of which the first rank is killed, the second, and the first again
+def test_killed_ranks_go_on_when_they_are_started_again(
+    world: World, tmp_path: Path, seed: int
+) -> None:
     long = ["--max-tokens", "600"]
     arguments = ["-m", "tests.e2e.killed_ranks", str(seed), *chosen(world, tmp_path / "two", *long)]
     environ = {**environment(), "HEBBLM_CACHE": str(tmp_path / "cache")}
     command = [*TORCHRUN, "--max-restarts", "3", *arguments]
-    done = subprocess.run(command, env=environ, cwd=ROOT, capture_output=True, text=True, timeout=3 * WAIT, check=False)
+    done = subprocess.run(
+        command,
+        env=environ,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=3 * WAIT,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("continues after its first") >= 3, done.stderr
     assert evaluate(chosen(world, tmp_path / "one", *long)) == 0

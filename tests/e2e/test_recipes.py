@@ -1,4 +1,6 @@
-"""The recipes: which commands they run at each scale, and that what is finished is not run again."""
+"""The recipes: which commands they run at each scale, and that what is finished is not run
+again.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +31,18 @@ OTHERS = (
     "conclusions", "hf_results",  # what they find is kept under recipes/
     "train_models", "quickstart", "hf_small", "paper_stages",
 )  # fmt: skip
-COMMANDS = tuple(f"hebblm-{name}" for name in ("eval", "tune", "vision", "report", "train", "preprocess"))
-MODULES = ("study", "conclusions", "causal_tables", "compact", "readme_results", "hf_small", "bench")
+COMMANDS = tuple(
+    f"hebblm-{name}" for name in ("eval", "tune", "vision", "report", "train", "preprocess")
+)
+MODULES = (
+    "study",
+    "conclusions",
+    "causal_tables",
+    "compact",
+    "readme_results",
+    "hf_small",
+    "bench",
+)
 VISION = tuple(sorted(path.stem for path in RECIPES.glob("vision_*.sh")))
 CONFIGS: dict[str, Any] = {
     "hebblm-eval": EvalConfig,
@@ -80,7 +92,8 @@ class Desk:
         for name in (*COMMANDS, *MODULES):
             (self.bin / name).write_text(STAND_IN.format(python=sys.executable, log=str(self.log)))
         (self.bin / "python").write_text(
-            '#!/bin/sh\ncase "$1 $2" in\n"-m recipes."*) name="${2#recipes.}"; shift 2; exec "$name" "$@" ;;\n'
+            '#!/bin/sh\ncase "$1 $2" in\n"-m recipes."*) name="${2#recipes.}"; shift 2; exec '
+            '"$name" "$@" ;;\n'
             'recipes/hf_small.py*) shift; exec hf_small "$@" ;;\nesac\n'
             f'exec {sys.executable} "$@"\n'
         )
@@ -91,12 +104,25 @@ class Desk:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text("a text\n")
 
-    def run(self, recipe: str, scale: str = "small", **environment: str) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, recipe: str, scale: str = "small", **environment: str
+    ) -> subprocess.CompletedProcess[str]:
         self.log.unlink(missing_ok=True)
-        given = {"HEBBLM_BIN": str(self.bin), "RESULTS": str(self.results), "SCALE": scale, **environment}
-        kept = {name: value for name, value in os.environ.items() if name not in ("SEEDS", "DEVICE")}
+        given = {
+            "HEBBLM_BIN": str(self.bin),
+            "RESULTS": str(self.results),
+            "SCALE": scale,
+            **environment,
+        }
+        kept = {
+            name: value for name, value in os.environ.items() if name not in ("SEEDS", "DEVICE")
+        }
         return subprocess.run(
-            [RECIPES / f"{recipe}.sh"], capture_output=True, text=True, env={**kept, **given}, check=False
+            [RECIPES / f"{recipe}.sh"],
+            capture_output=True,
+            text=True,
+            env={**kept, **given},
+            check=False,
         )
 
     def commands(self, *names: str) -> list[list[str]]:
@@ -110,7 +136,9 @@ def desk(tmp_path: Path) -> Desk:
 
 
 def understood(desk: Desk, scale: str) -> int:
-    """Let the commands take what a recipe ran, each within its folder; return how many results were to be made."""
+    """Let the commands take what a recipe ran, each within its folder; return how many results were
+    to be made.
+    """
     studied = desk.commands("study")
     runs = [*desk.commands(*CONFIGS), *(command for command in studied if command[1] == "readings")]
     for name, *arguments in runs:
@@ -144,7 +172,9 @@ def test_a_recipe_runs_what_the_commands_understand_and_only_once(desk: Desk, re
 
 
 @pytest.mark.parametrize("recipe", OTHERS)
-def test_at_smoke_a_recipe_reads_little_and_keeps_nothing_under_recipes(desk: Desk, recipe: str) -> None:
+def test_at_smoke_a_recipe_reads_little_and_keeps_nothing_under_recipes(
+    desk: Desk, recipe: str
+) -> None:
     done = desk.run(recipe, "smoke")
     assert done.returncode == 0, done.stderr
     calls = desk.commands()
@@ -175,7 +205,10 @@ def test_only_what_is_missing_or_other_is_run_again(desk: Desk) -> None:
 
 def test_every_seed_has_a_run_of_its_own(desk: Desk) -> None:
     desk.run("lm_cross_domain", "smoke", SEEDS="1111 7")
-    made = {(command[-1], command[command.index("--seed") + 1]) for command in desk.commands("hebblm-eval")}
+    made = {
+        (command[-1], command[command.index("--seed") + 1])
+        for command in desk.commands("hebblm-eval")
+    }
     assert (str(desk.results / "smoke" / "pydoc-to-numpy"), "1111") in made
     assert (str(desk.results / "smoke" / "pydoc-to-numpy-seed7"), "7") in made
     desk.run("vision_online", "small", SEEDS="4 5")
@@ -205,7 +238,9 @@ def test_a_chapter_of_a_book_is_shown_alone(desk: Desk) -> None:
 
 def test_the_papers_networks_are_run_at_its_scale(desk: Desk) -> None:
     desk.run("vision_incremental", "paper")
-    backbones = [command[command.index("--backbone") + 1] for command in desk.commands("hebblm-vision")]
+    backbones = [
+        command[command.index("--backbone") + 1] for command in desk.commands("hebblm-vision")
+    ]
     assert backbones == ["resnet50", "densenet121", "mobilenetv2"]
 
 
@@ -218,10 +253,17 @@ def test_every_image_experiment_has_a_short_run_at_the_papers_scale(desk: Desk) 
         assert config.scale == "paper"
         permuted = config.experiment == "permuted-mnist"
         settings: Any = (PERMUTED_SCALES if permuted else CLASS_SCALES)["paper"]
-        settings = settings.changed(PERMUTED_PAPER if permuted else {"backbone": config.backbone or "resnet50"})
+        settings = settings.changed(
+            PERMUTED_PAPER if permuted else {"backbone": config.backbone or "resnet50"}
+        )
         assert settings.changed(parse_settings(config.set)) != settings
         seen |= {config.experiment, config.backbone}
-    assert seen == {*get_args(get_type_hints(VisionConfig)["experiment"]), None, "densenet121", "mobilenetv2"}
+    assert seen == {
+        *get_args(get_type_hints(VisionConfig)["experiment"]),
+        None,
+        "densenet121",
+        "mobilenetv2",
+    }
 
 
 def test_an_unknown_scale_is_one_line(desk: Desk) -> None:
@@ -234,7 +276,9 @@ def test_an_unknown_scale_is_one_line(desk: Desk) -> None:
 def test_all_runs_every_recipe_and_ends_with_the_book(desk: Desk) -> None:
     done = desk.run("all", "smoke")
     assert done.returncode == 0, done.stderr
-    begun = [line.removeprefix("== ") for line in done.stdout.splitlines() if line.startswith("== ")]
+    begun = [
+        line.removeprefix("== ") for line in done.stdout.splitlines() if line.startswith("== ")
+    ]
     assert sorted(begun) == sorted([*LANGUAGE, *VISION])
     assert understood(desk, "smoke") > len(begun)
     results = str(desk.results / "smoke")
@@ -260,19 +304,33 @@ def test_scripts_say_what_they_make() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif("HEBBLM_RECIPES" not in os.environ, reason="some minutes; set HEBBLM_RECIPES=1 to run them")
+@pytest.mark.skipif(
+    "HEBBLM_RECIPES" not in os.environ, reason="some minutes; set HEBBLM_RECIPES=1 to run them"
+)
 def test_language_recipes_run_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = shutil.which("hebblm-eval", path=str(Path(sys.executable).parent))
     assert found is not None
     monkeypatch.setenv("HEBBLM_CACHE", str(tmp_path / "cache"))
-    given = {"HEBBLM_BIN": str(Path(found).parent), "RESULTS": str(tmp_path), "SCALE": "smoke", "DEVICE": "cpu"}
+    given = {
+        "HEBBLM_BIN": str(Path(found).parent),
+        "RESULTS": str(tmp_path),
+        "SCALE": "smoke",
+        "DEVICE": "cpu",
+    }
     for recipe in ("tune", "lm_intra_domain", "lm_cross_domain", "frequency"):
         done = subprocess.run(
-            [RECIPES / f"{recipe}.sh"], capture_output=True, text=True, env={**os.environ, **given}, check=False
+            [RECIPES / f"{recipe}.sh"],
+            capture_output=True,
+            text=True,
+            env={**os.environ, **given},
+            check=False,
         )
         assert done.returncode == 0, done.stderr
     names = {path.parent.name for path in (tmp_path / "smoke").rglob("result.json")}
-    runs = {"intra-pydoc": ("", "-valid", "-paper"), "pydoc-to-numpy": ("", "-paper", "-base-learns", "-open")}
+    runs = {
+        "intra-pydoc": ("", "-valid", "-paper"),
+        "pydoc-to-numpy": ("", "-paper", "-base-learns", "-open"),
+    }
     assert {name + suffix for name, suffixes in runs.items() for suffix in suffixes} <= names
     assert "Training count" in done.stdout
 

@@ -1,4 +1,6 @@
-"""The referee: what a method says of a text can be decoded from its code, and one that cheats is found."""
+"""The referee: what a method says of a text can be decoded from its code, and one that cheats is
+found.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +75,9 @@ class KnowsTheText(Honest):
     def log_probs(self, batch: EvalBatch) -> Tensor:
         if not self.text:
             return batch.log_probs
-        answer = torch.nn.functional.one_hot(torch.tensor([self.text.pop(0)]), batch.log_probs.shape[1])
+        answer = torch.nn.functional.one_hot(
+            torch.tensor([self.text.pop(0)]), batch.log_probs.shape[1]
+        )
         return (0.9 * batch.log_probs.exp() + 0.1 * answer).log()
 
     def score(self, batch: EvalBatch, targets: Tensor) -> Tensor:
@@ -93,9 +97,13 @@ def verdicts_beside(rule: Honest, world: World, elsewhere: Call = here) -> dict[
         return verdicts
 
 
-def judged(folder: Path, model: Path, target: Path, tokens: int, methods: list[str]) -> dict[str, Any]:
+def judged(
+    folder: Path, model: Path, target: Path, tokens: int, methods: list[str]
+) -> dict[str, Any]:
     """What the command finds, in processes of its own."""
-    line = f"--checkpoint {model} --target {target} --tokens {tokens} --output {folder / 'found.json'}"
+    line = (
+        f"--checkpoint {model} --target {target} --tokens {tokens} --output {folder / 'found.json'}"
+    )
     with one_thread():
         assert main([*line.split(), "--methods", ",".join(methods)]) == 0
     document: dict[str, Any] = json.loads((folder / "found.json").read_text())
@@ -116,13 +124,19 @@ def judged(folder: Path, model: Path, target: Path, tokens: int, methods: list[s
     ],
 )
 def test_a_text_is_decoded_in_another_process(
-    tokens: int, methods: list[str], world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tokens: int,
+    methods: list[str],
+    world: World,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     document = judged(tmp_path, world.model, world.other, tokens, methods)
     assert document["text"]["spelled_bytes"] > 0
     for name, found in document["methods"].items():
         if name != "mbpa-absolute":  # far beyond 24 bits a token over this model
-            assert found["code_bits_per_byte"] == pytest.approx(found["evaluated_bits_per_byte"], rel=0.05)
+            assert found["code_bits_per_byte"] == pytest.approx(
+                found["evaluated_bits_per_byte"], rel=0.05
+            )
     printed = capsys.readouterr().out
     assert all(f"| {name_of(name)} |" in printed for name in methods)
     assert printed.endswith("all hold\n")
@@ -132,10 +146,14 @@ def test_a_text_is_decoded_in_another_process(
     ("tokens", "methods"),
     [
         (60, ["best"]),
-        pytest.param(150, [name for name in named("all") if not METHODS[name].moving], marks=pytest.mark.slow),
+        pytest.param(
+            150, [name for name in named("all") if not METHODS[name].moving], marks=pytest.mark.slow
+        ),
     ],
 )
-def test_pieces_of_words_are_decoded_too(tokens: int, methods: list[str], llama: Path, tmp_path: Path) -> None:
+def test_pieces_of_words_are_decoded_too(
+    tokens: int, methods: list[str], llama: Path, tmp_path: Path
+) -> None:
     document = judged(tmp_path, llama / "model", llama / "text.txt", tokens, methods)
     assert document["text"]["bytes"] > 0
 
@@ -148,7 +166,9 @@ def test_an_honest_method_of_ones_own_holds(world: World) -> None:
 
 @pytest.fixture
 def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a method cheat that would be stopped at its first batch: the referee has to find it by itself."""
+    """Let a method cheat that would be stopped at its first batch: the referee has to find it by
+    itself.
+    """
     monkeypatch.setattr(contract, "BATCHES", 0)
 
 
@@ -199,10 +219,15 @@ def test_a_damaged_code_harms_no_other_method(world: World) -> None:
     assert decoded["lstm"] != ids.tolist()
 
 
-def test_mistakes_are_told_in_one_line(world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_mistakes_are_told_in_one_line(
+    world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     output = ["--output", str(tmp_path / "found.json")]
     assert main(["--checkpoint", str(world.model), "--methods", "gpt", *output]) == 2
     assert "unknown method 'gpt'" in capsys.readouterr().err.splitlines()[-1]
     assert main(["--checkpoint", "someone/model", "--methods", "base", *output]) == 2
-    assert "someone/model does not say what it was trained on; name a text with --target" in capsys.readouterr().err
+    assert (
+        "someone/model does not say what it was trained on; name a text with --target"
+        in capsys.readouterr().err
+    )
     assert not list(tmp_path.iterdir())

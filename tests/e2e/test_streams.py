@@ -1,4 +1,6 @@
-"""Several streams side by side through the commands: what a result says of them, and what is refused."""
+"""Several streams side by side through the commands: what a result says of them, and what is
+refused.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +19,25 @@ from .conftest import World, result, run, sentences
 SMALL = ["--update-every", "10", "--k", "20", "--device", "cpu"]
 
 
-def test_documents_are_read_side_by_side(world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_documents_are_read_side_by_side(
+    world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = tmp_path / "texts"
     folder.mkdir()
     for index in range(12):
-        (folder / f"{index:02d}.txt").write_text("\n".join(sentences(6, index, 600, offset=150)) + "\n")
+        (folder / f"{index:02d}.txt").write_text(
+            "\n".join(sentences(6, index, 600, offset=150)) + "\n"
+        )
     methods = "lstm,dynamic,cache,mixture,mbpa"
-    chosen = ["--checkpoint", str(world.model), "--target", f"text:{folder}", "--methods", methods, *SMALL]
+    chosen = [
+        "--checkpoint",
+        str(world.model),
+        "--target",
+        f"text:{folder}",
+        "--methods",
+        methods,
+        *SMALL,
+    ]
     chosen += ["--set", "dynamic.rule=sgd", "dynamic.lr=8e-4", "--log-samples", "--split", "test"]
     for name, more in {
         "plain": ["--streams", "1"],
@@ -31,8 +45,13 @@ def test_documents_are_read_side_by_side(world: World, tmp_path: Path, capsys: p
         "stream": ["--streams", "2", "--memory-scope", "stream"],
     }.items():
         assert evaluate([*chosen, *more, "--output-path", str(tmp_path / name)]) == 0
-        assert ("reads the text as one stream" in capsys.readouterr().err) == (name in ("shared", "stream"))
-    tables = {name: pq.read_table(tmp_path / name / "tokens.parquet") for name in ("plain", "shared", "stream")}
+        assert ("reads the text as one stream" in capsys.readouterr().err) == (
+            name in ("shared", "stream")
+        )
+    tables = {
+        name: pq.read_table(tmp_path / name / "tokens.parquet")
+        for name in ("plain", "shared", "stream")
+    }
     for name in ("shared", "stream"):
         found, scenario = result(tmp_path / name), result(tmp_path / name)["scenario"]
         assert (scenario["streams"], scenario["memory_scope"]) == (2, name)
@@ -44,20 +63,33 @@ def test_documents_are_read_side_by_side(world: World, tmp_path: Path, capsys: p
         sizes = [document["tokens"] for document in found["documents"]]
         assert sum(sizes) == scenario["tokens"]
         means = [document["nll"]["mixture"] for document in found["documents"]]
-        np.testing.assert_allclose(means, [losses[: sizes[0]].mean(), losses[sizes[0] :].mean()], rtol=1e-5)
+        np.testing.assert_allclose(
+            means, [losses[: sizes[0]].mean(), losses[sizes[0] :].mean()], rtol=1e-5
+        )
     assert "streams" not in result(tmp_path / "plain")["scenario"]
     assert not tables["shared"]["nll_mixture"].equals(tables["stream"]["nll_mixture"])
     assert tables["shared"]["nll_cache"].equals(tables["stream"]["nll_cache"])
 
 
-def test_streams_remember_for_themselves_beside_the_training_text(world: World, tmp_path: Path) -> None:
-    chosen = f"eval --intra-domain {world.prepared} --checkpoint {world.model} --max-tokens 90 --methods mixture"
+def test_streams_remember_for_themselves_beside_the_training_text(
+    world: World, tmp_path: Path
+) -> None:
+    chosen = (
+        f"eval --intra-domain {world.prepared} --checkpoint {world.model} --max-tokens 90 "
+        "--methods mixture"
+    )
     chosen += f" --training-entries 600 --streams 3 {' '.join(SMALL)}"
     found = {}
     for scope, content in (("shared", "both"), ("stream", "both"), ("shared", "train")):
         out = tmp_path / scope / content
-        assert run(f"{chosen} --memory-scope {scope} --memory-content {content} --output-path {out}") == 0
-        found[scope, content] = (result(out)["memory"]["entries"], result(out)["methods"]["mixture"]["nll"])
+        assert (
+            run(f"{chosen} --memory-scope {scope} --memory-content {content} --output-path {out}")
+            == 0
+        )
+        found[scope, content] = (
+            result(out)["memory"]["entries"],
+            result(out)["methods"]["mixture"]["nll"],
+        )
     assert [entries for entries, _ in found.values()] == [690, 630, 600]
     assert found["shared", "both"][1] != pytest.approx(found["stream", "both"][1], rel=1e-7)
 
@@ -67,7 +99,9 @@ def test_a_model_of_pieces_reads_several(tmp_path: Path) -> None:
     text.write_text("\n".join(sentences(12, 2, 40, offset=15)) + "\n")
     lm = hebblm.load((random_model("Llama"), tokenizer()), context=32, stride=16)
     options = {"device": "cpu", "update_every": 10, "k": 20, "memory_content": "test"}
-    one, many = (hebblm.evaluate(lm, text, ["lstm", "hebb"], streams=count, **options) for count in (1, 3))
+    one, many = (
+        hebblm.evaluate(lm, text, ["lstm", "hebb"], streams=count, **options) for count in (1, 3)
+    )
     assert many.scenario.extra["streams"] == 3
     assert many.scenario.tokens == one.scenario.tokens
     assert many.methods["lstm"].nll == pytest.approx(one.methods["lstm"].nll, rel=0.05)

@@ -35,7 +35,10 @@ DOCUMENTS = [f"The function returns a list .\n\u00e9 call number {n} fails" for 
 LINES = "\n".join(DOCUMENTS).split("\n")
 TOKENS = sum(len(line.split()) + 1 for line in LINES)
 VALID = sum(len(line.split()) + 1 for line in LINES[9:10])
-ROWS = [{"number": number, "text": text} for number, text in enumerate([*DOCUMENTS[:3], "", *DOCUMENTS[3:]])]
+ROWS = [
+    {"number": number, "text": text}
+    for number, text in enumerate([*DOCUMENTS[:3], "", *DOCUMENTS[3:]])
+]
 TEXT = "\n".join(DOCUMENTS).encode()
 
 
@@ -51,7 +54,9 @@ def table(delimiter: str) -> bytes:
 def parquet() -> bytes:
     """Return the records as a Parquet file, the empty text as a missing one."""
     stream = io.BytesIO()
-    pq.write_table(pa.Table.from_pylist([{**row, "text": row["text"] or None} for row in ROWS]), stream)
+    pq.write_table(
+        pa.Table.from_pylist([{**row, "text": row["text"] or None} for row in ROWS]), stream
+    )
     return stream.getvalue()
 
 
@@ -85,7 +90,9 @@ def written(kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     if kind == "folder":
         (folder / "in" / "deep").mkdir(parents=True)
         (folder / "in" / "a.txt").write_text("\n".join(DOCUMENTS[:2]))
-        (folder / "in" / "deep" / "b.JSONL").write_text(json.dumps({"text": "\n".join(DOCUMENTS[2:4])}))
+        (folder / "in" / "deep" / "b.JSONL").write_text(
+            json.dumps({"text": "\n".join(DOCUMENTS[2:4])})
+        )
         last = f'text\n"{chr(10).join(DOCUMENTS[4:])}"'.encode()
         (folder / "in" / "deep" / "c.csv.gz").write_bytes(gzip.compress(last))
         (folder / "in" / "picture.png").write_bytes(b"\xff\xfe")
@@ -96,7 +103,10 @@ def written(kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def counted(out: str) -> int:
     """Return the sum of the numbers of tokens that a command prints."""
-    return sum(int(count.replace(",", "")) for count in re.findall(r"[:,] ([\d,]+) tokens", " ".join(out.split())))
+    return sum(
+        int(count.replace(",", ""))
+        for count in re.findall(r"[:,] ([\d,]+) tokens", " ".join(out.split()))
+    )
 
 
 @pytest.mark.parametrize("kind", [*FILES, "folder", "-"])
@@ -113,14 +123,26 @@ def test_every_command_reads_them(
 ) -> None:
     def said(line: str) -> str:
         shutil.rmtree(tmp_path / "in", ignore_errors=True)
-        assert run(line.format(text=written(kind, tmp_path, monkeypatch), out=tmp_path / "out")) == 0
+        assert (
+            run(line.format(text=written(kind, tmp_path, monkeypatch), out=tmp_path / "out")) == 0
+        )
         return capsys.readouterr().out
 
     assert counted(said(f"eval --checkpoint {MODEL} --methods lstm --text {{text}}")) == TOKENS
-    assert counted(said(f"eval --checkpoint {MODEL} --methods lstm --split valid --target text:{{text}}")) == VALID
-    assert f"{TOKENS} entries" in said(f"memory build --model {MODEL} --text {{text}} --output-path {{out}}/m")
+    assert (
+        counted(
+            said(f"eval --checkpoint {MODEL} --methods lstm --split valid --target text:{{text}}")
+        )
+        == VALID
+    )
+    assert f"{TOKENS} entries" in said(
+        f"memory build --model {MODEL} --text {{text}} --output-path {{out}}/m"
+    )
     assert counted(said("preprocess --text {text} --output-path {out}/p")) == TOKENS
-    said(f"tune --checkpoint {MODEL} --methods cache --skip-dynamic --text {{text}} --output-path {{out}}/t")
+    said(
+        f"tune --checkpoint {MODEL} --methods cache --skip-dynamic --text {{text}} --output-path "
+        f"{{out}}/t"
+    )
     assert result(tmp_path / "out" / "t", "tuned.json")["scenario"]["tokens"] == VALID
 
 
@@ -130,12 +152,17 @@ def test_strings_are_read_as_the_file_that_holds_them(tmp_path: Path) -> None:
     options = {"methods": ["lstm"], "update_every": 7}
     strings = [str(row["text"]) for row in ROWS]
     series = pd.Series([None, "\ufeff" + strings[0], *strings[1:]])
-    results = [hebblm.evaluate(MODEL, target, **options) for target in (strings, series, tuple(strings), path)]
+    results = [
+        hebblm.evaluate(MODEL, target, **options)
+        for target in (strings, series, tuple(strings), path)
+    ]
     assert {result.scenario.tokens for result in results} == {TOKENS}
     assert {result.scenario.extra["column"] for result in results} == {"text"}
     assert len({result.methods["lstm"].nll for result in results}) == 1
     frame = pd.DataFrame({"body": strings})
-    with pytest.raises(UserError, match=r"target is a table; name its column of text, as table\['body'\]"):
+    with pytest.raises(
+        UserError, match=r"target is a table; name its column of text, as table\['body'\]"
+    ):
         hebblm.evaluate(MODEL, frame, **options)
     assert hebblm.evaluate(MODEL, frame["body"], **options).scenario.tokens == TOKENS
     found = hebblm.tune(MODEL, strings, ["cache"], dynamic=False)
@@ -153,13 +180,17 @@ COMMANDS: dict[str, tuple[Callable[[list[str]], int], list[str]]] = {
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_the_column_is_asked_for_and_recorded(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_column_is_asked_for_and_recorded(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     command, arguments = COMMANDS[name]
     path, out = tmp_path / "t.jsonl", tmp_path / "out"
     path.write_text(TWO)
     save = ["--save" if name == "read" else "--output-path", str(out)]
     assert command([*arguments, str(path), *save]) == 2
-    asked = f"{path} has no column text, and url and content all hold text; choose one with --column\n"
+    asked = (
+        f"{path} has no column text, and url and content all hold text; choose one with --column\n"
+    )
     assert capsys.readouterr().err.endswith(f": error: {asked}")
     assert not out.exists()
     assert command([*arguments, str(path), "--column", "content", *save]) == 0
@@ -174,7 +205,9 @@ def test_the_column_is_asked_for_and_recorded(name: str, tmp_path: Path, capsys:
     assert recorded[name]() == "content"
 
 
-def test_a_memory_of_another_column_is_another_memory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_memory_of_another_column_is_another_memory(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "t.jsonl"
     path.write_text(TWO)
     build = ["build", "--model", MODEL, "--text", str(path), "--output-path", str(tmp_path / "m")]
@@ -183,7 +216,9 @@ def test_a_memory_of_another_column_is_another_memory(tmp_path: Path, capsys: py
         assert f"{entries} entries" in capsys.readouterr().out
 
 
-def test_a_data_set_has_its_column_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_data_set_has_its_column_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = tmp_path / "set"
     folder.mkdir()
     (folder / "train.jsonl").write_text(TWO * 5)
@@ -192,15 +227,34 @@ def test_a_data_set_has_its_column_asked_for(tmp_path: Path, capsys: pytest.Capt
     assert evaluate(scenario) == 2
     assert "url and content all hold text; choose one with --column" in capsys.readouterr().err
     assert evaluate([*scenario, "--column", "content"]) == 0
-    assert json.loads((tmp_path / "o" / "result.json").read_text())["scenario"]["column"] == "content"
+    assert (
+        json.loads((tmp_path / "o" / "result.json").read_text())["scenario"]["column"] == "content"
+    )
     capsys.readouterr()
-    assert train(["--corpus", f"hf:{folder}", "--preset", "tiny", "--output-path", str(tmp_path / "model")]) == 2
+    assert (
+        train(
+            [
+                "--corpus",
+                f"hf:{folder}",
+                "--preset",
+                "tiny",
+                "--output-path",
+                str(tmp_path / "model"),
+            ]
+        )
+        == 2
+    )
     said = capsys.readouterr().err
     assert "url and content all hold text; hebblm-preprocess --text" in said
     remedy = said[said.index("hebblm-preprocess ") :].split()[1:5]
     assert remedy == ["--text", f"hf:{folder}", "--column", "NAME"]
     assert preprocess([*remedy[:3], "content", "--output-path", str(tmp_path / "corpus")]) == 0
-    assert preprocess([*remedy[:3], "content", "--train", "x", "--output-path", str(tmp_path / "corpus")]) == 2
+    assert (
+        preprocess(
+            [*remedy[:3], "content", "--train", "x", "--output-path", str(tmp_path / "corpus")]
+        )
+        == 2
+    )
     assert "has splits of its own; leave --train out" in capsys.readouterr().err
 
 
@@ -208,9 +262,13 @@ def test_python_names_arguments_and_leaves_commands_as_they_are(tmp_path: Path) 
     (tmp_path / "train.jsonl").write_text(TWO * 5)
     with pytest.raises(UserError, match=r"choose one with column$"):
         hebblm.evaluate(MODEL, tmp_path / "train.jsonl", ["lstm"])
-    assert hebblm.evaluate(MODEL, tmp_path / "train.jsonl", ["lstm"], column="content").scenario.tokens == 5 * TOKENS
+    assert (
+        hebblm.evaluate(MODEL, tmp_path / "train.jsonl", ["lstm"], column="content").scenario.tokens
+        == 5 * TOKENS
+    )
     with pytest.raises(
-        UserError, match=r"hebblm-preprocess --text hf:\S+ --column NAME makes a corpus of one of them$"
+        UserError,
+        match=r"hebblm-preprocess --text hf:\S+ --column NAME makes a corpus of one of them$",
     ):
         hebblm.evaluate(target=DOCUMENTS, methods=["lstm"], source=f"hf:{tmp_path}")
 
@@ -222,7 +280,10 @@ def test_named_splits_may_be_records(tmp_path: Path, capsys: pytest.CaptureFixtu
         (folder / f"{split}.jsonl.gz").write_bytes(gzip.compress(JSON_LINES))
     scenario = ["--checkpoint", MODEL, "--text", str(folder), "--methods", "lstm"]
     assert evaluate(scenario) == 2
-    assert f"{folder / 'test.jsonl.gz'} does not exist; a folder needs a file for each of" in capsys.readouterr().err
+    assert (
+        f"{folder / 'test.jsonl.gz'} does not exist; a folder needs a file for each of"
+        in capsys.readouterr().err
+    )
     (folder / "test.jsonl.gz").write_bytes(gzip.compress(JSON_LINES))
     assert evaluate(scenario) == 0
     assert counted(capsys.readouterr().out) == TOKENS
@@ -233,7 +294,9 @@ def test_named_splits_may_be_records(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert evaluate([*scenario, "--split", "valid"]) == 0
 
 
-def test_control_characters_do_not_vanish(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_control_characters_do_not_vanish(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "t.txt"
     path.write_text("The function returns a li\0st, a li\0st\n")
     assert read([MODEL, str(path), "--tokenizer", "moses"]) == 0
@@ -243,12 +306,27 @@ def test_control_characters_do_not_vanish(tmp_path: Path, capsys: pytest.Capture
     assert "most often 'li\\x00st';" in said.err, "a terminal shows it, too"
 
 
-def test_a_line_with_many_unknown_words_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_line_with_many_unknown_words_is_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "t.txt"
     path.write_text("the <unk>, " * 1_200)
     options = ["--tokenizer", "moses"]
     assert (
-        evaluate(["--checkpoint", MODEL, "--text", str(path), "--max-tokens", "50", "--methods", "lstm", *options]) == 0
+        evaluate(
+            [
+                "--checkpoint",
+                MODEL,
+                "--text",
+                str(path),
+                "--max-tokens",
+                "50",
+                "--methods",
+                "lstm",
+                *options,
+            ]
+        )
+        == 0
     )
     assert "first 50 of 3,601 tokens" in " ".join(capsys.readouterr().out.split())
     assert read([MODEL, str(path), "--method", "lstm", *options]) == 0
@@ -264,4 +342,7 @@ def test_standard_input_is_for_one_process_and_not_empty(
     assert "standard input is empty; put text into it" in capsys.readouterr().err
     monkeypatch.setattr("hebblm.text.formats.size", lambda: 2)
     assert evaluate(scenario) == 2
-    assert "several processes cannot share standard input; write it to a file and name that" in capsys.readouterr().err
+    assert (
+        "several processes cannot share standard input; write it to a file and name that"
+        in capsys.readouterr().err
+    )

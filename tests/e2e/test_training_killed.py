@@ -1,7 +1,9 @@
-"""A training that is killed again and again, or divided over processes, ends like an undisturbed one of one process.
+"""A training that is killed again and again, or divided over processes, ends like an undisturbed
+one of one process.
 
 Run as a script, this file is one of the processes:
-``FOLDER CONFIG MOMENT NUMBER`` alone, to be killed then, or ``FOLDER CONFIGS STORE RANK COUNT NUMBER`` with others.
+``FOLDER CONFIG MOMENT NUMBER`` alone, to be killed then, or ``FOLDER CONFIGS STORE RANK COUNT
+NUMBER`` with others.
 """
 
 from __future__ import annotations
@@ -45,7 +47,9 @@ CONFIGS = {
     "sampled": TrainingConfig(batch_size=4, epochs=7, precision="bfloat16", **SAMPLED),
     "divided sgd": TrainingConfig(batch_size=4, epochs=5, lr=2.0, bptt=10, nonmono=1),
     "divided sampled": TrainingConfig(batch_size=5, epochs=2, **SAMPLED),
-    "divided bfloat16": TrainingConfig(batch_size=4, epochs=1, precision="bfloat16", recurrent="bfloat16", **ADAMW),
+    "divided bfloat16": TrainingConfig(
+        batch_size=4, epochs=1, precision="bfloat16", recurrent="bfloat16", **ADAMW
+    ),
 }
 SAVE_EVERY = 7  # segments, so that a kill loses learnt ones that have to be learnt again
 
@@ -56,7 +60,9 @@ def ids(count: int, seed: int) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
 
 def trainer(folder: Path, name: str, ranks: TrainingRanks | None = None) -> Trainer:
     text = ids(1500 if name.startswith("divided") else 2000, 0)
-    return Trainer(MODEL, CONFIGS[name], text, ids(300, 1), folder, dictionary_sha256="d" * 64, ranks=ranks)
+    return Trainer(
+        MODEL, CONFIGS[name], text, ids(300, 1), folder, dictionary_sha256="d" * 64, ranks=ranks
+    )
 
 
 def finish(folder: Path, name: str) -> Path:
@@ -74,7 +80,9 @@ def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def train(folder: Path, name: str, moment: str, number: int, ranks: TrainingRanks | None = None) -> None:
+def train(
+    folder: Path, name: str, moment: str, number: int, ranks: TrainingRanks | None = None
+) -> None:
     """Train to the end, or until this process kills itself at the given moment."""
     run = trainer(folder, name, ranks)
     replace, save_file = os.replace, checkpoint.save_file
@@ -94,7 +102,8 @@ def train(folder: Path, name: str, moment: str, number: int, ranks: TrainingRank
         if moment == "segment" and run.record.segments >= number:
             die()
 
-    # By a clock of one tick a segment the moments of saving are the same in every process, and every time.
+    # By a clock of one tick a segment the moments of saving are the same in every process, and
+    # every time.
     clock = itertools.count()
     training.time = SimpleNamespace(monotonic=lambda: float(next(clock)))  # type: ignore[assignment]
     if moment == "state":
@@ -117,16 +126,23 @@ def killed(*arguments: object) -> bool:
     return started(*arguments).wait(timeout=120) == -signal.SIGKILL
 
 
-def together(folder: Path, names: str, count: int, *, victim: int = -1, number: int = 0) -> list[int]:
+def together(
+    folder: Path, names: str, count: int, *, victim: int = -1, number: int = 0
+) -> list[int]:
     """Train in several processes at once; return their exit statuses, negative for a signal."""
     folder.mkdir(exist_ok=True)
     store = folder / f"store-{len(list(folder.iterdir()))}"
-    processes = [started(folder, names, store, rank, count, number if rank == victim else 0) for rank in range(count)]
+    processes = [
+        started(folder, names, store, rank, count, number if rank == victim else 0)
+        for rank in range(count)
+    ]
     return [process.wait(timeout=120) for process in processes]
 
 
 def assert_same_run(folder: Path, undisturbed: Path) -> None:
-    """Compare states, records and checkpoints of two runs bit for bit; only the clock may differ."""
+    """Compare states, records and checkpoints of two runs bit for bit; only the clock may
+    differ.
+    """
     tensors, record = load_state(folder / STATE)
     expected_tensors, expected = load_state(undisturbed / STATE)
     assert len(expected["curve"]) >= 3
@@ -142,7 +158,9 @@ def assert_same_run(folder: Path, undisturbed: Path) -> None:
 
 
 def assert_agree(folder: Path, expected: Path, tolerance: float) -> None:
-    """Compare curves, validation losses, states and best weights of two runs, and where they stand."""
+    """Compare curves, validation losses, states and best weights of two runs, and where they
+    stand.
+    """
     tensors, record = load_state(folder / STATE)
     wanted_tensors, wanted = load_state(expected / STATE)
     for name in ("epoch", "position", "segments", "averaging", "loss_tokens"):
@@ -208,7 +226,10 @@ def test_two_processes_follow_the_curve_of_one(tmp_path: Path) -> None:
     for name, tolerance in tolerances.items():
         one = finish(tmp_path / "one" / name, name)
         assert_agree(two / name, one, tolerance)
-        assert [read_config(place)["training"]["processes"] for place in (two / name, one)] == [2, 1]
+        assert [read_config(place)["training"]["processes"] for place in (two / name, one)] == [
+            2,
+            1,
+        ]
     assert record_of(two / "divided sgd")["averaging"], "NT-ASGD's trigger fired"
 
 
@@ -232,7 +253,9 @@ def test_a_run_goes_on_whoever_is_killed_and_with_any_number_of_processes(tmp_pa
 
 
 def test_more_processes_than_streams_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="5 processes are more than the 4 streams of a batch; use fewer"):
+    with pytest.raises(
+        ValueError, match="5 processes are more than the 4 streams of a batch; use fewer"
+    ):
         trainer(tmp_path, "sgd", TrainingRanks(0, 5))
 
 
@@ -243,7 +266,15 @@ if __name__ == "__main__":
         train(Path(place), names, rest[0], int(rest[1]))
     else:
         store, rank, count, number = rest
-        torch.distributed.init_process_group("gloo", f"file://{store}", timedelta(seconds=60), int(count), int(rank))
+        torch.distributed.init_process_group(
+            "gloo", f"file://{store}", timedelta(seconds=60), int(count), int(rank)
+        )
         for name in names.split(","):
-            train(Path(place) / name, name, "segment" if int(number) else "", int(number), TrainingRanks.here())
+            train(
+                Path(place) / name,
+                name,
+                "segment" if int(number) else "",
+                int(number),
+                TrainingRanks.here(),
+            )
         torch.distributed.destroy_process_group()

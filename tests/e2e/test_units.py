@@ -16,8 +16,13 @@ from hebblm.report.tables import comparison_table, frequency_table, gain_table, 
 from hebblm.report.tokens import TokenLosses, with_edges
 from hebblm.report.units import PIECES_OF_PARTS
 
-COUNTED = "The function returns a list .\nThe list is empty , and the function returns None .\n" * 30
-TEXT = "The function frobnitz returns a list of snarks, or None.\n    Call frobnitz(2) again; it returns a list.\n" * 60
+COUNTED = (
+    "The function returns a list .\nThe list is empty , and the function returns None .\n" * 30
+)
+TEXT = (
+    "The function frobnitz returns a list of snarks, or None.\n    Call frobnitz(2) again; it "
+    "returns a list.\n" * 60
+)
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +49,11 @@ def test_every_number_of_the_page_is_by_piece(run: tuple[hebblm.Result, Path]) -
     item, base = result.methods["knn"], result.methods["lstm"]
     assert item.running[-1][0] == pieces
     assert item.running[-1][1] == pytest.approx(item.piece_nll)
-    frequency, gains, occurrences = frequency_table(result), gain_table(result), occurrence_table(result)
+    frequency, gains, occurrences = (
+        frequency_table(result),
+        gain_table(result),
+        occurrence_table(result),
+    )
     assert frequency is not None
     assert gains is not None
     assert occurrences is not None
@@ -53,8 +62,14 @@ def test_every_number_of_the_page_is_by_piece(run: tuple[hebblm.Result, Path]) -
     assert frequency.columns[-1].subheader == pytest.approx(pieces, abs=2)
     sizes = [parts[name] for name in ("<1", "1-60", ">60")]
     for row, method in zip(frequency.rows, (base, item), strict=True):
-        total = sum(size * np.log(cell) for size, cell in zip(sizes, row[1:-1], strict=True) if isinstance(cell, float))
-        assert total / sum(sizes) == pytest.approx(method.piece_nll, rel=2e-3), "parts make up the whole"
+        total = sum(
+            size * np.log(cell)
+            for size, cell in zip(sizes, row[1:-1], strict=True)
+            if isinstance(cell, float)
+        )
+        assert total / sum(sizes) == pytest.approx(method.piece_nll, rel=2e-3), (
+            "parts make up the whole"
+        )
         assert row[-1] == method.piece_perplexity
     assert "nats a piece" in gains.title
     assert result.verdict().count(" a piece") == 1
@@ -65,14 +80,22 @@ def test_every_number_of_the_page_is_by_piece(run: tuple[hebblm.Result, Path]) -
     assert running is not None
     assert comparison is not None
     assert running.axes[0].get_lines()[0].get_ydata()[-1] == pytest.approx(gain)
-    assert [axis.get_title(loc="left") for axis in comparison.axes] == ["All pieces", "New words", "Known words"]
+    assert [axis.get_title(loc="left") for axis in comparison.axes] == [
+        "All pieces",
+        "New words",
+        "Known words",
+    ]
     assert "word" not in [column.subheader for column in comparison_table(result).columns]
     edged = with_edges(result, TokenLosses.load(folder / "out" / "tokens.parquet", result), (30,))
     assert edged.gain("knn", part="Pieces") == result.gain("knn", part="Pieces")
-    assert edged.extra[PIECES_OF_PARTS]["<30"] + edged.extra[PIECES_OF_PARTS][">30"] == pytest.approx(pieces, abs=2)
+    assert edged.extra[PIECES_OF_PARTS]["<30"] + edged.extra[PIECES_OF_PARTS][
+        ">30"
+    ] == pytest.approx(pieces, abs=2)
 
 
-def test_an_older_result_has_its_parts_by_word_and_says_so(run: tuple[hebblm.Result, Path], tmp_path: Path) -> None:
+def test_an_older_result_has_its_parts_by_word_and_says_so(
+    run: tuple[hebblm.Result, Path], tmp_path: Path
+) -> None:
     result, _ = run
     document = result.to_json()
     del document[PIECES_OF_PARTS]
@@ -98,8 +121,15 @@ def test_a_named_text_renames_no_model_and_is_not_called_training(
     result, folder = run
     assert result.scenario.label == "LlamaForCausalLM-to-notes.txt all"
     assert result.scenario.extra["words_counted_in"] == f"text:{folder / 'train.txt'}"
-    write_report(result, tmp_path, formats=["md"], tokens=TokenLosses.load(folder / "out" / "tokens.parquet", result))
-    page = (tmp_path / "report.md").read_text(encoding="utf-8").partition("## Where the time goes")[0]
+    write_report(
+        result,
+        tmp_path,
+        formats=["md"],
+        tokens=TokenLosses.load(folder / "out" / "tokens.parquet", result),
+    )
+    page = (
+        (tmp_path / "report.md").read_text(encoding="utf-8").partition("## Where the time goes")[0]
+    )
     assert "Count in train.txt" in page
     assert "In train.txt" in page
     assert "those that train.txt lacked" in page

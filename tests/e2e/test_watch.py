@@ -1,4 +1,6 @@
-"""hebblm-read --watch keeps up with a folder, answers at a prompt, and survives a kill but for the last text."""
+"""hebblm-read --watch keeps up with a folder, answers at a prompt, and survives a kill but for the
+last text.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,17 @@ import hebblm
 from hebblm.cli.read import main
 from hebblm.cli.watch import Watch, default_folder
 
-ASK = ["tiny-pydoc-raw", "--watch", "notes", "--save", "known", "--method", "mixture", "--device", "cpu"]
+ASK = [
+    "tiny-pydoc-raw",
+    "--watch",
+    "notes",
+    "--save",
+    "known",
+    "--method",
+    "mixture",
+    "--device",
+    "cpu",
+]
 WAIT = 240.0
 
 
@@ -29,7 +41,9 @@ def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def write(*names: str, word: str = "quux") -> None:
     for name in names:
-        Path("notes", name).write_text(f"The function frobnitz returns a {word} .\nCall {name} with it .\n" * 3)
+        Path("notes", name).write_text(
+            f"The function frobnitz returns a {word} .\nCall {name} with it .\n" * 3
+        )
 
 
 def watch(monkeypatch: pytest.MonkeyPatch, *lines: str) -> int:
@@ -120,13 +134,21 @@ def test_without_save_the_reader_is_kept_in_the_cache_by_model_and_folder(
     assert read_by(str(folder)) == [("notes/a.txt", 42)]
     model = Path("tiny-pydoc-raw")
     assert folder == default_folder(model, Path("notes").absolute())
-    assert folder not in (default_folder(model, Path(".")), default_folder(Path("llama-wt2-small"), Path("notes")))
+    assert folder not in (
+        default_folder(model, Path(".")),
+        default_folder(Path("llama-wt2-small"), Path("notes")),
+    )
     monkeypatch.setenv("HEBBLM_CACHE", str(Path("notes", "cache").absolute()))
     assert main([*ask, "--interactive"]) == 2
-    assert "is in notes, and would be read as a text; name a folder outside it" in capsys.readouterr().err
+    assert (
+        "is in notes, and would be read as a text; name a folder outside it"
+        in capsys.readouterr().err
+    )
 
 
-def test_ctrl_c_keeps_all_and_a_second_reader_of_the_folder_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_ctrl_c_keeps_all_and_a_second_reader_of_the_folder_is_told(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     write("a.txt", "b.txt")
     with started() as first:
         assert first.stdout is not None
@@ -141,7 +163,9 @@ def test_ctrl_c_keeps_all_and_a_second_reader_of_the_folder_is_told(capsys: pyte
 
 
 @pytest.mark.parametrize("kills", [3])
-def test_what_was_told_to_be_read_outlives_a_kill(kills: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_told_to_be_read_outlives_a_kill(
+    kills: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     told: list[str] = []
     for number in range(kills):
         write(*(f"{number:02d}{letter}.txt" for letter in "abc"))
@@ -209,7 +233,12 @@ def test_a_folder_that_is_unmounted_or_cannot_be_read_is_no_deletion(
     watch_folder._read_changed()
     assert held(reader) == [*names, "notes/disk/stray.txt"]
     said = capsys.readouterr().err
-    assert said.count("notes/disk/b.txt is not there, but its folder may be unmounted or cannot be read, so") == 1
+    assert (
+        said.count(
+            "notes/disk/b.txt is not there, but its folder may be unmounted or cannot be read, so"
+        )
+        == 1
+    )
     shutil.move("notes/disk", "below")
     shutil.move("mounted", "notes/disk")
     watch_folder._read_changed()
@@ -237,7 +266,9 @@ def test_a_folder_that_is_unmounted_or_cannot_be_read_is_no_deletion(
     Path("notes").mkdir()
     watch_folder._read_changed()
     assert held(reader) == names
-    assert watch(monkeypatch) == 0, "at the start nobody knows whether an empty folder was always the same"
+    assert watch(monkeypatch) == 0, (
+        "at the start nobody knows whether an empty folder was always the same"
+    )
     assert held(reader) == names
     Path("notes").rmdir()
     shutil.move("elsewhere", "notes")
@@ -263,7 +294,11 @@ def test_a_renamed_file_is_held_once_and_not_read_again(
     Path("notes", "b.txt").rename("notes/y.txt")  # while nobody looks, and another changes
     write("c.txt", word="wug")
     assert watch(monkeypatch) == 0
-    assert [name for name, _ in read_by("known")] == ["notes/sub/z.txt", "notes/y.txt", "notes/c.txt"]
+    assert [name for name, _ in read_by("known")] == [
+        "notes/sub/z.txt",
+        "notes/y.txt",
+        "notes/c.txt",
+    ]
     write("copy.txt")
     shutil.copy("notes/copy.txt", "notes/copy2.txt")
     assert watch(monkeypatch) == 0
@@ -281,5 +316,9 @@ def test_blanks_and_joiners_of_all_kinds_may_stand_in_a_file_name(
     assert sorted(name for name, _ in read_by("known")) == sorted(f"notes/{name}" for name in names)
     said = capsys.readouterr().err
     assert (
-        said.count("has a line break, a control character or half a surrogate pair; leave these out; it will be") == 4
+        said.count(
+            "has a line break, a control character or half a surrogate pair; leave these out; it "
+            "will be"
+        )
+        == 4
     )

@@ -12,11 +12,24 @@ from recipes import watch
 
 
 @pytest.mark.slow
-def test_a_watching_reader_is_timed_and_survives_a_kill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_watching_reader_is_timed_and_survives_a_kill(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     output = tmp_path / "watch.json"
     monkeypatch.setattr(watch, "RUNS", 1)
     monkeypatch.setattr(
-        sys, "argv", ["watch", "tiny-pydoc-raw", "--kills", "1", "--characters", "2000", "--output", str(output)]
+        sys,
+        "argv",
+        [
+            "watch",
+            "tiny-pydoc-raw",
+            "--kills",
+            "1",
+            "--characters",
+            "2000",
+            "--output",
+            str(output),
+        ],
     )
     assert watch.main() == 0
     found = read_json(output)["models"]["tiny-pydoc-raw"]

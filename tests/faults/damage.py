@@ -1,4 +1,6 @@
-"""Damage by seed, and damaged files of each format: loaded as they were, refused in one line, or a defect."""
+"""Damage by seed, and damaged files of each format: loaded as they were, refused in one line, or a
+defect.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +22,41 @@ from hebblm.errors import UserError
 from .formats import Format, made
 
 LIMIT = 10  # seconds
-ODD: tuple[Any, ...] = (None, True, -1, 0, 3, 10**30, 1e308, -0.5, "", "x", "../x", [], {}, [[1]], {"x": 1})
-RIGHT, REFUSED, OTHER, TRACEBACK, HANGS = "loaded as it was", "refused", "loaded as another", "traceback", "hangs"
+ODD: tuple[Any, ...] = (
+    None,
+    True,
+    -1,
+    0,
+    3,
+    10**30,
+    1e308,
+    -0.5,
+    "",
+    "x",
+    "../x",
+    [],
+    {},
+    [[1]],
+    {"x": 1},
+)
+RIGHT, REFUSED, OTHER, TRACEBACK, HANGS = (
+    "loaded as it was",
+    "refused",
+    "loaded as another",
+    "traceback",
+    "hangs",
+)
 DIED, LARGE = "interpreter died", "more than 1 GiB"
 DEFECTS = (OTHER, TRACEBACK, HANGS, DIED, LARGE)
 
 
 def damaged(content: bytes, draw: random.Random) -> bytes:
-    """Other bytes than ``content``, which has some: bytes changed anywhere, or a value of JSON replaced by another."""
-    while (found := _json(content, draw) if draw.random() < 0.5 else _bytes(content, draw)) == content:
+    """Other bytes than ``content``, which has some: bytes changed anywhere, or a value of JSON
+    replaced by another.
+    """
+    while (
+        found := _json(content, draw) if draw.random() < 0.5 else _bytes(content, draw)
+    ) == content:
         pass
     return found
 
@@ -54,7 +82,9 @@ def _bytes(content: bytes, draw: random.Random) -> bytes:
 
 
 def _json(content: bytes, draw: random.Random) -> bytes:
-    """A JSON document with one value replaced, left out or renamed; other content is damaged by its bytes."""
+    """A JSON document with one value replaced, left out or renamed; other content is damaged by its
+    bytes.
+    """
     try:
         document = json.loads(content)
     except ValueError:
@@ -75,7 +105,13 @@ def _json(content: bytes, draw: random.Random) -> bytes:
 
 def _places(value: Any) -> list[tuple[Any, Any]]:
     """Every value within a document as the object or list that holds it, and its key there."""
-    keys = value.keys() if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
+    keys = (
+        value.keys()
+        if isinstance(value, dict)
+        else range(len(value))
+        if isinstance(value, list)
+        else ()
+    )
     return [place for key in keys for place in [(value, key), *_places(value[key])]]
 
 
@@ -88,7 +124,9 @@ def _stop(*_: Any) -> None:
 
 
 def trial(form: Format, folder: Path, right: Any, seed: int) -> tuple[str, str]:
-    """Damage one file of a sample, read, and put the file back; return what came of it, and the error in short."""
+    """Damage one file of a sample, read, and put the file back; return what came of it, and the
+    error in short.
+    """
     draw = random.Random(f"{form.name} {seed}")
     path = folder / draw.choice(form.files)
     content = path.read_bytes()
@@ -125,7 +163,9 @@ def _work(form: Format, folder: Path, seeds: range, pipe: Connection) -> None:
 
 
 def campaign(form: Format, folder: Path, count: int) -> tuple[Counter[str], list[str]]:
-    """Try the seeds below ``count`` in a process of their own; return what came of them, and the defects."""
+    """Try the seeds below ``count`` in a process of their own; return what came of them, and the
+    defects.
+    """
     counts: Counter[str] = Counter()
     defects, begin, context = [], 0, get_context("fork")
     while begin < count:

@@ -1,4 +1,6 @@
-"""Disks that are full or cannot be written, and homes that are not there: one line, status 2, old files intact."""
+"""Disks that are full or cannot be written, and homes that are not there: one line, status 2, old
+files intact.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,14 @@ from .sandbox import FOREVER, WRITERS, Case, Clock, Group, Writer, make_world, r
 
 STRANGER = 54321  # a user id without a home, a name or rights
 KEEP_CAPABILITIES, CAPABILITIES_3, READ_ALL = 8, 0x20080522, 1 << 2  # as Linux numbers them
-SIZES = (0, 1, 100, 2_000, 20_000, 200_000)  # bytes that a file may have, or pages that a file system has
+SIZES = (
+    0,
+    1,
+    100,
+    2_000,
+    20_000,
+    200_000,
+)  # bytes that a file may have, or pages that a file system has
 
 
 @dataclass
@@ -40,7 +49,9 @@ class Attempt:
         *,
         must_fail: bool = False,
     ) -> str:
-        """Run the command over what it wrote before, and return what is wrong with its end, or with the files."""
+        """Run the command over what it wrote before, and return what is wrong with its end, or with
+        the files.
+        """
         expected = tree(out)
         ended = run(self.writer, self.root, out, environment, before)
         wrong = ended.defect()
@@ -51,7 +62,9 @@ class Attempt:
             changed = [name for name in found if found[name] != expected.get(name)]
             half = [name for name in changed if not whole(out / name)]
             lost = [name for name in expected if name not in found]
-            wrong = f"half or lost: {', '.join([*half, *lost][:4])}" if half or lost else _apart(out)
+            wrong = (
+                f"half or lost: {', '.join([*half, *lost][:4])}" if half or lost else _apart(out)
+            )
         return f"{self.writer.name}: {wrong}" if wrong else ""
 
     def folder(self, name: str, *, old: bool) -> Path:
@@ -114,7 +127,9 @@ def full_device(attempt: Attempt, case: Case) -> None:
         options = f"size={max(4096, size // 4096 * 4096)},mode=777"
         subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", device], check=True)
         try:
-            case.count(_at(size, attempt.defect(device / "out", {"HEBBLM_CACHE": str(device / "cache")})))
+            case.count(
+                _at(size, attempt.defect(device / "out", {"HEBBLM_CACHE": str(device / "cache")}))
+            )
         finally:
             subprocess.run(["umount", device], check=True)
 
@@ -147,7 +162,9 @@ def homeless(attempt: Attempt, case: Case) -> None:
         shutil.rmtree(out.parent, ignore_errors=True)
         out.parent.mkdir(parents=True)
         out.parent.chmod(0o777)
-        defect = attempt.defect(out, {"HOME": home, "HEBBLM_CACHE": None, "XDG_CACHE_HOME": None}, _demote)
+        defect = attempt.defect(
+            out, {"HOME": home, "HEBBLM_CACHE": None, "XDG_CACHE_HOME": None}, _demote
+        )
         case.count(f"HOME={home}: {defect}" if defect else "")
 
 
@@ -171,7 +188,9 @@ def _limit(size: int) -> None:
 
 
 def _demote() -> None:
-    """Become a user who may write nothing of others, but read it: Python itself may lie in the home of another."""
+    """Become a user who may write nothing of others, but read it: Python itself may lie in the home
+    of another.
+    """
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(KEEP_CAPABILITIES, 1, 0, 0, 0)
     os.setgroups([])
@@ -192,7 +211,9 @@ WORLDS: dict[str, tuple[Callable[[Attempt, Case], None], bool]] = {
 """By name: what is lacking, and whether only the superuser can take it away."""
 
 
-def cases(scratch: Path, clock: Clock = FOREVER, writers: tuple[Writer, ...] = WRITERS) -> Iterator[tuple[str, Case]]:
+def cases(
+    scratch: Path, clock: Clock = FOREVER, writers: tuple[Writer, ...] = WRITERS
+) -> Iterator[tuple[str, Case]]:
     """Try every command in every world; yield what came of each world."""
     scratch.chmod(0o755)
     root = scratch / "world"

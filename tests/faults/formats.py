@@ -72,7 +72,8 @@ def make_checkpoint(folder: Path) -> None:
     (folder / "dict.txt").write_text("a 3\nb 2\n<eos> 1\n<unk> 0\n")
     torch.manual_seed(0)
     corpus = {
-        "name": "text:x", "normalization": "raw", "tokenizer": {"name": "whitespace"}, "train_tokens": 6,
+        "name": "text:x", "normalization": "raw", "tokenizer": {"name": "whitespace"},
+        "train_tokens": 6,
         "dictionary_file_sha256": sha256(folder / "dict.txt"),
     }  # fmt: skip
     training = {"corpus": corpus, "epoch": 3, "valid_perplexity": 9.5}
@@ -86,7 +87,13 @@ def read_checkpoint(folder: Path) -> Any:
     model = load_checkpoint(folder, dictionary_sha256="ab" * 32)
     weights = {name: value.numpy().tobytes() for name, value in model.state_dict().items()}
     # Nothing is asked of a description that is empty: its model has the hash of its weights inside.
-    return weights, model.config, words.symbols, words.counts, document.get("training", {}).get("corpus")
+    return (
+        weights,
+        model.config,
+        words.symbols,
+        words.counts,
+        document.get("training", {}).get("corpus"),
+    )
 
 
 def make_memory(folder: Path) -> None:
@@ -101,7 +108,9 @@ def make_disk(folder: Path) -> None:
     """Write a memory on disk of 400 entries, with its index."""
     draw = torch.Generator().manual_seed(1)
     memory = DiskMemory(8, "IVF4,SQ8")
-    memory.add(torch.randn(400, 8, generator=draw), torch.arange(400), torch.randn(400, generator=draw))
+    memory.add(
+        torch.randn(400, 8, generator=draw), torch.arange(400), torch.randn(400, generator=draw)
+    )
     save_memory(memory, folder / "memory", model_hash="m", dictionary_hash="d")
 
 
@@ -130,14 +139,22 @@ def make_state(folder: Path) -> None:
 
 def read_state(folder: Path) -> Any:
     """Return tensors and record of both kinds."""
-    found = (training_state.load_state(folder / "state"), vision_state.load_state(folder / "vision", "r"))
-    return [({name: value.tolist() for name, value in both[0].items()}, both[1]) for both in found if both]
+    found = (
+        training_state.load_state(folder / "state"),
+        vision_state.load_state(folder / "vision", "r"),
+    )
+    return [
+        ({name: value.tolist() for name, value in both[0].items()}, both[1])
+        for both in found
+        if both
+    ]
 
 
 def make_result(folder: Path) -> None:
     """Write a result with its tables."""
     write_parquet(folder / "tokens.parquet", sample_tokens(200))
-    near = {"position": 1, "rank": 0, "from_stream": True, "place": 0, "label": "a", "distance": 0.5,
+    near = {"position": 1, "rank": 0, "from_stream": True, "place": 0, "label": "a",
+    "distance": 0.5,
             "closeness": 2.0, "context": "b c"}  # fmt: skip
     pq.write_table(pa.Table.from_pylist([near]), folder / "neighbors.parquet")
     files = {path.name: sha256(path) for path in folder.glob("*.parquet")}
@@ -172,7 +189,9 @@ def make_reader(folder: Path) -> None:
               "dictionary_file_sha256": sha256(folder / "model" / "dict.txt")}  # fmt: skip
     torch.manual_seed(0)
     model = AWDLSTM(AWDLSTMConfig(len(words), 4, 6, 2))
-    save_checkpoint(folder / "model", model, dictionary_sha256=words.hash(), training={"corpus": corpus})
+    save_checkpoint(
+        folder / "model", model, dictionary_sha256=words.hash(), training={"corpus": corpus}
+    )
     reader = hebblm.load(folder / "model", device="cpu").reader("best", k=5)
     reader.read("a b c a b d a\n" * 8)
     reader.save(folder / "reader")
@@ -180,7 +199,9 @@ def make_reader(folder: Path) -> None:
 
 def read_reader(folder: Path) -> Any:
     """Return how a reader goes on from there."""
-    reader = hebblm.load(folder / "model", device="cpu").reader("best", memory=folder / "reader", k=5)
+    reader = hebblm.load(folder / "model", device="cpu").reader(
+        "best", memory=folder / "reader", k=5
+    )
     return reader.vocabulary.words, reader.read("a b d c\n").nll.tolist()
 
 
@@ -194,7 +215,12 @@ def read_causal(folder: Path) -> Any:
     """Return losses of a text by such a model; its folder holds no hashes."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return hebblm.load(folder, device="cpu").reader("mixture", k=5).read("a b c a b\n").nll.tolist()
+        return (
+            hebblm.load(folder, device="cpu")
+            .reader("mixture", k=5)
+            .read("a b c a b\n")
+            .nll.tolist()
+        )
 
 
 def make_gguf(folder: Path) -> None:
@@ -204,13 +230,19 @@ def make_gguf(folder: Path) -> None:
 
 def read_gguf(folder: Path) -> Any:
     """Return losses of a text by such a model, whose file holds no hash."""
-    return hebblm.load(folder / "tiny.gguf", device="cpu").reader("mixture", k=5).read("a b c a b\n").nll.tolist()
+    return (
+        hebblm.load(folder / "tiny.gguf", device="cpu")
+        .reader("mixture", k=5)
+        .read("a b c a b\n")
+        .nll.tolist()
+    )
 
 
 def make_options(folder: Path) -> None:
     """Write options and values."""
     (folder / "options.yaml").write_text(
-        "cross_domain: wt2-to-ptb\nset: [hebb.beta=0.5, mbpa.lr=0.1]\nk: 100\nvalues: {mbpa.lr: 3.0}\n"
+        "cross_domain: wt2-to-ptb\nset: [hebb.beta=0.5, mbpa.lr=0.1]\nk: 100\nvalues: {mbpa.lr: "
+        "3.0}\n"
         "seed: 7\nfrequency_edges: [1, 2]\nlog_samples: true\nmax_tokens: 100\n"
     )
     document = {"schema": "hebblm-tuned/1", "values": {"mbpa.lr": 3.0}, "scenario": {"source": "a"}}
@@ -231,12 +263,16 @@ def make_pictures(folder: Path) -> None:
     for part in ("train", "t10k"):
         pixels = np.arange(4 * 28 * 28, dtype=np.uint8)
         head = (2051).to_bytes(4, "big") + b"".join(size.to_bytes(4, "big") for size in (4, 28, 28))
-        (place / f"{part}-images-idx3-ubyte.gz").write_bytes(gzip.compress(head + pixels.tobytes(), mtime=0))
+        (place / f"{part}-images-idx3-ubyte.gz").write_bytes(
+            gzip.compress(head + pixels.tobytes(), mtime=0)
+        )
         labels = (2049).to_bytes(4, "big") + (4).to_bytes(4, "big") + bytes(range(4))
         (place / f"{part}-labels-idx1-ubyte.gz").write_bytes(gzip.compress(labels, mtime=0))
     members = {f"cifar-100-binary/{name}.bin": cifar_record(7) for name in ("train", "test")}
     archive(folder / "cifar-100" / "cifar-100-binary.tar.gz", members)
-    pickles = {f"cifar-100-python/{name}": b"cos\nsystem\n(S'false'\ntR." for name in ("train", "test")}
+    pickles = {
+        f"cifar-100-python/{name}": b"cos\nsystem\n(S'false'\ntR." for name in ("train", "test")
+    }
     archive(folder / "pickles" / "cifar-100" / "cifar-100-python.tar.gz", pickles)
 
 
@@ -255,24 +291,31 @@ FORMATS = (
     Format("binarised ids", make_corpus, read_corpus, ("corpus/train.bin", "corpus/test.bin")),
     Format("corpus.json", make_corpus, read_corpus, ("corpus/corpus.json",)),
     Format("weights", make_checkpoint, read_checkpoint, ("model.safetensors",)),
-    Format("checkpoint's config.json and dictionary", make_checkpoint, read_checkpoint, ("config.json", "dict.txt")),
+    Format("checkpoint's config.json and dictionary", make_checkpoint, read_checkpoint,
+    ("config.json", "dict.txt")),
     Format("state of a training", make_state, read_state, ("state", "vision")),
-    Format("memory manifest", make_memory, read_memory, ("memory/manifest.json", "memory/about.json")),
+    Format("memory manifest", make_memory, read_memory, ("memory/manifest.json",
+    "memory/about.json")),
     Format("memory arrays", make_memory, read_memory, ("memory/keys.bin", "memory/values.bin")),
     Format("memory arrays on disk", make_disk, read_disk, tuple(f"memory/{name}" for name in (
         "keys.bin", "values.bin", "norms.bin", "log_normalizers.bin", "lists.bin", "index.faiss",
     ))),
     Format("result.json", make_result, read_result, ("result.json",)),
-    Format("tokens and neighbours", make_result, read_tables, ("tokens.parquet", "neighbors.parquet")),
-    Format("the same unhashed", make_result, read_unverified, ("tokens.parquet", "neighbors.parquet"), hashed=False),
-    Format("options and values", make_options, read_options, ("options.yaml", "tuned.json"), hashed=False),
+    Format("tokens and neighbours", make_result, read_tables, ("tokens.parquet",
+    "neighbors.parquet")),
+    Format("the same unhashed", make_result, read_unverified, ("tokens.parquet",
+    "neighbors.parquet"), hashed=False),
+    Format("options and values", make_options, read_options, ("options.yaml", "tuned.json"),
+    hashed=False),
     Format("reader", make_reader, read_reader, ("reader/reader.json", "reader/place.safetensors")),
     Format("folder of transformers", make_causal, read_causal, (
-        "config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors", "generation_config.json",
+        "config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors",
+        "generation_config.json",
     ), hashed=False),
     Format("GGUF file", make_gguf, read_gguf, ("tiny.gguf",), hashed=False),
     Format("pictures", make_pictures, read_pictures, (
-        "mnist/train-images-idx3-ubyte.gz", "mnist/train-labels-idx1-ubyte.gz", "cifar-100/cifar-100-binary.tar.gz",
+        "mnist/train-images-idx3-ubyte.gz", "mnist/train-labels-idx1-ubyte.gz",
+        "cifar-100/cifar-100-binary.tar.gz",
     )),
 )  # fmt: skip
 

@@ -1,4 +1,6 @@
-"""Commands killed with -9 at random moments and run again, or started twice: the same files, and no others."""
+"""Commands killed with -9 at random moments and run again, or started twice: the same files, and no
+others.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +31,12 @@ TIMES += ("bytes_a_token", "seconds_a_token")  # of exchanges
 """What a run says of itself and not of its numbers."""
 GOES_ON = ("continues after", "goes on from", "goes on in", "going on from")
 SLOW = (
-    "hebblm.corpus_memory", "hebblm.evaluation.opening", "hebblm.evaluation.run", "hebblm.language_model",
-    "hebblm.models.training", "hebblm.report.document", "hebblm.tuning.tune", "hebblm.vision.document",
-    "hebblm.vision.experiments", "matplotlib.pyplot", "sacremoses", "sklearn.datasets", "torch._dynamo",
+    "hebblm.corpus_memory", "hebblm.evaluation.opening", "hebblm.evaluation.run",
+    "hebblm.language_model",
+    "hebblm.models.training", "hebblm.report.document", "hebblm.tuning.tune",
+    "hebblm.vision.document",
+    "hebblm.vision.experiments", "matplotlib.pyplot", "sacremoses", "sklearn.datasets",
+    "torch._dynamo",
 )  # fmt: skip
 """Modules that are loaded before a process is forked: a kill could hurt nothing while they load."""
 OFTEN = (
@@ -50,7 +55,8 @@ PATIENCE = 300.0  # seconds for both
 
 @dataclass(frozen=True)
 class Job:
-    """A command: a module of ``hebblm.cli``, arguments with {root} for its folder, and processes that run it together.
+    """A command: a module of ``hebblm.cli``, arguments with {root} for its folder, and processes
+    that run it together.
 
     It writes to {root}/out; several processes run as torchrun would start them.
     """
@@ -60,21 +66,28 @@ class Job:
     ranks: int = 1
 
 
-TINY = "--checkpoint {root}/model --text {root}/other.txt --source text:{root}/text.txt --device cpu --update-every 10"
+TINY = (
+    "--checkpoint {root}/model --text {root}/other.txt --source text:{root}/text.txt --device cpu "
+    "--update-every 10"
+)
 MEMORY = "build --model {root}/model --device cpu --output-path {root}/out --text {root}/other.txt"
 TRAIN = "--corpus text:{root}/text.txt --preset tiny --epochs 2 --device cpu --output-path "
 JOBS = {
     "train": Job("train", TRAIN + "{root}/out"),
-    "eval": Job("eval", f"{TINY} --methods lstm,cache,mixture,mbpa,dynamic,dynamic+best --memory-content both"
+    "eval": Job("eval", f"{TINY} --methods lstm,cache,mixture,mbpa,dynamic,dynamic+best "
+        "--memory-content both"
                 " --output-path {root}/out --log-samples --log-neighbors 30"),
-    "tune": Job("tune", f"{TINY} --methods mixture,hebb,dynamic --max-tokens 60 --output-path {{root}}/out"),
+    "tune": Job("tune", f"{TINY} --methods mixture,hebb,dynamic --max-tokens 60 --output-path "
+        f"{{root}}/out"),
     "memory build": Job("memory", MEMORY),
     "memory build on disk": Job(
         "memory", f"{MEMORY} {{root}}/text.txt --set memory.store=disk memory.index=IVF4,SQ8"
     ),
-    "vision": Job("vision", "online --scale smoke --seeds 1 --device cpu --set pretraining.epochs=2 online.streamed=60"
+    "vision": Job("vision", "online --scale smoke --seeds 1 --device cpu --set "
+        "pretraining.epochs=2 online.streamed=60"
                   " --output-path {root}/out"),
-    "eval in two processes": Job("eval", f"{TINY} --methods lstm,cache,mixture,mbpa --streams 4 --memory-content both"
+    "eval in two processes": Job("eval", f"{TINY} --methods lstm,cache,mixture,mbpa --streams 4 "
+        "--memory-content both"
                                  " --output-path {root}/out --log-samples", ranks=2),
 }  # fmt: skip
 
@@ -95,7 +108,8 @@ def alone(job: Job, root: Path) -> tuple[dict[str, str], float]:
 
 
 def run(job: Job, root: Path, after: float | None = None, victim: int = 0) -> tuple[int, float]:
-    """Run a command in processes of its own, one of which is killed once it computed for so many seconds.
+    """Run a command in processes of its own, one of which is killed once it computed for so many
+    seconds.
 
     Returns its status, below 0 for a signal, and the seconds.
     """
@@ -111,19 +125,27 @@ def run(job: Job, root: Path, after: float | None = None, victim: int = 0) -> tu
             with suppress(BaseException):
                 os.environ["HEBBLM_CACHE"] = str(root / "cache")
                 if job.ranks > 1:
-                    os.environ |= {"RANK": str(rank), "WORLD_SIZE": str(job.ranks), "LOCAL_RANK": str(rank)}
+                    os.environ |= {
+                        "RANK": str(rank),
+                        "WORLD_SIZE": str(job.ranks),
+                        "LOCAL_RANK": str(rank),
+                    }
                     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
                 log = os.open(root / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
                 os.dup2(log, 1)
                 os.dup2(log, 2)
                 _save_often()
-                torch.set_num_threads(1)  # the threads that the parent computed with are not there after a fork
+                torch.set_num_threads(
+                    1
+                )  # the threads that the parent computed with are not there after a fork
                 sys.argv[1:] = job.line.format(root=root).split()
                 status = main()  # a rank ends itself, as a user's does
             os._exit(status)
         processes.append(process)
     process = processes[victim]
-    clock = (~process << 3) | 2  # of what it computes: on a busy machine others say nothing about its moments
+    clock = (
+        ~process << 3
+    ) | 2  # of what it computes: on a busy machine others say nothing about its moments
     while after is not None and time.clock_gettime(clock) < after:
         if os.waitid(os.P_PID, process, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
             break
@@ -153,7 +175,9 @@ def _save_often() -> None:
 def files(root: Path) -> dict[str, str]:
     """Every file of output and cache with the hash of what has to be the same."""
     found = {}
-    for path in sorted([*(root / "out").rglob("*"), *(root / "cache").rglob("*"), *root.glob(".*")]):
+    for path in sorted(
+        [*(root / "out").rglob("*"), *(root / "cache").rglob("*"), *root.glob(".*")]
+    ):
         if path.is_file() and path.suffix not in (".html", ".png", ".svg", ".md", ".tex", ".csv"):
             found[str(path.relative_to(root))] = hashlib.sha256(_content(path)).hexdigest()
     return found
@@ -184,13 +208,17 @@ def _fresh(root: Path, number: int) -> None:
         shutil.rmtree(root / "cache", ignore_errors=True)
 
 
-def campaign(name: str, root: Path, count: int, minutes: float = float("inf"), first: int = 0) -> dict[str, Any]:
-    """Kill a command at random moments, without what is in the cache every other time, and say what was found.
+def campaign(
+    name: str, root: Path, count: int, minutes: float = float("inf"), first: int = 0
+) -> dict[str, Any]:
+    """Kill a command at random moments, without what is in the cache every other time, and say what
+    was found.
 
-    Kills are numbered up to ``count`` from ``first``, as those before were tried already. The figures: how often it was
-    ``tried``, how often it ``survived``, that is the run after the kill ended well with the files of a run that was
-    left alone, and no others; ``resumed``, how many of these said that they go on; ``ended``, how often the command was
-    over before the kill; ``found``, what else.
+    Kills are numbered up to ``count`` from ``first``, as those before were tried already. The
+    figures: how often it was ``tried``, how often it ``survived``, that is the run after the kill
+    ended well with the files of a run that was left alone, and no others; ``resumed``, how many of
+    these said that they go on; ``ended``, how often the command was over before the kill;
+    ``found``, what else.
     """
     job = JOBS[name]
     world(root)
@@ -210,7 +238,9 @@ def campaign(name: str, root: Path, count: int, minutes: float = float("inf"), f
         if status == 0 and now == expected:
             survived += 1
         else:
-            found.append(f"{name} killed after {moment:.2f} s: status {status}, {_others(expected, now)}")
+            found.append(
+                f"{name} killed after {moment:.2f} s: status {status}, {_others(expected, now)}"
+            )
     figures = {"tried": number - first, "survived": survived, "resumed": resumed, "ended": ended}
     return {**figures, "seconds": round(length, 2), "found": found}
 
@@ -218,7 +248,9 @@ def campaign(name: str, root: Path, count: int, minutes: float = float("inf"), f
 def two_at_once(
     scratch: Path, clock: Clock = FOREVER, pairs: int = PAIRS, commands: tuple[str, ...] = TWICE
 ) -> Iterator[tuple[str, Case]]:
-    """Start each command twice, a random while apart: both are to end well, with the files of one that was alone."""
+    """Start each command twice, a random while apart: both are to end well, with the files of one
+    that was alone.
+    """
     for name in commands:
         root, job, case = scratch / name.replace(" ", "-"), JOBS[name], Case()
         world(root)
@@ -236,7 +268,9 @@ def two_at_once(
 
 
 def _both(job: Job, root: Path, apart: float) -> list[int | None]:
-    """Statuses of a command and, started so many seconds later, the same again; None for one that hangs."""
+    """Statuses of a command and, started so many seconds later, the same again; None for one that
+    hangs.
+    """
     processes = [get_context("fork").Process(target=_run, args=(job, root)) for _ in range(2)]
     end = time.monotonic() + PATIENCE
     for process, wait in zip(processes, (apart, 0.0), strict=True):

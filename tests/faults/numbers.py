@@ -1,4 +1,6 @@
-"""Numbers at their ends stay finite or are refused; memory, files and time stay flat over a million tokens."""
+"""Numbers at their ends stay finite or are refused; memory, files and time stay flat over a million
+tokens.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,8 @@ from .sandbox import FOREVER, Case, Clock, Group, Writer, make_world, run
 RULES = [name for name in METHODS if name != DYNAMIC]
 EVALUATIONS = 100
 EVALUATED = (
-    "--checkpoint {root}/model --text {root}/other.txt --device cpu --max-tokens 60 --k 5 --update-every 10 "
+    "--checkpoint {root}/model --text {root}/other.txt --device cpu --max-tokens 60 --k 5 "
+    "--update-every 10 "
     "--methods lstm,cache,knn,mixture,mbpa,mbpa-absolute,hebb,mixture+hebb,best"
 )
 NO_NUMBER = re.compile(r"(?<![\w/.])(nan|inf|infinity|∞)(?![\w])", re.IGNORECASE)
@@ -63,7 +66,9 @@ def problem(seed: int) -> Problem:
         return 10 ** draw.uniform(math.log10(low), math.log10(high))
 
     optimizer = draw.choice(("newton", "sgd", "rmsprop"))
-    rate = draw.choice(("guarded", "absolute") if optimizer == "rmsprop" else ("relative", "guarded", "absolute"))
+    rate = draw.choice(
+        ("guarded", "absolute") if optimizer == "rmsprop" else ("relative", "guarded", "absolute")
+    )
     settings: dict[str, Any] = {
         "mbpa.optimizer": optimizer,
         "mbpa.solver": "exact" if optimizer == "rmsprop" else draw.choice(("fast", "exact")),
@@ -107,7 +112,9 @@ def trial(asked: Problem) -> str:
         states = (states * (asked.norm / states.norm(dim=1, keepdim=True))).to(dtype)
         if not states.isfinite().all():
             states = states.clamp(torch.finfo(dtype).min, torch.finfo(dtype).max)
-        head = OutputHead(toy.randn(1, CLASSES, WIDTH, dtype=dtype), toy.randn(2, CLASSES, dtype=dtype))
+        head = OutputHead(
+            toy.randn(1, CLASSES, WIDTH, dtype=dtype), toy.randn(2, CLASSES, dtype=dtype)
+        )
         if not head.logits(states).isfinite().all():
             return NOT_FINITE_ITSELF
         new = torch.arange(CLASSES) >= CLASSES - 20
@@ -118,13 +125,17 @@ def trial(asked: Problem) -> str:
         context.learn_shares([rule])
         places = torch.arange(asked.entries)
         keys = states[places % 3] if asked.duplicates else states[places]
-        labels = torch.randint(0, CLASSES, (asked.entries,), generator=torch.Generator().manual_seed(asked.seed))
+        labels = torch.randint(
+            0, CLASSES, (asked.entries,), generator=torch.Generator().manual_seed(asked.seed)
+        )
         half = asked.entries // 2
         for part in (slice(0, half), slice(half, None)):
             if len(labels[part]):
                 toy.observe(context, keys[part], labels[part])
         batch = EvalBatch(torch.cat([states[:3], states[-9:]]), context)
-        targets = torch.randint(0, CLASSES, (12,), generator=torch.Generator().manual_seed(asked.seed + 1))
+        targets = torch.randint(
+            0, CLASSES, (12,), generator=torch.Generator().manual_seed(asked.seed + 1)
+        )
         scores, whole = rule.score(batch, targets), rule.log_probs(EvalBatch(batch.hidden, context))
     except UserError as error:
         return "refused" if "\n" not in str(error) else f"refused in several lines: {error}"
@@ -155,7 +166,9 @@ def tables(scratch: Path, count: int, clock: Clock = FOREVER) -> Case:
         refused += ended.status == 2
         wrong = ended.defect()
         for path in out.rglob("*") if not wrong and ended.status == 0 else ():
-            if path.suffix in (".md", ".csv", ".json", ".tex") and (found := NO_NUMBER.search(path.read_text())):
+            if path.suffix in (".md", ".csv", ".json", ".tex") and (
+                found := NO_NUMBER.search(path.read_text())
+            ):
                 wrong = f"{path.name} says {found[0]}"
         case.count(f"seed {seed}: {wrong}" if wrong else "")
     case.note = f"{refused:,} refused"
@@ -186,9 +199,11 @@ def number_cases(scratch: Path, clock: Clock) -> Iterator[tuple[str, Case]]:
 
 TOKENS, EVERY = 1_000_000, 1_000
 K = 8
-# Bytes of resident memory that may come beside the entries: pages of allocators, buffers that doubled.
+# Bytes of resident memory that may come beside the entries: pages of allocators, buffers that
+# doubled.
 GROWTH = 24 << 20
-SLOWER = 1.5  # the last tenth may take so much longer a token than the first; the machine is not ours alone
+# the last tenth may take so much longer a token than the first; the machine is not ours alone
+SLOWER = 1.5
 LOSS = 4  # bytes of a token in the result of a method
 ENTRY = 8 + 4 + 4 + 4 * toy.DIM  # bytes of an entry of a growing memory
 
@@ -208,22 +223,32 @@ class Watch:
         while self.tokens >= (len(self.points) + 1) * self.total // 100:
             if len(self.points) in (9, 99):
                 gc.collect()
-            resident = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-            self.points.append((self.tokens, resident, len(os.listdir("/proc/self/fd")), time.process_time()))
+            resident = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf(
+                "SC_PAGE_SIZE"
+            )
+            self.points.append(
+                (self.tokens, resident, len(os.listdir("/proc/self/fd")), time.process_time())
+            )
 
     def defects(self, methods: int, growing: bool, slower: float) -> list[str]:
         """Return what is not flat from the first tenth to the last."""
         first, last = self.points[9], self.points[99]
-        own = (last[0] - first[0]) * (LOSS * methods + (2 * ENTRY if growing else 0))  # arrays grow by half
+        own = (last[0] - first[0]) * (
+            LOSS * methods + (2 * ENTRY if growing else 0)
+        )  # arrays grow by half
         found = []
         if last[1] - first[1] > own + GROWTH:
             found.append(
-                f"resident memory grew by {(last[1] - first[1]) >> 20} MiB, {own >> 20} of it for losses and entries"
+                f"resident memory grew by {(last[1] - first[1]) >> 20} MiB, {own >> 20} of it for "
+                "losses and entries"
             )
         if last[2] > first[2]:
             found.append(f"open files grew from {first[2]} to {last[2]}")
         if self.pace(89, 99) > slower * self.pace(0, 9):
-            found.append(f"{1e6 * self.pace(89, 99):.0f} µs a token at the end, {1e6 * self.pace(0, 9):.0f} at first")
+            found.append(
+                f"{1e6 * self.pace(89, 99):.0f} µs a token at the end, {1e6 * self.pace(0, 9):.0f} "
+                "at first"
+            )
         return found
 
     def pace(self, begin: int, end: int) -> float:
@@ -259,13 +284,23 @@ def soak(
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        found = evaluate(base, [context], rules, stream, UnionVocabulary(), Schedule(EVERY), Hooks(progress=watch))
+        found = evaluate(
+            base,
+            [context],
+            rules,
+            stream,
+            UnionVocabulary(),
+            Schedule(EVERY),
+            Hooks(progress=watch),
+        )
     finally:
         torch.set_num_threads(threads)
     wrong = watch.defects(len(names), growing, slower)
     for name in names:
         finite = bool(np.isfinite(found.nll[name]).all())
-        case.count("; ".join(wrong) if wrong else "" if finite else f"{name}: a loss that is not finite")
+        case.count(
+            "; ".join(wrong) if wrong else "" if finite else f"{name}: a loss that is not finite"
+        )
     case.note = f"methods over {total:,} tokens: {watch.note()}"
     return case
 
@@ -274,16 +309,26 @@ def soak_cases(
     _: Path, clock: Clock = FOREVER, total: int = TOKENS, slower: float = SLOWER
 ) -> Iterator[tuple[str, Case]]:
     """Read with each kind of memory, by all methods that it serves."""
-    still, moved = ([name for name, m in METHODS.items() if m.moving == moving] for moving in (False, True))
+    still, moved = (
+        [name for name, m in METHODS.items() if m.moving == moving] for moving in (False, True)
+    )
     kinds = (
         ("the latest 10,000 entries", still, MemoryConfig(capacity=10_000), False),
         ("a memory that grows", still, MemoryConfig(), False),
-        ("the latest 10,000 entries, a base that learns", moved, MemoryConfig(capacity=10_000), True),
+        (
+            "the latest 10,000 entries, a base that learns",
+            moved,
+            MemoryConfig(capacity=10_000),
+            True,
+        ),
     )
     for name, methods, config, moving in kinds:
         if not clock.over():
             memory, growing = build_memory(toy.DIM, config), config.capacity is None
-            yield name, soak(memory, methods, growing=growing, moving=moving, total=total, slower=slower)
+            yield (
+                name,
+                soak(memory, methods, growing=growing, moving=moving, total=total, slower=slower),
+            )
 
 
 ENDS = Group(

@@ -1,4 +1,6 @@
-"""Random command lines and files of options: status 0 or 2, no traceback, no library's warning, nothing run."""
+"""Random command lines and files of options: status 0 or 2, no traceback, no library's warning,
+nothing run.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,11 @@ from .sandbox import FOREVER, Case, Clock, Group, Writer, make_world, run
 LINES, FILES = 2_000, 5_000
 PATIENCE = 5  # seconds; a line that is still at work then was understood
 MEMORY = 6 << 30  # bytes that a command may have
-OFFLINE: dict[str, str | None] = {"HEBBLM_MIRROR": "http://127.0.0.1:9", "HF_HUB_OFFLINE": "1", "HEBBLM_DATA": None}
+OFFLINE: dict[str, str | None] = {
+    "HEBBLM_MIRROR": "http://127.0.0.1:9",
+    "HF_HUB_OFFLINE": "1",
+    "HEBBLM_DATA": None,
+}
 
 
 @dataclass(frozen=True)
@@ -40,29 +46,53 @@ class Known:
     module: str  # of hebblm.cli
     prefix: tuple[str, ...]  # its subcommand, if it has any
     config: Any  # the dataclass that defines its options
-    usual: str  # options without which little would be tried but that they are missing; small, so that all ends soon
+    # options without which little would be tried but that they are missing; small, so that all ends
+    # soon
+    usual: str
 
 
 SCENARIO = "--checkpoint {root}/model --text {root}/short.txt --device cpu --max-tokens 20"
 COMMANDS = (
-    Known("preprocess", (), preprocess.PreprocessConfig, "--text {root}/text.txt --output-path {out}"),
-    Known("train", (), train.TrainConfig, "--corpus text:{root}/text.txt --preset tiny --epochs 1 --output-path {out}"),
+    Known("preprocess", (), preprocess.PreprocessConfig, "--text {root}/text.txt --output-path "
+        "{out}"),
+    Known("train", (), train.TrainConfig, "--corpus text:{root}/text.txt --preset tiny --epochs 1 "
+        "--output-path {out}"),
     Known("eval", (), evaluation.EvalConfig, f"{SCENARIO} --methods lstm,mixture"),
-    Known("tune", (), tune.TuneConfig, f"{SCENARIO} --methods knn --skip-dynamic --output-path {{out}}"),
+    Known("tune", (), tune.TuneConfig, f"{SCENARIO} --methods knn --skip-dynamic --output-path "
+        f"{{out}}"),
     Known("read", (), read.ReadConfig, "{root}/model {root}/short.txt --device cpu"),
     Known("report", (), report.ReportConfig, "{root}/result --output-path {out} --format md"),
-    Known("report", ("inspect",), report.InspectConfig, "{root}/result --output-path {out}/page.html"),
-    Known("memory", ("build",), memory.BuildConfig, "--model {root}/model --text {root}/short.txt --output-path {out}"),
+    Known("report", ("inspect",), report.InspectConfig, "{root}/result --output-path "
+        "{out}/page.html"),
+    Known("memory", ("build",), memory.BuildConfig, "--model {root}/model --text {root}/short.txt "
+        "--output-path {out}"),
     Known("memory", ("info",), memory.InfoConfig, "{root}/memory"),
-    Known("memory", ("merge",), memory.MergeConfig, "{root}/memory {root}/memory --output-path {out}"),
+    Known("memory", ("merge",), memory.MergeConfig, "{root}/memory {root}/memory --output-path "
+        "{out}"),
     Known("vision", (), vision.VisionConfig, "online --scale smoke --seeds 1 --output-path {out}"),
 )  # fmt: skip
 
-NUMBERS = ("0", "1", "2", "3", "7", "20", "-1", "9007199254740993", "18446744073709551616", "1e3", "x", "", "1.5")
+NUMBERS = (
+    "0",
+    "1",
+    "2",
+    "3",
+    "7",
+    "20",
+    "-1",
+    "9007199254740993",
+    "18446744073709551616",
+    "1e3",
+    "x",
+    "",
+    "1.5",
+)
 FLOATS = ("0", "0.5", "1", "-0.5", "2", "1e-30", "1e30", "nan", "inf", "-inf", "1e999", "x", "")
 WORDS = (
-    "raw", "lower", "auto", "cpu", "cuda", "tiny", "small", "test", "valid", "union", "open", "ptb", "wt2", "pydoc",
-    "text:{root}/short.txt", "hf:none/none", "{root}/model", "tiny-pydoc-raw", "ptb-to-wt2", "a-to-b", "lstm,knn",
+    "raw", "lower", "auto", "cpu", "cuda", "tiny", "small", "test", "valid", "union", "open",
+    "ptb", "wt2", "pydoc",
+    "text:{root}/short.txt", "hf:none/none", "{root}/model", "tiny-pydoc-raw", "ptb-to-wt2",
+    "a-to-b", "lstm,knn",
     "all",
     "lstm", "mixture+hebb", "tuned", "paper", "md,tex",
     "png", "last", "ffn-input", "fast", "exact", "1,2,3", "float16",
@@ -70,7 +100,8 @@ WORDS = (
     "../..", "{}", "[1]", "null", "!!python/name:os.system", "%s%n", "{{7*7}}",
 )  # fmt: skip
 PATHS = (
-    "{root}/model", "{root}/text.txt", "{root}/short.txt", "{root}/result", "{root}/result/result.json",
+    "{root}/model", "{root}/text.txt", "{root}/short.txt", "{root}/result",
+    "{root}/result/result.json",
     "{root}/memory",
     "{out}", "{out}/deeper", "/nonexistent/x", "/proc/self/mem", "/dev/null", "", ".", "{root}",
     "a" * 300, "x\ny",
@@ -96,7 +127,8 @@ def line(seed: int) -> tuple[Known, tuple[str, ...]]:
             arguments += option + words
     if draw.random() < 0.1:
         arguments.insert(
-            draw.randint(0, len(arguments)), draw.choice(("-h", "--help", "--nonsense", "--", "-", "x", "--config"))
+            draw.randint(0, len(arguments)),
+            draw.choice(("-h", "--help", "--nonsense", "--", "-", "x", "--config")),
         )
     if draw.random() < 0.05 and arguments:
         del arguments[draw.randrange(len(arguments))]
@@ -117,7 +149,9 @@ def _setting(draw: random.Random) -> str:
     """Return a change of a hyper-parameter."""
     name, value = draw.choice(list(defaults().items()))
     pool = (*FLOATS, *NUMBERS) if isinstance(value, (int, float)) else (*WORDS[:30], *FLOATS)
-    return draw.choice((f"{name}={draw.choice(pool)}", f"{name}={value}", name, f"{name}x=1", "epochs=1"))
+    return draw.choice(
+        (f"{name}={draw.choice(pool)}", f"{name}={value}", name, f"{name}x=1", "epochs=1")
+    )
 
 
 def _pool(draw: random.Random, hint: Any) -> tuple[str, ...]:
@@ -127,7 +161,9 @@ def _pool(draw: random.Random, hint: Any) -> tuple[str, ...]:
     kinds = get_args(hint) or (hint,)
     if get_origin(hint) is Literal:
         return tuple(map(str, kinds))
-    literals = [str(word) for kind in kinds if get_origin(kind) is Literal for word in get_args(kind)]
+    literals = [
+        str(word) for kind in kinds if get_origin(kind) is Literal for word in get_args(kind)
+    ]
     if literals:
         return tuple(literals)
     for kind, pool in ((int, NUMBERS), (float, FLOATS), (Path, PATHS)):
@@ -146,23 +182,31 @@ def lines(scratch: Path, count: int, clock: Clock = FOREVER) -> Case:
         known, arguments = line(seed)
         with tempfile.TemporaryDirectory(dir=scratch) as folder:
             out = Path(folder) / "out"
-            filled = tuple(word.replace("{root}", str(root)).replace("{out}", str(out)) for word in arguments)
+            filled = tuple(
+                word.replace("{root}", str(root)).replace("{out}", str(out)) for word in arguments
+            )
             plain = tuple(word.replace("{", "{{").replace("}", "}}") for word in filled)
             environment = {**OFFLINE, "HEBBLM_CACHE": f"{folder}/cache"}
             where: Callable[[], None] = lambda folder=folder: _enter(folder)  # noqa: E731
-            ended = run(Writer(known.module, known.module, plain), root, out, environment, where, PATIENCE)
+            ended = run(
+                Writer(known.module, known.module, plain), root, out, environment, where, PATIENCE
+            )
         if ended.status == -signal.SIGKILL:
             still += 1
             case.count()
             continue
         fine += ended.status == 0
         wrong = ended.defect()
-        if not wrong and any(re.search(r"\bWarning\b|warnings\.warn", told) for told in ended.lines):
+        if not wrong and any(
+            re.search(r"\bWarning\b|warnings\.warn", told) for told in ended.lines
+        ):
             wrong = f"warning: {next(told for told in ended.lines if 'arn' in told)}"
         told = " ".join(arguments)
         case.count(f"seed {seed}, {known.module} {told:.300}: {wrong}" if wrong else "")
     refused = case.survived - fine - still
-    case.note = f"{fine:,} with status 0, {refused:,} refused in one line, {still:,} stopped at work"
+    case.note = (
+        f"{fine:,} with status 0, {refused:,} refused in one line, {still:,} stopped at work"
+    )
     return case
 
 
@@ -171,11 +215,24 @@ def parsed(scratch: Path, count: int) -> Case:
     case, refused = Case(), 0
     for seed in range(count):
         known, arguments = line(seed)
-        rest = [word.replace("{root}", str(scratch)).replace("{out}", f"{scratch}/out") for word in arguments]
+        rest = [
+            word.replace("{root}", str(scratch)).replace("{out}", f"{scratch}/out")
+            for word in arguments
+        ]
         told, wrong = io.StringIO(), ""
-        with warnings.catch_warnings(record=True) as warned, redirect_stdout(told), redirect_stderr(told):
+        with (
+            warnings.catch_warnings(record=True) as warned,
+            redirect_stdout(told),
+            redirect_stderr(told),
+        ):
             try:
-                common.parse(known.config, rest[len(known.prefix) :], prog=known.module, description="d", example="e")
+                common.parse(
+                    known.config,
+                    rest[len(known.prefix) :],
+                    prog=known.module,
+                    description="d",
+                    example="e",
+                )
             except UserError as error:
                 refused += 1
                 wrong = "several lines" if "\n" in str(error) else ""
@@ -185,7 +242,9 @@ def parsed(scratch: Path, count: int) -> Case:
                 wrong = f"{type(error).__name__}: {error}"
         if warned:
             wrong = f"warning: {warned[0].message}"
-        case.count(f"seed {seed}, {known.module} {' '.join(arguments):.300}: {wrong}" if wrong else "")
+        case.count(
+            f"seed {seed}, {known.module} {' '.join(arguments):.300}: {wrong}" if wrong else ""
+        )
     case.note = f"{refused:,} refused in one line"
     return case
 
@@ -210,10 +269,14 @@ HOSTILE: tuple[Any, ...] = (
     {"_target_": WITNESS},
 )
 TAGGED = (
-    f"!!python/module:{WITNESS}", "!!python/object/apply:os.system ['touch witness']", f"!!python/name:{WITNESS}.x",
-    "!!python/object/new:os.system [touch witness]", "!include /etc/passwd", "!ENV ${HOME}", "${oc.env:HOME}",
-    f"!!python/object:{WITNESS}.Thing {{}}", "&a [*a]", "!!binary aGVsbG8=", "!!set {a, b}", "!!timestamp 2001-01-01",
-    "0x" + "f" * 400, "1" * 5_000, "!!float 1e999", ".nan", "{{ 7 * 7 }}", "<<: {k: 1}", "- - - - - -",
+    f"!!python/module:{WITNESS}", "!!python/object/apply:os.system ['touch witness']",
+    f"!!python/name:{WITNESS}.x",
+    "!!python/object/new:os.system [touch witness]", "!include /etc/passwd", "!ENV ${HOME}",
+    "${oc.env:HOME}",
+    f"!!python/object:{WITNESS}.Thing {{}}", "&a [*a]", "!!binary aGVsbG8=", "!!set {a, b}",
+    "!!timestamp 2001-01-01",
+    "0x" + "f" * 400, "1" * 5_000, "!!float 1e999", ".nan", "{{ 7 * 7 }}", "<<: {k: 1}",
+    "- - - - - -",
 )  # fmt: skip
 WATCHED = (
     "os.system",
@@ -230,7 +293,11 @@ def document(seed: int) -> tuple[Known, str]:
     """Return a command, and a file of options that tries to have something imported or run."""
     draw = random.Random(f"yaml {seed}")
     known = draw.choice(COMMANDS)
-    names = [field.name for field in dataclasses.fields(known.config)] + ["config", "nonsense", "class_path"]
+    names = [field.name for field in dataclasses.fields(known.config)] + [
+        "config",
+        "nonsense",
+        "class_path",
+    ]
     lines = []
     for name in draw.sample(names, min(len(names), draw.randint(1, 3))):
         hostile = draw.choice(TAGGED) if draw.random() < 0.5 else json.dumps(draw.choice(HOSTILE))
@@ -251,12 +318,16 @@ class Watch:
         sys.addaudithook(self._hear)
 
     def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if self.watching and (event in WATCHED or (event == "import" and str(arguments[0]).startswith(WITNESS))):
+        if self.watching and (
+            event in WATCHED or (event == "import" and str(arguments[0]).startswith(WITNESS))
+        ):
             self.seen.append(f"{event} {arguments!r:.80}")
 
 
 def files(scratch: Path, count: int) -> Case:
-    """Try so many files of options; none may have anything imported or run, or end in a traceback."""
+    """Try so many files of options; none may have anything imported or run, or end in a
+    traceback.
+    """
     (scratch / f"{WITNESS}.py").write_text("class Thing: pass\nx = 1\n")
     sys.path.insert(0, str(scratch))
     case, refused, watch = Case(), 0, Watch()
@@ -268,7 +339,9 @@ def files(scratch: Path, count: int) -> Case:
             wrong = ""
             watch.seen, watch.watching = [], seed >= 0
             try:
-                common.parse(known.config, ["--config", str(place)], prog="p", description="d", example="e")
+                common.parse(
+                    known.config, ["--config", str(place)], prog="p", description="d", example="e"
+                )
             except UserError as error:
                 refused += seed >= 0
                 wrong = "" if "\n" not in str(error) else f"several lines: {error}"

@@ -1,6 +1,7 @@
 """All of it: figures as JSON, and as the tables of recipes/reliability.md.
 
-Usage: python -m tests.faults.run [GROUP ...] [--damaged 10000] [--kills 100] [--commands eval,tune] [--add] [--page]
+Usage: python -m tests.faults.run [GROUP ...] [--damaged 10000] [--kills 100] [--commands eval,tune]
+[--add] [--page]
 """
 
 from __future__ import annotations
@@ -28,13 +29,17 @@ ROOT = Path(__file__).resolve().parents[2]
 RECORD, PAGE = ROOT / "recipes" / "reliability.json", ROOT / "recipes" / "reliability.md"
 BEGIN, END = "<!-- figures: written by tests/faults/run.py -->", "<!-- end of figures -->"
 OTHERS: dict[str, Group] = {
-    "disk": disk.GROUP, "together": killed.GROUP, "texts": texts.TEXTS, "pages": texts.MARKUP, "options": options.GROUP,
-    "numbers": numbers.ENDS, "soak": numbers.SOAK, "variants": variants.VARIANTS, "supply": variants.SUPPLY,
+    "disk": disk.GROUP, "together": killed.GROUP, "texts": texts.TEXTS, "pages": texts.MARKUP,
+    "options": options.GROUP,
+    "numbers": numbers.ENDS, "soak": numbers.SOAK, "variants": variants.VARIANTS,
+    "supply": variants.SUPPLY,
 }  # fmt: skip
 """Further groups by name, in the order of the page."""
 
 
-def damage_all(record: dict[str, Any], scratch: Path, count: int, only: Sequence[str] = ()) -> Iterator[str]:
+def damage_all(
+    record: dict[str, Any], scratch: Path, count: int, only: Sequence[str] = ()
+) -> Iterator[str]:
     """Put figures of damaged files into a record, a format at a time, and yield its name."""
     for number, form in enumerate(form for form in FORMATS if not only or form.name in only):
         counts, defects = campaign(form, scratch / str(number), count)
@@ -44,7 +49,13 @@ def damage_all(record: dict[str, Any], scratch: Path, count: int, only: Sequence
 
 
 def kill_all(
-    record: dict[str, Any], scratch: Path, count: int, commands: list[str], minutes: float, *, add: bool
+    record: dict[str, Any],
+    scratch: Path,
+    count: int,
+    commands: list[str],
+    minutes: float,
+    *,
+    add: bool,
 ) -> Iterator[str]:
     """Put figures of killed commands into a record, a command at a time, and yield which they are.
 
@@ -62,13 +73,18 @@ def kill_all(
 
 
 def try_all(record: dict[str, Any], scratch: Path, group: str, clock: Clock) -> Iterator[str]:
-    """Put figures of one of the other groups into a record, a case at a time, and yield its name."""
+    """Put figures of one of the other groups into a record, a case at a time, and yield its
+    name.
+    """
     found: dict[str, Any] = {}
     for name, case in OTHERS[group].cases(scratch, clock):
         found[name] = case.to_json()
         record["others"][group] = {"mended": len(OTHERS[group].mended), "cases": found}
         print(
-            f"{group}: {name}: {case.survived} of {case.tried} {case.note}", *case.defects[:5], sep="\n  ", flush=True
+            f"{group}: {name}: {case.survived} of {case.tried} {case.note}",
+            *case.defects[:5],
+            sep="\n  ",
+            flush=True,
         )
         yield group
 
@@ -87,7 +103,8 @@ def table(record: dict[str, Any]) -> str:
         lines.append(f"| {name} | {tried:,} | {whole} | {counts.get(REFUSED, 0):,} | {wrong:,} |")
     lines += [
         "",
-        "| Killed with -9, run again | tried | same files, no others | of these went on, not anew |",
+        "| Killed with -9, run again | tried | same files, no others "
+        "| of these went on, not anew |",
         "| --- | --- | --- | --- |",
     ]
     lines += [
@@ -118,11 +135,15 @@ def main() -> None:
     parser.add_argument("--formats", nargs="+", default=(), help="damage files of these alone")
     parser.add_argument("--kills", type=int, default=100, help="of each command")
     parser.add_argument(
-        "--minutes", type=float, help="of each group, and of each command killed; all that it takes if not given"
+        "--minutes",
+        type=float,
+        help="of each group, and of each command killed; all that it takes if not given",
     )
     parser.add_argument("--commands", default=",".join(JOBS), help="that are killed")
     parser.add_argument("--add", action="store_true", help="kill only as often as is missing")
-    parser.add_argument("--page", action="store_true", help="only write the page from the figures there are")
+    parser.add_argument(
+        "--page", action="store_true", help="only write the page from the figures there are"
+    )
     asked = parser.parse_args()
     if unknown := set(asked.groups) - set(known):
         parser.error(f"unknown group {unknown.pop()!r}; choose from {', '.join(known)}")
@@ -135,21 +156,39 @@ def main() -> None:
 
 
 def _record() -> dict[str, Any]:
-    return {"damaged": {}, "killed": {}, "others": {}, "made": {}, **(read_json(RECORD) if RECORD.is_file() else {})}
+    return {
+        "damaged": {},
+        "killed": {},
+        "others": {},
+        "made": {},
+        **(read_json(RECORD) if RECORD.is_file() else {}),
+    }
 
 
 def _measure(group: str, asked: argparse.Namespace, scratch: Path) -> None:
-    """Make the figures of a group anew; each is written as it comes, beside those that others wrote meanwhile."""
+    """Make the figures of a group anew; each is written as it comes, beside those that others wrote
+    meanwhile.
+    """
     parts: dict[str, Callable[[dict[str, Any]], Iterator[str]]] = {
         "damaged": lambda record: damage_all(record, scratch, asked.damaged, asked.formats),
         "killed": lambda record: kill_all(
-            record, scratch, asked.kills, asked.commands.split(","), asked.minutes or float("inf"), add=asked.add
+            record,
+            scratch,
+            asked.kills,
+            asked.commands.split(","),
+            asked.minutes or float("inf"),
+            add=asked.add,
         ),
     }
     started, own = time.monotonic(), {"damaged": {}, "killed": {}, "others": {}}
-    said = {"command": shlex.join(["python", "-m", "tests.faults.run", *sys.argv[1:]]), "seed": "numbers from 0"}
+    said = {
+        "command": shlex.join(["python", "-m", "tests.faults.run", *sys.argv[1:]]),
+        "seed": "numbers from 0",
+    }
     said |= {"commit": commit(), "versions": versions()}
-    for name in parts.get(group, lambda record: try_all(record, scratch, group, Clock(asked.minutes)))(own):
+    for name in parts.get(
+        group, lambda record: try_all(record, scratch, group, Clock(asked.minutes))
+    )(own):
         with held(RECORD, "the figures"):  # several groups and commands may be tried at once
             record = _record()
             for section, found in own.items():

@@ -1,4 +1,6 @@
-"""Commands in processes of their own, in worlds that lack something, and figures of what came of them."""
+"""Commands in processes of their own, in worlds that lack something, and figures of what came of
+them.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,10 @@ import torch
 MOST_TOLD = 20  # defects of a case that are kept
 PATIENCE = 300  # seconds for a command
 LOADED = (
-    "hebblm.evaluation.run", "hebblm.models.training", "hebblm.tuning.tune", "hebblm.report.inspection",
-    "hebblm.reader", "hebblm.corpus_memory", "hebblm.language_model", "hebblm.vision.experiments", "sklearn.datasets",
+    "hebblm.evaluation.run", "hebblm.models.training", "hebblm.tuning.tune",
+    "hebblm.report.inspection",
+    "hebblm.reader", "hebblm.corpus_memory", "hebblm.language_model", "hebblm.vision.experiments",
+    "sklearn.datasets",
     "faiss",
 )  # fmt: skip
 """Modules that are loaded once, before processes are forked."""
@@ -76,7 +80,9 @@ class Group:
 
 @dataclass(frozen=True)
 class Writer:
-    """A command: a module of ``hebblm.cli``, and arguments with {root} of what it reads and {out} of what it writes."""
+    """A command: a module of ``hebblm.cli``, and arguments with {root} of what it reads and {out}
+    of what it writes.
+    """
 
     name: str
     module: str
@@ -89,19 +95,25 @@ class Writer:
         return cls(name, module, tuple(arguments))
 
 
-EVALUATION = "--checkpoint {root}/model --text {root}/other.txt --device cpu --max-tokens 60 --methods lstm,mixture"
+EVALUATION = (
+    "--checkpoint {root}/model --text {root}/other.txt --device cpu --max-tokens 60 --methods "
+    "lstm,mixture"
+)
 WRITERS = (
     Writer.of("preprocess", "preprocess --text {root}/text.txt --output-path {out}"),
-    Writer.of("train", "train --corpus text:{root}/text.txt --preset tiny --epochs 1 --output-path {out}"),
+    Writer.of("train", "train --corpus text:{root}/text.txt --preset tiny --epochs 1 --output-path "
+        "{out}"),
     Writer.of("eval", f"eval {EVALUATION} --log-samples --log-neighbors 20 --output-path {{out}}"),
-    Writer.of("tune", "tune --checkpoint {root}/model --text {root}/other.txt --device cpu --max-tokens 40"
+    Writer.of("tune", "tune --checkpoint {root}/model --text {root}/other.txt --device cpu "
+        "--max-tokens 40"
               " --methods knn --skip-dynamic --output-path {out}"),
     Writer.of("read --save", "read {root}/model {root}/short.txt --device cpu --save {out}"),
     Writer.of("report", "report {root}/result --output-path {out}"),
     Writer.of("report inspect", "report inspect {root}/result --output-path {out}/page.html"),
     Writer.of("vision", "vision online --scale smoke --seeds 1 --output-path {out}"),
     Writer.of(
-        "memory build", "memory build --model {root}/model --text {root}/short.txt --device cpu --output-path {out}"
+        "memory build", "memory build --model {root}/model --text {root}/short.txt --device cpu "
+            "--output-path {out}"
     ),
     Writer.of("memory merge", "memory merge {root}/memory {root}/memory --output-path {out}"),
 )  # fmt: skip
@@ -114,7 +126,9 @@ def words(count: int = 400) -> str:
 
 
 def make_world(root: Path) -> None:
-    """Write texts, a model, a result and a memory; what commands load is loaded, so that forked ones start at once."""
+    """Write texts, a model, a result and a memory; what commands load is loaded, so that forked
+    ones start at once.
+    """
     for name in (*LOADED, *(f"hebblm.cli.{writer.module}" for writer in WRITERS)):
         with suppress(ImportError):
             import_module(name)
@@ -136,9 +150,15 @@ class Ended:
     peak: int  # KiB of resident memory at most
 
     def defect(self) -> str:
-        """What is wrong with the way it ended: "" for status 0, or status 2 after one line of its own."""
+        """What is wrong with the way it ended: "" for status 0, or status 2 after one line of its
+        own.
+        """
         if self.status == 0:
-            return "" if not any("Traceback" in line for line in self.lines) else f"traceback: {self.lines[-1]}"
+            return (
+                ""
+                if not any("Traceback" in line for line in self.lines)
+                else f"traceback: {self.lines[-1]}"
+            )
         if self.status != 2:
             return f"status {self.status}: {' / '.join(self.lines[-2:]):.300}"
         errors = [line for line in self.lines if ": error: " in line]
@@ -157,8 +177,8 @@ def run(
 ) -> Ended:
     """Run a command in a process of its own, for ``patience`` seconds at most.
 
-    Variables of the environment that are None are not set. ``before`` runs within the process first, and takes
-    something away from it.
+    Variables of the environment that are None are not set. ``before`` runs within the process
+    first, and takes something away from it.
     """
     main = import_module(f"hebblm.cli.{writer.module}").main
     arguments = [argument.format(root=root, out=out) for argument in writer.arguments]
@@ -179,7 +199,9 @@ def run(
         said = stream.read().decode(errors="replace")
     _, code, used = os.wait4(process, 0)
     lines = (line.rsplit("\r", 1)[-1].strip() for line in said.splitlines())
-    return Ended(os.waitstatus_to_exitcode(code), tuple(line for line in lines if line), used.ru_maxrss)
+    return Ended(
+        os.waitstatus_to_exitcode(code), tuple(line for line in lines if line), used.ru_maxrss
+    )
 
 
 def _become(pipe: int, environment: Mapping[str, str | None]) -> None:
@@ -188,7 +210,9 @@ def _become(pipe: int, environment: Mapping[str, str | None]) -> None:
     torch.set_num_threads(1)  # the threads that the parent computed with are not there after a fork
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     os.dup2(pipe, 2)
-    sys.stdout, sys.stderr = (os.fdopen(number, "w", buffering=1, closefd=False) for number in (1, 2))
+    sys.stdout, sys.stderr = (
+        os.fdopen(number, "w", buffering=1, closefd=False) for number in (1, 2)
+    )
     for name, value in environment.items():
         os.environ.pop(name, None)
         if value is not None:
@@ -196,7 +220,9 @@ def _become(pipe: int, environment: Mapping[str, str | None]) -> None:
 
 
 def _status(main: Callable[[list[str]], int], arguments: list[str]) -> int:
-    """The status that a command would end its process with, after the traceback that people would see."""
+    """The status that a command would end its process with, after the traceback that people would
+    see.
+    """
     try:
         return main(arguments)
     except SystemExit as error:

@@ -61,7 +61,9 @@ def test_damage_is_refused_in_one_line_or_changes_nothing_and_what_is_no_file_is
             path.write_bytes(kept)
 
 
-def test_a_pickle_from_outside_is_never_opened_and_sizes_beyond_memory_are_refused(tmp_path: Path) -> None:
+def test_a_pickle_from_outside_is_never_opened_and_sizes_beyond_memory_are_refused(
+    tmp_path: Path,
+) -> None:
     make_pictures(tmp_path)
     with pytest.raises(UserError, match="put the original file there"):
         load_cifar100([tmp_path / "pickles"])
@@ -76,7 +78,9 @@ def test_a_pickle_from_outside_is_never_opened_and_sizes_beyond_memory_are_refus
 def test_a_command_that_is_killed_ends_with_the_same_files(name: str, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.faults.killed", name, str(tmp_path / "world"), "3"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, cwd=run.ROOT, env=environment, stdout=subprocess.PIPE, check=True)
+    done = subprocess.run(
+        command, cwd=run.ROOT, env=environment, stdout=subprocess.PIPE, check=True
+    )
     found = json.loads(done.stdout)
     assert (found["tried"], found["survived"], found["found"]) == (3, 3, [])
     assert found["resumed"] > 0
@@ -88,16 +92,31 @@ def test_two_at_once_end_as_one_does(tmp_path: Path) -> None:
 
 
 def test_a_full_or_foreign_disk_leaves_one_line_and_old_files(tmp_path: Path) -> None:
-    some = tuple(writer for writer in WRITERS if writer.name in ("preprocess", "report inspect", "memory merge"))
+    some = tuple(
+        writer
+        for writer in WRITERS
+        if writer.name in ("preprocess", "report inspect", "memory merge")
+    )
     for _, case in disk.cases(tmp_path, writers=some):
         assert_survived(case)
 
 
-def test_odd_texts_are_read_as_they_are_or_refused_and_large_ones_in_bounded_memory(tmp_path: Path) -> None:
-    names = ("a byte order mark", "NUL", "lone surrogates", "combining marks", "blank lines alone", "CR LF")
+def test_odd_texts_are_read_as_they_are_or_refused_and_large_ones_in_bounded_memory(
+    tmp_path: Path,
+) -> None:
+    names = (
+        "a byte order mark",
+        "NUL",
+        "lone surrogates",
+        "combining marks",
+        "blank lines alone",
+        "CR LF",
+    )
     for _, case in texts.odd_texts(tmp_path, names, readers=texts.READERS[:1]):
         assert_survived(case)
-    assert_survived(texts.large_text(tmp_path, (texts.READ,), range(1 << 16, (1 << 16) + 1), size=4 << 20))
+    assert_survived(
+        texts.large_text(tmp_path, (texts.READ,), range(1 << 16, (1 << 16) + 1), size=4 << 20)
+    )
 
 
 @pytest.mark.parametrize("page", texts.PAGES)
@@ -106,7 +125,9 @@ def test_no_page_takes_text_for_markup(page: str, tmp_path: Path) -> None:
         assert texts.defect(texts.PAGES[page], word, tmp_path / str(number)) == ""
 
 
-def test_random_options_end_with_one_line_or_well_and_have_nothing_imported_or_run(tmp_path: Path) -> None:
+def test_random_options_end_with_one_line_or_well_and_have_nothing_imported_or_run(
+    tmp_path: Path,
+) -> None:
     assert_survived(options.parsed(tmp_path, 150))
     assert_survived(options.lines(tmp_path, 8))
     assert_survived(options.files(tmp_path, 60))

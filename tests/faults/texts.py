@@ -1,4 +1,6 @@
-"""Odd texts in every command that reads one, and the text of strangers in every page that is written."""
+"""Odd texts in every command that reads one, and the text of strangers in every page that is
+written.
+"""
 
 from __future__ import annotations
 
@@ -42,14 +44,17 @@ ODD: dict[str, bytes] = {
     "blank lines alone": b"\n" * 40,
     "spaces alone": b"   \t \n" * 40,
     "blank lines among others": LINES.replace("\n", "\n\n\n").encode(),
-    "right to left": "\u05e9\u05dc\u05d5\u05dd \u0639\u0644\u064a\u0643\u0645 \u202eabc\u202c \u2067x\u2069\n".encode()
+    "right to left": "\u05e9\u05dc\u05d5\u05dd \u0639\u0644\u064a\u0643\u0645 \u202eabc\u202c "
+    "\u2067x\u2069\n".encode()
     * 40,
     "combining marks": ("e\u0301\u0323 " + "z" + "\u0307" * 300 + " \u0301\n").encode() * 40,
     "lone surrogates": LINES.encode() + b"\xed\xa0\x80 \xed\xbf\xbf\n",
     "bytes that are no UTF-8": LINES.encode() + b"\xff\xfe \xc0\x80\n",
     "UTF-16": LINES.encode("utf-16"),
     "cut within a character": LINES.encode() + "é".encode()[:1],
-    "separators of lines and paragraphs": LINES.replace("sat", "s\u2028a\u2029t\x85\x0b\x0c\x1c").encode(),
+    "separators of lines and paragraphs": LINES.replace(
+        "sat", "s\u2028a\u2029t\x85\x0b\x0c\x1c"
+    ).encode(),
     "odd spaces": LINES.replace(" ", "\u3000", 3).replace("on", "\u00a0on\u200b").encode(),
     "control characters": LINES.replace("mat", "\x1b[31mm\x07\x08\x7fat").encode(),
     "beyond the basic plane": "👩\u200d👩\u200d👧 𝒳 \U0010ffff \ue000\n".encode() * 40,
@@ -64,19 +69,29 @@ ODD: dict[str, bytes] = {
 }
 READERS = (
     Writer.of("preprocess", "preprocess --text {root}/odd.txt --output-path {out}"),
-    Writer.of("preprocess, lower case", "preprocess --text {root}/odd.txt --normalization lower --output-path {out}"),
-    Writer.of("preprocess, moses", "preprocess --text {root}/odd.txt --tokenizer moses --output-path {out}"),
+    Writer.of("preprocess, lower case", "preprocess --text {root}/odd.txt --normalization lower "
+        "--output-path {out}"),
+    Writer.of("preprocess, moses", "preprocess --text {root}/odd.txt --tokenizer moses "
+        "--output-path {out}"),
     Writer.of("preprocess, sentencepiece",
-              "preprocess --text {root}/odd.txt --tokenizer sentencepiece --vocab-size 20 --output-path {out}"),
-    Writer.of("eval", "eval --checkpoint {root}/model --text {root}/odd.txt --max-tokens 200 --methods lstm,mixture"
+              "preprocess --text {root}/odd.txt --tokenizer sentencepiece --vocab-size 20 "
+              "--output-path {out}"),
+    Writer.of("eval", "eval --checkpoint {root}/model --text {root}/odd.txt --max-tokens 200 "
+        "--methods lstm,mixture"
               " --log-samples --output-path {out}"),
-    Writer.of("read", "read {root}/model {root}/odd.txt --set memory.index=exact --k 8 --save {out}"),
-    Writer.of("memory build", "memory build --model {root}/model --text {root}/odd.txt --output-path {out}"),
+    Writer.of("read",
+    "read {root}/model {root}/odd.txt --set memory.index=exact --k 8 --save {out}"),
+    Writer.of("memory build", "memory build --model {root}/model --text {root}/odd.txt "
+        "--output-path {out}"),
 )  # fmt: skip
 READ = Writer.of(
-    "read", "read {root}/model {root}/odd.txt --method mixture --set memory.capacity=1000 --k 8 --save {out}"
+    "read",
+    "read {root}/model {root}/odd.txt --method mixture --set memory.capacity=1000 --k 8 --save "
+    "{out}",
 )
-"""Reads a large text: a memory without a bound grows by each token, and each takes a millisecond."""
+"""Reads a large text: a memory without a bound grows by each token, and each takes a
+millisecond.
+"""
 
 
 def words_of(content: bytes) -> Counter[str]:
@@ -99,7 +114,10 @@ def lost(folder: Path, content: bytes) -> str:
 
 
 def odd_texts(
-    scratch: Path, names: tuple[str, ...] = tuple(ODD), readers: tuple[Writer, ...] = READERS, clock: Clock = FOREVER
+    scratch: Path,
+    names: tuple[str, ...] = tuple(ODD),
+    readers: tuple[Writer, ...] = READERS,
+    clock: Clock = FOREVER,
 ) -> Iterator[tuple[str, Case]]:
     """Give odd texts to commands that read one."""
     root = scratch / "world"
@@ -131,7 +149,9 @@ def long_line(scratch: Path, size: int = LONG) -> Case:
     (root / "odd.txt").write_bytes(LINES.encode() + b"word " * (size // 5) + b"\n" + LINES.encode())
     for reader in READERS:
         if reader.module in ("preprocess", "eval"):
-            ended = run(reader, root, scratch / "long-out", {"HEBBLM_CACHE": str(scratch / "cache")})
+            ended = run(
+                reader, root, scratch / "long-out", {"HEBBLM_CACHE": str(scratch / "cache")}
+            )
             most = max(most, ended.peak)
             wrong = ended.defect() or (f"{ended.peak >> 10} MiB" if ended.peak > BOUND else "")
             case.count(f"{reader.name}: {wrong}" if wrong else "")
@@ -140,18 +160,27 @@ def long_line(scratch: Path, size: int = LONG) -> Case:
     return case
 
 
-def large_text(scratch: Path, readers: tuple[Writer, ...], letters: range, size: int = HUGE) -> Case:
+def large_text(
+    scratch: Path, readers: tuple[Writer, ...], letters: range, size: int = HUGE
+) -> Case:
     """Give a large text of words of so many letters to some commands."""
     root, case, draw, peaks = scratch / "large", Case(), random.Random(0), []
     make_world(root)
     different = min(20_000, (4 << 20) // letters.stop)  # so that the words themselves take little
-    lexicon = ["".join(draw.choices(string.ascii_lowercase, k=draw.choice(letters))) for _ in range(different)]
-    block = "".join(" ".join(draw.choices(lexicon, k=12)) + "\n" for _ in range(max(1, different // 12)))
+    lexicon = [
+        "".join(draw.choices(string.ascii_lowercase, k=draw.choice(letters)))
+        for _ in range(different)
+    ]
+    block = "".join(
+        " ".join(draw.choices(lexicon, k=12)) + "\n" for _ in range(max(1, different // 12))
+    )
     with (root / "odd.txt").open("wb") as stream:
         for _ in range(size // len(block) + 1):
             stream.write(block.encode())
     for reader in readers:
-        ended = run(reader, root, root / "out", {"HEBBLM_CACHE": str(root / "cache")}, patience=7200)
+        ended = run(
+            reader, root, root / "out", {"HEBBLM_CACHE": str(root / "cache")}, patience=7200
+        )
         wrong = ended.defect() or (f"status {ended.status}" if ended.status else "")
         wrong = wrong or (f"{ended.peak >> 10} MiB resident" if ended.peak > BOUND else "")
         case.count(f"{reader.name}: {wrong}" if wrong else "")
@@ -170,7 +199,9 @@ def text_cases(scratch: Path, clock: Clock) -> Iterator[tuple[str, Case]]:
     large = f"{HUGE >> 30} GiB of text"
     for name, read in {
         f"a line of {LONG >> 20} MiB": lambda: long_line(scratch),
-        f"{large} in words of 64 KiB": lambda: large_text(scratch, (READ,), range(1 << 16, (1 << 16) + 1)),
+        f"{large} in words of 64 KiB": lambda: large_text(
+            scratch, (READ,), range(1 << 16, (1 << 16) + 1)
+        ),
         f"{large} in words of 4 to 16 letters": lambda: large_text(scratch, both, range(4, 17)),
     }.items():
         if not clock.over():
@@ -178,10 +209,14 @@ def text_cases(scratch: Path, clock: Clock) -> Iterator[tuple[str, Case]]:
 
 
 HOSTILE = (
-    "</script><script>alert(1)</script>", "<img src=x onerror=alert(1)>", "{{ 7191 * 7193 }}", "{% raw %}", "{# x #}",
-    "<!--", "-->", "]]>", "<![CDATA[", "</title></style>", "\"><svg onload=alert(1)>", "' onmouseover='alert(1)",
-    "&lt;b&gt;", "javascript:alert(1)", "${7191*7193}", "<< 7191 * 7193 >>", "<% x %>", "\u2028\u2029", "\u202egnp.exe",
-    "`x`|a|b\n# h", "[x](javascript:alert(1))", "\\input{/etc/passwd}", "$$\\undefined$$", "</textarea>", "\ufeff",
+    "</script><script>alert(1)</script>", "<img src=x onerror=alert(1)>", "{{ 7191 * 7193 }}",
+    "{% raw %}", "{# x #}",
+    "<!--", "-->", "]]>", "<![CDATA[", "</title></style>", "\"><svg onload=alert(1)>",
+    "' onmouseover='alert(1)",
+    "&lt;b&gt;", "javascript:alert(1)", "${7191*7193}", "<< 7191 * 7193 >>", "<% x %>",
+    "\u2028\u2029", "\u202egnp.exe",
+    "`x`|a|b\n# h", "[x](javascript:alert(1))", "\\input{/etc/passwd}", "$$\\undefined$$",
+    "</textarea>", "\ufeff",
     "é\u0301\u0301",
 )  # fmt: skip
 MEANING = "51724863"  # of the products above, if a template computes them
@@ -208,7 +243,9 @@ def result_of(word: str) -> Result:
     """Return a result with a word where a stranger's may stand."""
     plain = sample_result(200)
     scenario = replace(plain.scenario, source=word, target=word)
-    return replace(plain, scenario=scenario, provenance={**plain.provenance, "command": word, word: word})
+    return replace(
+        plain, scenario=scenario, provenance={**plain.provenance, "command": word, word: word}
+    )
 
 
 def report(word: str, folder: Path) -> list[Path]:
@@ -229,7 +266,8 @@ def inspection(word: str, folder: Path) -> list[Path]:
     folder.mkdir(parents=True)
     result_of(word).save(folder)
     write_parquet(folder / "tokens.parquet", replace(tokens, words=words))
-    near = {"position": 1, "rank": 0, "from_stream": True, "place": 0, "label": word, "distance": 0.5,
+    near = {"position": 1, "rank": 0, "from_stream": True, "place": 0, "label": word,
+    "distance": 0.5,
             "closeness": 2.0, "context": word}  # fmt: skip
     pq.write_table(pa.Table.from_pylist([near]), folder / "neighbors.parquet")
     run = replace(Inspection.load(folder), result=result_of(word))
@@ -254,7 +292,9 @@ PAGES: dict[str, Callable[[str, Path], list[Path]]] = {
 
 def defect(page: Callable[[str, Path], list[Path]], word: str, folder: Path) -> str:
     """Return what a word does to the files of a page beside standing in them, or nothing."""
-    plain, evil = ({path.name: path for path in page(w, folder / n)} for w, n in (("plain", "a"), (word, "b")))
+    plain, evil = (
+        {path.name: path for path in page(w, folder / n)} for w, n in (("plain", "a"), (word, "b"))
+    )
     for name, path in evil.items():
         if path.suffix == ".png":
             continue
@@ -264,17 +304,26 @@ def defect(page: Callable[[str, Path], list[Path]], word: str, folder: Path) -> 
         if path.suffix == ".html":
             one, two = Tags(plain[name].read_text(encoding="utf-8")), Tags(text)
             if one.tags != two.tags:
-                return f"{name}: other tags: {list((two.tags - one.tags) + (one.tags - two.tags))[:3]}"
-            if " ".join(word.split()) not in " ".join(two.text.split()) and json.dumps(word)[1:-1] not in two.text:
+                return (
+                    f"{name}: other tags: {list((two.tags - one.tags) + (one.tags - two.tags))[:3]}"
+                )
+            if (
+                " ".join(word.split()) not in " ".join(two.text.split())
+                and json.dumps(word)[1:-1] not in two.text
+            ):
                 return f"{name}: the text is not shown"
-        elif path.suffix == ".md" and ("\n# h" in text or re.search(r"(?<!\\)<(script|img|svg)", text)):
+        elif path.suffix == ".md" and (
+            "\n# h" in text or re.search(r"(?<!\\)<(script|img|svg)", text)
+        ):
             return f"{name}: markup"
         elif path.suffix == ".tex" and "\\input" in text:
             return f"{name}: a command"
     return ""
 
 
-def page_cases(scratch: Path, clock: Clock, words: tuple[str, ...] = HOSTILE) -> Iterator[tuple[str, Case]]:
+def page_cases(
+    scratch: Path, clock: Clock, words: tuple[str, ...] = HOSTILE
+) -> Iterator[tuple[str, Case]]:
     for number, (name, page) in enumerate(PAGES.items()):
         case = Case()
         for at, word in enumerate(words if not clock.over() else ()):
@@ -291,9 +340,12 @@ TEXTS = Group(
     text_cases,
     (
         "`hebblm-read` held a whole text in memory",
-        "the build of a memory cut words of long lines in two, and took a lone carriage return for an end of line",
+        "the build of a memory cut words of long lines in two, and took a lone carriage return for "
+        "an end of line",
     ),
 )
 MARKUP = Group(
-    "Text of strangers in pages", page_cases, ("a name with dollars in it was read as a formula by the plots",)
+    "Text of strangers in pages",
+    page_cases,
+    ("a name with dollars in it was read as a formula by the plots",),
 )

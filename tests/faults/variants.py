@@ -1,8 +1,9 @@
 """What hebblm runs with: other versions and processors, and a network that nothing asks for.
 
-Of every variant a selection of the tests is run, and the losses of every method are compared with this machine's own.
-``HEBBLM_PYTHONS`` may name further interpreters, separated by colons, in whose environments hebblm's dependencies and
-pytest are installed. Run as a script, this file prints the losses as JSON.
+Of every variant a selection of the tests is run, and the losses of every method are compared with
+this machine's own. ``HEBBLM_PYTHONS`` may name further interpreters, separated by colons, in whose
+environments hebblm's dependencies and pytest are installed. Run as a script, this file prints the
+losses as JSON.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ class Variant:
 
     name: str
     python: str = sys.executable
-    environment: Mapping[str, str] = field(default_factory=dict)  # variables beside those of this process
+    environment: Mapping[str, str] = field(
+        default_factory=dict
+    )  # variables beside those of this process
     without_faiss: bool = False  # it cannot be imported
 
     def run(self, arguments: list[str], scratch: Path) -> subprocess.CompletedProcess[str]:
@@ -54,7 +57,9 @@ class Variant:
             (scratch / "blocked" / "sitecustomize.py").write_text(BLOCKED)
             path.insert(0, str(scratch / "blocked"))
         environment = {**os.environ, **self.environment, "PYTHONPATH": os.pathsep.join(path)}
-        return subprocess.run([self.python, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True)
+        return subprocess.run(
+            [self.python, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True
+        )
 
 
 def variants() -> list[Variant]:
@@ -75,7 +80,9 @@ def variants() -> list[Variant]:
 
 
 def losses() -> dict[str, float]:
-    """The mean loss by method over one small stream, nats, and under "seconds" the processor time of all."""
+    """The mean loss by method over one small stream, nats, and under "seconds" the processor time
+    of all.
+    """
     started, found = time.process_time(), {}
     stream = toy.stream_of(toy.tokens(0, TOKENS))
     for moving in (False, True):
@@ -97,11 +104,16 @@ def losses_of(variant: Variant, scratch: Path) -> dict[str, float]:
 
 
 def count_tests(variant: Variant, scratch: Path, case: Case, selection: tuple[str, ...]) -> int:
-    """Run a selection of the tests, and count those that pass or fail; return how many skipped themselves."""
+    """Run a selection of the tests, and count those that pass or fail; return how many skipped
+    themselves.
+    """
     options = ["-n", "0", "-p", "no:cacheprovider", "--tb=line", "-m", "not slow"]
     done = variant.run(["-m", "pytest", *options, *selection], scratch)
     last = done.stdout.strip().splitlines()[-1:] or [done.stderr[-300:]]
-    counts = {word: int(number) for number, word in re.findall(r"(\d+) (passed|failed|error|skipped)", last[0])}
+    counts = {
+        word: int(number)
+        for number, word in re.findall(r"(\d+) (passed|failed|error|skipped)", last[0])
+    }
     wrong = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
     for _ in range(counts.get("passed", 0)):
         case.count()
@@ -134,7 +146,8 @@ def variant_cases(scratch: Path, clock: Clock) -> Iterator[tuple[str, Case]]:
         slower = found["seconds"] / plain["seconds"]
         case.count("" if slower <= SLOWER else f"takes {slower:.1f} times as long")
         case.note = (
-            f"{tests} tests, {skipped} more skipped; {len(apart)} methods at most {max(apart.values()):.1e} nats "
+            f"{tests} tests, {skipped} more skipped; {len(apart)} methods at most "
+            f"{max(apart.values()):.1e} nats "
             f"apart, {TOLERANCE:g} allowed; {slower:.2f} of the time"
         )
         yield variant.name, case
@@ -144,8 +157,9 @@ PACKAGES = ("hebblm", "awd_lstm")
 SILENT = """
 import importlib, json, sys
 asked = []
+heard = "socket.connect socket.getaddrinfo socket.sendto socket.sendmsg urllib.Request".split()
 def hear(event, arguments):
-    if event in ("socket.connect", "socket.getaddrinfo", "socket.sendto", "socket.sendmsg", "urllib.Request"):
+    if event in heard:
         asked.append(f"{event} {arguments!r:.100}")
 sys.addaudithook(hear)
 found = {}
@@ -159,11 +173,23 @@ for name in json.loads(sys.argv[1]):
 print(json.dumps(found))
 """
 NETWORK = (
-    *("socket", "ssl", "http", "urllib.request", "urllib3", "requests", "ftplib", "smtplib", "pooch", "aiohttp"),
+    *(
+        "socket",
+        "ssl",
+        "http",
+        "urllib.request",
+        "urllib3",
+        "requests",
+        "ftplib",
+        "smtplib",
+        "pooch",
+        "aiohttp",
+    ),
     "httpx",
 )
 ALLOWED = {
-    # pooch compares the sha256 of every file before it takes its place; a HEAD asks whether the hub is there.
+    # pooch compares the sha256 of every file before it takes its place; a HEAD asks whether the hub
+    # is there.
     "hebblm/download.py": {"pooch", "urllib.request"},
     "hebblm/files.py": {"socket"},  # the host's name, in names of temporary files
 }
@@ -176,7 +202,10 @@ def sources() -> list[Path]:
 def silent_imports() -> Case:
     """Import every module in a fresh interpreter, and listen for sockets."""
     case = Case()
-    names = [".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__") for path in sources()]
+    names = [
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        for path in sources()
+    ]
     command = [sys.executable, "-c", SILENT, json.dumps(names)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True)
     for name, asked in json.loads(done.stdout.splitlines()[-1]).items():
@@ -206,7 +235,9 @@ def _imported(node: ast.AST) -> list[str]:
     """The modules that a statement imports."""
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names]
-    return [node.module] if isinstance(node, ast.ImportFrom) and node.module and not node.level else []
+    return (
+        [node.module] if isinstance(node, ast.ImportFrom) and node.module and not node.level else []
+    )
 
 
 def supply_cases(_: Path, clock: Clock) -> Iterator[tuple[str, Case]]:

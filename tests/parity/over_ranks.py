@@ -1,4 +1,6 @@
-"""What a toy text scores, read by one process or by several: run by ``test_processes.py`` in processes of its own."""
+"""What a toy text scores, read by one process or by several: run by ``test_processes.py`` in
+processes of its own.
+"""
 
 from __future__ import annotations
 
@@ -44,16 +46,26 @@ def text() -> EvaluationStream:
     return toy.stream_of(np.concatenate([toy.tokens(1, 40), toy.tokens(2, 21), toy.tokens(1, 40)]))
 
 
-def scores(layout: Layout, kind: str, settings: str, every: int, ranks: Ranks) -> dict[str, np.ndarray]:
-    """Return the losses (T,) by method, read behind entries of another text; ranks share these and the streams."""
+def scores(
+    layout: Layout, kind: str, settings: str, every: int, ranks: Ranks
+) -> dict[str, np.ndarray]:
+    """Return the losses (T,) by method, read behind entries of another text; ranks share these and
+    the streams.
+    """
     rules = {name: METHODS[name].rule(toy.exact(SETTINGS[settings])) for name in STATIC_METHODS}
     stream, mine = text(), layout.part(ranks.rank, ranks.size)
     base = AwdBase(toy.tiny_model().double(), rows=toy.NOVEL, init="uniform", streams=mine.streams)
-    keys, labels = toy.randn(3, TRAINING, toy.DIM, dtype=DOUBLE), torch.from_numpy(toy.tokens(4, TRAINING))
+    keys, labels = (
+        toy.randn(3, TRAINING, toy.DIM, dtype=DOUBLE),
+        torch.from_numpy(toy.tokens(4, TRAINING)),
+    )
     logs = (keys @ base.head.weight.T + base.head.bias).logsumexp(1)
 
     def memory() -> AnyMemory:
-        own, share = toy.MEMORIES[kind](DOUBLE), (ranks if mine.spread else ALONE).partition(TRAINING)
+        own, share = (
+            toy.MEMORIES[kind](DOUBLE),
+            (ranks if mine.spread else ALONE).partition(TRAINING),
+        )
         held = slice(share.start, share.stop)
         own.add(keys[held], labels[held], logs[held])
         own.mark_base()

@@ -23,9 +23,9 @@ def make_problem(
 ) -> tuple[torch.Tensor, Neighbors, OutputHead]:
     """Return queries, neighbours and a head.
 
-    Query 0 has a duplicate among its keys (distance 0), query 1 has a single entry, query 2 has none, the
-    others have all K. Labels repeat; with ``labels`` they come from the last few classes. The last
-    ``zero_rows`` rows of the head are zero.
+    Query 0 has a duplicate among its keys (distance 0), query 1 has a single entry, query 2 has
+    none, the others have all K. Labels repeat; with ``labels`` they come from the last few classes.
+    The last ``zero_rows`` rows of the head are zero.
     """
     generator = torch.Generator().manual_seed(seed)
 
@@ -48,12 +48,18 @@ def make_problem(
         weight[-zero_rows:] = 0
         offset[-zero_rows:] = 0
     head = OutputHead(weight, offset if bias else None)
-    neighbors = Neighbors(keys, values.masked_fill(~mask, 0), distances, mask, head.logits(keys).logsumexp(2))
+    neighbors = Neighbors(
+        keys, values.masked_fill(~mask, 0), distances, mask, head.logits(keys).logsumexp(2)
+    )
     return hidden, neighbors, head
 
 
-def language_like(seed: int, *, n: int, k: int, d: int, v: int) -> tuple[torch.Tensor, Neighbors, OutputHead]:
-    """Return states in clusters, a head with a Zipfian bias, and labels drawn from the head itself."""
+def language_like(
+    seed: int, *, n: int, k: int, d: int, v: int
+) -> tuple[torch.Tensor, Neighbors, OutputHead]:
+    """Return states in clusters, a head with a Zipfian bias, and labels drawn from the head
+    itself.
+    """
     generator = torch.Generator().manual_seed(seed)
     entries = 20 * k
     centres = torch.randn(12, d, generator=generator, dtype=torch.float64)
@@ -68,10 +74,16 @@ def language_like(seed: int, *, n: int, k: int, d: int, v: int) -> tuple[torch.T
     distances, index = squared.topk(k, largest=False)
     keys = memory[index]
     mask = torch.ones(n, k, dtype=torch.bool)
-    return queries, Neighbors(keys, labels[index], distances, mask, head.logits(keys).logsumexp(2)), head
+    return (
+        queries,
+        Neighbors(keys, labels[index], distances, mask, head.logits(keys).logsumexp(2)),
+        head,
+    )
 
 
-def as_problem(hidden: torch.Tensor, neighbors: Neighbors, head: OutputHead, eps: float = 1e-3) -> Problem:
+def as_problem(
+    hidden: torch.Tensor, neighbors: Neighbors, head: OutputHead, eps: float = 1e-3
+) -> Problem:
     weights = closeness(neighbors.distances, neighbors.mask, eps=eps)
     return Problem(
         head,

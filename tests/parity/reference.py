@@ -1,4 +1,6 @@
-"""The equations as printed, one query at a time: slow and plain; MbPA's and Hebb's are those of the benchmark."""
+"""The equations as printed, one query at a time: slow and plain; MbPA's and Hebb's are those of the
+benchmark.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,10 @@ def mixture_probs(
         products = keys @ query
         scores = (theta * (relative(products) if scale == "relative" else products)).exp()
         if form == "linear":
-            rows.append((1 - gamma) * logits.softmax(0) + gamma * label_distribution(scores, labels, len(logits)))
+            rows.append(
+                (1 - gamma) * logits.softmax(0)
+                + gamma * label_distribution(scores, labels, len(logits))
+            )
         else:
             sums = torch.stack([scores[labels == i].sum() for i in range(len(logits))])
             mixed = (1 - gamma) * logits.exp() + gamma * sums

@@ -1,4 +1,6 @@
-"""The mixture of all components beside the plainest form: features, shares and their learning, one token at a time."""
+"""The mixture of all components beside the plainest form: features, shares and their learning, one
+token at a time.
+"""
 
 from __future__ import annotations
 
@@ -37,9 +39,13 @@ def settings_of(**changes: object) -> MethodSettings:
 
 
 def context_of(entries: int) -> Context:
-    head = OutputHead(randn(0, CLASSES, DIM, dtype=torch.float64), randn(1, CLASSES, dtype=torch.float64))
+    head = OutputHead(
+        randn(0, CLASSES, DIM, dtype=torch.float64), randn(1, CLASSES, dtype=torch.float64)
+    )
     counts = torch.arange(CLASSES)
-    context = Context(head, FlatMemory(DIM, dtype=torch.float64), k=9, train_counts=counts, window=40)
+    context = Context(
+        head, FlatMemory(DIM, dtype=torch.float64), k=9, train_counts=counts, window=40
+    )
     if entries:
         labels = torch.arange(entries) * 7 % 5
         toy.observe(context, randn(2, entries, DIM, dtype=torch.float64), labels)
@@ -77,12 +83,20 @@ def plain_features(context: Context, query: Tensor) -> list[float]:
 def test_features_equal_the_plain_form(entries: int) -> None:
     context = context_of(entries)
     hidden = randn(3, 6, DIM, dtype=torch.float64)
-    expected = torch.tensor([plain_features(context, query) for query in hidden], dtype=torch.float64)
-    torch.testing.assert_close(gate_features(EvalBatch(hidden, context)), expected, rtol=0, atol=1e-10)
+    expected = torch.tensor(
+        [plain_features(context, query) for query in hidden], dtype=torch.float64
+    )
+    torch.testing.assert_close(
+        gate_features(EvalBatch(hidden, context)), expected, rtol=0, atol=1e-10
+    )
 
 
-def reference(evidence: np.ndarray, weights: np.ndarray, rate: float, anchor: int | None) -> np.ndarray:
-    """Return the losses (T,) of the mixture, token by token, from losses and features (T, C + F) and W (C, 2F)."""
+def reference(
+    evidence: np.ndarray, weights: np.ndarray, rate: float, anchor: int | None
+) -> np.ndarray:
+    """Return the losses (T,) of the mixture, token by token, from losses and features (T, C + F)
+    and W (C, 2F).
+    """
     parts, weights, found = len(weights), weights.copy(), []
     squares, odds = np.zeros_like(weights), math.log(9)
     for start in range(0, len(evidence), EVERY):
@@ -97,7 +111,9 @@ def reference(evidence: np.ndarray, weights: np.ndarray, rate: float, anchor: in
             if anchor is not None and rate:
                 trust = 1 / (1 + math.exp(-odds))
                 gain += math.log(mixed) - math.log(given[anchor])
-            found.append(-math.log(trust * mixed + (1 - trust) * (0 if anchor is None else given[anchor])))
+            found.append(
+                -math.log(trust * mixed + (1 - trust) * (0 if anchor is None else given[anchor]))
+            )
             change = np.outer(shares * given / mixed - shares, x)
             step += change
             squares += change**2
@@ -135,17 +151,24 @@ def test_losses_are_those_of_the_formula(rate: float, parts: str, ahead: bool) -
     expected = reference(torch.cat(noted.rows).numpy(), weights, rate, anchor)
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
     if rate and "," in parts:
-        assert np.abs(expected - reference(torch.cat(noted.rows).numpy(), weights, 0.0, anchor)).max() > 0.01
+        assert (
+            np.abs(expected - reference(torch.cat(noted.rows).numpy(), weights, 0.0, anchor)).max()
+            > 0.01
+        )
 
 
 def test_a_label_that_no_component_gives_anything_is_infinite_and_teaches_nothing() -> None:
-    gate = F.LearnedGate(torch.tensor([[1.0, 2.0, 0.3, 0.1], [0.5, -1.0, 0.2, 0.0]], dtype=torch.float64), 0.5)
+    gate = F.LearnedGate(
+        torch.tensor([[1.0, 2.0, 0.3, 0.1], [0.5, -1.0, 0.2, 0.0]], dtype=torch.float64), 0.5
+    )
     impossible = [math.inf, math.inf, 1.0, 0.3]
     nothing = gate.after([impossible, [math.nan] * 4])
     assert nothing.as_floats == replace(gate, place=gate.place + 2).as_floats
     told = [1.0, math.inf, 1.0, 0.3]
     assert torch.equal(gate.after([impossible, told]).weights, gate.after([told]).weights)
-    shares = F.log_softmax_shares(gate.placed(torch.tensor([[1.0, 0.3]]).double()), gate.weights[None])
+    shares = F.log_softmax_shares(
+        gate.placed(torch.tensor([[1.0, 0.3]]).double()), gate.weights[None]
+    )
     assert F.gated_losses(torch.tensor([[math.inf, math.inf]]).double(), shares).item() == math.inf
     assert gate.after([told] * 50).weights[0, 0] > gate.weights[0, 0]
 
@@ -168,14 +191,20 @@ def test_another_text_begins_with_half_of_the_weights_and_the_odds_of_earlier_be
     assert torch.equal(begun.weights, torch.cat([read.weights[:, :2], first[:, 2:]], 1))
     assert read.squares is not None
     assert begun.squares is not None
-    assert torch.equal(begun.squares, torch.cat([read.squares[:, :2], torch.zeros(2, 2).double()], 1))
+    assert torch.equal(
+        begun.squares, torch.cat([read.squares[:, :2], torch.zeros(2, 2).double()], 1)
+    )
     assert (begun.place, begun.gain, read.place) == (0, 0, 10)
     assert begun.from_floats(read.as_floats).as_floats == read.as_floats
     assert begun.from_floats(read.as_floats).begun.as_floats == begun.as_floats
 
 
 def test_only_the_first_tokens_tell_of_a_beginning_and_texts_add_up() -> None:
-    gate = F.LearnedGate(torch.zeros(2, 2, dtype=torch.float64), 0.1, 0).after([[1.0, 5.0, 1.0]] * 10).begun
+    gate = (
+        F.LearnedGate(torch.zeros(2, 2, dtype=torch.float64), 0.1, 0)
+        .after([[1.0, 5.0, 1.0]] * 10)
+        .begun
+    )
     assert gate.odds == 0, "the first text of all does not count"
     for _ in range(5):
         gate = gate.after([[5.0, 1.0, 1.0]] * 10)

@@ -9,7 +9,10 @@ from hebblm.types import Neighbors, OutputHead
 from ..support import equations
 from .problems import make_problem
 
-pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
 
 
 def on_cuda(neighbors: Neighbors, head: OutputHead) -> tuple[Neighbors, OutputHead]:
@@ -25,7 +28,8 @@ def on_cuda(neighbors: Neighbors, head: OutputHead) -> tuple[Neighbors, OutputHe
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"solver": "fast"}, {"solver": "fast", "lr_units": "relative"}, {"optimizer": "rmsprop"}]
+    "options",
+    [{}, {"solver": "fast"}, {"solver": "fast", "lr_units": "relative"}, {"optimizer": "rmsprop"}],
 )
 @pytest.mark.parametrize("lr", [0.01, 50.0])
 def test_adaptation_on_cuda(options: dict[str, object], lr: float) -> None:
@@ -34,7 +38,9 @@ def test_adaptation_on_cuda(options: dict[str, object], lr: float) -> None:
     counts = torch.arange(600)
     shared = {"lr": lr, "steps": 3, "eps": 1e-3, "eta": 0.5, "beta": 0.5, **options}
     expected = functional.hebb_logits(hidden, neighbors, head, counts=counts, **shared)
-    actual = functional.hebb_logits(hidden.cuda(), there, head_there, counts=counts.cuda(), **shared)
+    actual = functional.hebb_logits(
+        hidden.cuda(), there, head_there, counts=counts.cuda(), **shared
+    )
     torch.testing.assert_close(actual.cpu(), expected, rtol=1e-8, atol=1e-8)
 
 

@@ -1,4 +1,6 @@
-"""Documents that a reader reads side by side have the scores of a plain loop with a base and a window for each."""
+"""Documents that a reader reads side by side have the scores of a plain loop with a base and a
+window for each.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +22,17 @@ DOCUMENTS = [
     "If quux fails , the method raises an error .",
     "",
     "A list .",
-    "The quux method returns None , and blarg calls frobnitz with the list of arguments .\nThen it stops .",
+    "The quux method returns None , and blarg calls frobnitz with the list of arguments .\nThen it "
+    "stops .",
 ]
-# n-grams know each word of an interval once it is read; what is done here knows them when the interval is over.
+# n-grams know each word of an interval once it is read; what is done here knows them when the
+# interval is over.
 WITHOUT_NGRAM = {"best.parts": "base,short,medium,long,knn,mbpa"}
 METHODS_READ = ["lstm", "cache", "knn", "mixture", "mbpa", "mixture+hebb", "best"]
 EVERY = 5
-CLOSE = 3e-3  # nats: on some processors a batch of LSTM states is rounded otherwise than a single one
+CLOSE = (
+    3e-3  # nats: on some processors a batch of LSTM states is rounded otherwise than a single one
+)
 
 
 @pytest.fixture(scope="module")
@@ -34,8 +40,12 @@ def lm() -> hebblm.LanguageModel:
     return hebblm.load("tiny-pydoc-raw", device="cpu")
 
 
-def one_by_one(lm: hebblm.LanguageModel, method: str, documents: Sequence[str]) -> list[list[float]]:
-    """Predict and score an interval of each document by itself, then learn from all of them in their order."""
+def one_by_one(
+    lm: hebblm.LanguageModel, method: str, documents: Sequence[str]
+) -> list[list[float]]:
+    """Predict and score an interval of each document by itself, then learn from all of them in
+    their order.
+    """
     values = Hyperparameters().changed(WITHOUT_NGRAM)
     rule, words = METHODS[method].rule(values.methods), lm.vocabulary.dictionary
     texts = [document.replace("\n", " <eos> ").split() for document in documents]
@@ -44,7 +54,8 @@ def one_by_one(lm: hebblm.LanguageModel, method: str, documents: Sequence[str]) 
     contexts = [
         Context(
             base.head, memory, k=200, window=rule.needs.window,
-            train_counts=torch.tensor(words.counts), new_classes=torch.zeros(len(words), dtype=torch.bool),
+            train_counts=torch.tensor(words.counts), new_classes=torch.zeros(len(words),
+            dtype=torch.bool),
         )
         for base in bases
     ]  # fmt: skip
@@ -62,7 +73,10 @@ def one_by_one(lm: hebblm.LanguageModel, method: str, documents: Sequence[str]) 
             part = text[start : start + EVERY]
             if part:
                 before = text[start - 1 : start] or ["<eos>"]
-                batch = EvalBatch(base.read(torch.tensor([index(word) for word in [*before, *part[:-1]]])), context)
+                batch = EvalBatch(
+                    base.read(torch.tensor([index(word) for word in [*before, *part[:-1]]])),
+                    context,
+                )
                 losses += rule.score(batch, torch.tensor([index(word) for word in part])).tolist()
                 scored.append((context, batch, part))
         for _, _, part in scored:
@@ -76,7 +90,8 @@ def one_by_one(lm: hebblm.LanguageModel, method: str, documents: Sequence[str]) 
         for context in contexts[1:]:
             context.observed = contexts[0].observed  # they grew alike
         observations = [
-            (context, batch.observation(torch.tensor([index(w) for w in part]))) for context, batch, part in scored
+            (context, batch.observation(torch.tensor([index(w) for w in part])))
+            for context, batch, part in scored
         ]
         for context, observation in observations:
             context.take(observation)
@@ -90,7 +105,9 @@ def plain(lm: hebblm.LanguageModel) -> Sequence[hebblm.Scores]:
 
 
 @pytest.mark.parametrize("method", METHODS_READ)
-def test_side_by_side_equals_one_by_one(lm: hebblm.LanguageModel, plain: Sequence[hebblm.Scores], method: str) -> None:
+def test_side_by_side_equals_one_by_one(
+    lm: hebblm.LanguageModel, plain: Sequence[hebblm.Scores], method: str
+) -> None:
     reader = lm.reader(method, update_every=EVERY, settings=WITHOUT_NGRAM)
     scores = reader.read(DOCUMENTS)
     expected = one_by_one(lm, method, DOCUMENTS)
@@ -101,7 +118,9 @@ def test_side_by_side_equals_one_by_one(lm: hebblm.LanguageModel, plain: Sequenc
     for each, other in zip(scores, plain, strict=True):
         assert each.unadapted is not None
         torch.testing.assert_close(each.unadapted.nll, other.nll, rtol=0, atol=CLOSE)
-    if METHODS[method].rule(Hyperparameters().methods).needs.retrieval:  # else nothing above would mean much
+    if (
+        METHODS[method].rule(Hyperparameters().methods).needs.retrieval
+    ):  # else nothing above would mean much
         apart = lm.reader(method, update_every=EVERY).read(DOCUMENTS[4])
         assert (scores[4].nll - apart.nll).abs().max() > 1e-2
     else:
@@ -125,11 +144,20 @@ def test_one_document_has_the_numbers_of_a_text(lm: hebblm.LanguageModel, method
 
 
 @pytest.mark.parametrize("method", ["cache", "mixture+hebb", "best"])
-def test_no_document_sees_what_stands_beside_it_or_what_comes(lm: hebblm.LanguageModel, method: str) -> None:
-    """An interval of each is scored before any is learned from, whatever stands in it and behind it."""
+def test_no_document_sees_what_stands_beside_it_or_what_comes(
+    lm: hebblm.LanguageModel, method: str
+) -> None:
+    """An interval of each is scored before any is learned from, whatever stands in it and behind
+    it.
+    """
     reader = lm.reader(method, update_every=EVERY)
     scores = reader.read(DOCUMENTS)
-    changed = [DOCUMENTS[0], "Quite other zork words .", *DOCUMENTS[2:4], "Nothing that it said , zork ."]
+    changed = [
+        DOCUMENTS[0],
+        "Quite other zork words .",
+        *DOCUMENTS[2:4],
+        "Nothing that it said , zork .",
+    ]
     others = lm.reader(method, update_every=EVERY).read(changed)
     for one, other in zip(scores, others, strict=True):
         same = [a == b for a, b in zip(one.tokens[:EVERY], other.tokens, strict=False)]
@@ -138,7 +166,9 @@ def test_no_document_sees_what_stands_beside_it_or_what_comes(lm: hebblm.Languag
         assert one.new[:count].tolist() == other.new[:count].tolist()
 
 
-def test_documents_that_are_only_scored_leave_everything_as_it_was(lm: hebblm.LanguageModel) -> None:
+def test_documents_that_are_only_scored_leave_everything_as_it_was(
+    lm: hebblm.LanguageModel,
+) -> None:
     reader, other = lm.reader(), lm.reader()
     for each in (reader, other):
         each.read(DOCUMENTS[0])
@@ -148,7 +178,9 @@ def test_documents_that_are_only_scored_leave_everything_as_it_was(lm: hebblm.La
     assert (reader.vocabulary.words, len(reader)) == (words, entries)
     for document, each in zip(DOCUMENTS, scores, strict=True):
         other.begin()
-        torch.testing.assert_close(each.nll, other.read(document, learn=False).nll, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(
+            each.nll, other.read(document, learn=False).nll, rtol=1e-5, atol=1e-5
+        )
     other.begin()
     assert reader.suggest("The", 4) == other.suggest("The", 4)
 
@@ -160,7 +192,12 @@ def test_what_several_documents_taught_goes_on_in_the_next_text(lm: hebblm.Langu
     total = sum(len(each) for each in scores)
     assert seen[-1] == (total, total)
     assert reader.vocabulary.words == ["frobnitz", "quux", "blarg"]
-    words = {token for each in scores for token, new in zip(each.tokens, each.new.tolist(), strict=True) if new}
+    words = {
+        token
+        for each in scores
+        for token, new in zip(each.tokens, each.new.tolist(), strict=True)
+        if new
+    }
     assert words == {"frobnitz", "quux", "blarg"}
     after = reader.read("Call frobnitz .")
     assert not after.new.any()
@@ -170,10 +207,15 @@ def test_what_several_documents_taught_goes_on_in_the_next_text(lm: hebblm.Langu
         for text in ("a list", "an error")
     ]
     assert [each.tokens for each in reader.read(ids)] == [("a", "list"), ("an", "error")]
-    assert [each.tokens for each in reader.read([torch.tensor(own) for own in ids])] == [("a", "list"), ("an", "error")]
+    assert [each.tokens for each in reader.read([torch.tensor(own) for own in ids])] == [
+        ("a", "list"),
+        ("an", "error"),
+    ]
 
 
 def test_dynamic_evaluation_reads_one_text(lm: hebblm.LanguageModel) -> None:
     reader = lm.reader("dynamic", settings={"dynamic.rule": "sgd", "dynamic.lr": 0.1})
-    with pytest.raises(UserError, match="learns from one text at a time, not from 2 documents side by side"):
+    with pytest.raises(
+        UserError, match="learns from one text at a time, not from 2 documents side by side"
+    ):
         reader.read(["a", "b"])

@@ -24,7 +24,13 @@ def assert_same(actual: torch.Tensor, expected: torch.Tensor) -> None:
 
 
 def relative_reference(
-    hidden: torch.Tensor, neighbors: Neighbors, head: OutputHead, *, lr: float, steps: int, pull: float
+    hidden: torch.Tensor,
+    neighbors: Neighbors,
+    head: OutputHead,
+    *,
+    lr: float,
+    steps: int,
+    pull: float,
 ) -> torch.Tensor:
     """Return the plain form at the rate that the solver takes for each query."""
     parts = as_problem(hidden, neighbors, head)
@@ -32,7 +38,9 @@ def relative_reference(
     rows = []
     for row, query in enumerate(hidden):
         rate = lr / unit[row] if unit[row] else 0.0
-        own = reference.adapted_head(neighbors, row, head, lr=rate, steps=steps, eps=EPS, pull=pull * unit[row])
+        own = reference.adapted_head(
+            neighbors, row, head, lr=rate, steps=steps, eps=EPS, pull=pull * unit[row]
+        )
         rows.append(own.logits(query))
     return torch.stack(rows)
 
@@ -52,23 +60,31 @@ def relative_reference(
 )
 def test_mbpa_equals_autograd(options: dict[str, object], bias: bool) -> None:
     hidden, neighbors, head = make_problem(5, bias=bias)
-    actual = functional.mbpa_logits(hidden, neighbors, head, eps=EPS, lr_units="absolute", **options)
+    actual = functional.mbpa_logits(
+        hidden, neighbors, head, eps=EPS, lr_units="absolute", **options
+    )
     assert_same(actual, reference.mbpa_logits(hidden, neighbors, head, eps=EPS, **options))
 
 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize(("steps", "lr", "pull"), [(1, 8.0, 0.03), (5, 0.5, 0.03), (5, 8.0, 0.0)])
-def test_descent_at_a_relative_rate_equals_autograd(steps: int, lr: float, pull: float, bias: bool) -> None:
+def test_descent_at_a_relative_rate_equals_autograd(
+    steps: int, lr: float, pull: float, bias: bool
+) -> None:
     hidden, neighbors, head = make_problem(steps, bias=bias)
     options = {"lr": lr, "steps": steps, "pull": pull}
-    actual = functional.mbpa_logits(hidden, neighbors, head, eps=EPS, lr_units="relative", **options)
+    actual = functional.mbpa_logits(
+        hidden, neighbors, head, eps=EPS, lr_units="relative", **options
+    )
     assert_same(actual, relative_reference(hidden, neighbors, head, **options))
     assert torch.equal(actual[2], head.logits(hidden)[2])  # no neighbours
 
 
 @pytest.mark.parametrize("pull", [0.0, 0.03])
 @pytest.mark.parametrize("keys", ["one", "the same"])
-def test_where_the_largest_eigenvalue_is_exact_so_is_the_relative_rate(pull: float, keys: str) -> None:
+def test_where_the_largest_eigenvalue_is_exact_so_is_the_relative_rate(
+    pull: float, keys: str
+) -> None:
     hidden, neighbors, head = make_problem(9, n=2, k=1 if keys == "one" else 6)
     same = neighbors.keys[:, :1].expand_as(neighbors.keys).contiguous()
     neighbors = Neighbors(same, neighbors.values, neighbors.distances, neighbors.mask)
@@ -82,12 +98,21 @@ def test_where_the_largest_eigenvalue_is_exact_so_is_the_relative_rate(pull: flo
 @pytest.mark.parametrize(
     "shape",
     [{"k": 1}, {"k": 12, "labels": 2}, {"labels": 4, "zero_rows": 4}, {"k": 30, "d": 3, "v": 4}],
-    ids=["one neighbour", "repeated labels", "labels without a learnt row", "more neighbours than width"],
+    ids=[
+        "one neighbour",
+        "repeated labels",
+        "labels without a learnt row",
+        "more neighbours than width",
+    ],
 )
-def test_descent_equals_autograd_in_awkward_shapes(steps: int, rate: str, shape: dict[str, int]) -> None:
+def test_descent_equals_autograd_in_awkward_shapes(
+    steps: int, rate: str, shape: dict[str, int]
+) -> None:
     hidden, neighbors, head = make_problem(3, **shape)
     lr = 0.05 if rate == "absolute" else 2.0
-    actual = functional.mbpa_logits(hidden, neighbors, head, lr=lr, steps=steps, eps=EPS, lr_units=rate)
+    actual = functional.mbpa_logits(
+        hidden, neighbors, head, lr=lr, steps=steps, eps=EPS, lr_units=rate
+    )
     if rate == "absolute":
         expected = reference.mbpa_logits(hidden, neighbors, head, lr=lr, steps=steps, eps=EPS)
     else:
@@ -104,7 +129,9 @@ def test_every_key_a_duplicate(steps: int) -> None:
         torch.zeros(2, 4, dtype=torch.float64),
         torch.ones(2, 4, dtype=torch.bool),
     )
-    actual = functional.mbpa_logits(hidden, same, head, lr=1e-4, steps=steps, eps=EPS, lr_units="absolute")
+    actual = functional.mbpa_logits(
+        hidden, same, head, lr=1e-4, steps=steps, eps=EPS, lr_units="absolute"
+    )
     assert_same(actual, reference.mbpa_logits(hidden, same, head, lr=1e-4, steps=steps, eps=EPS))
 
 
@@ -117,7 +144,11 @@ HEBB = {"lr": 0.02, "steps": 2, "eta": 0.4, "beta": 0.5, "counts": COUNTS, "eps"
 @pytest.mark.parametrize(
     "options",
     [
-        *({"beta": beta, "gate": gate} for beta in (0.0, 0.15, 0.999) for gate in ("gated", "literal")),
+        *(
+            {"beta": beta, "gate": gate}
+            for beta in (0.0, 0.15, 0.999)
+            for gate in ("gated", "literal")
+        ),
         {"steps": 1},
         {"steps": 5, "gate": "literal"},
         {"mbpa": False},
@@ -134,7 +165,9 @@ def test_hebb_equals_the_printed_equations(options: dict[str, object]) -> None:
 @pytest.mark.parametrize("constant", [0.0, 0.3, 1.0])
 def test_hebb_of_a_constant_weight(constant: float) -> None:
     hidden, neighbors, head = make_problem(13)
-    actual = functional.hebb_logits(hidden, neighbors, head, weighting=constant, lr_units="absolute", **HEBB)
+    actual = functional.hebb_logits(
+        hidden, neighbors, head, weighting=constant, lr_units="absolute", **HEBB
+    )
     assert_same(actual, reference.hebb_logits(hidden, neighbors, head, constant=constant, **HEBB))
 
 
@@ -143,8 +176,12 @@ def test_hebb_of_a_constant_weight(constant: float) -> None:
 def test_hebb_of_only_new_classes(gate: str, bias: bool) -> None:
     hidden, neighbors, head = make_problem(12, k=9, labels=6, zero_rows=3, bias=bias)
     new, options = torch.arange(13) >= 10, {**HEBB, "gate": gate}
-    actual = functional.hebb_logits(hidden, neighbors, head, hebbian_classes=new, lr_units="absolute", **options)
-    assert_same(actual, reference.hebb_logits(hidden, neighbors, head, hebbian_classes=new, **options))
+    actual = functional.hebb_logits(
+        hidden, neighbors, head, hebbian_classes=new, lr_units="absolute", **options
+    )
+    assert_same(
+        actual, reference.hebb_logits(hidden, neighbors, head, hebbian_classes=new, **options)
+    )
     everywhere = functional.hebb_logits(hidden, neighbors, head, lr_units="absolute", **options)
     assert not torch.allclose(actual, everywhere)
 
@@ -155,7 +192,8 @@ def test_a_relative_term_written_out(normalization: str, bias: bool) -> None:
     hidden, neighbors, head = make_problem(16, k=9, labels=6, bias=bias)
     new, eps, eta = torch.arange(13) >= 9, 0.01, 2.5
     actual = functional.hebb_logits(
-        hidden, neighbors, head, lr=0.02, steps=2, eta=eta, beta=0.5, counts=COUNTS, eps=eps, hebbian_classes=new,
+        hidden, neighbors, head, lr=0.02, steps=2, eta=eta, beta=0.5, counts=COUNTS, eps=eps,
+        hebbian_classes=new,
         mbpa=False, closeness_normalization=normalization, scale="relative",
     )  # fmt: skip
     for row, query in enumerate(hidden):
@@ -167,11 +205,15 @@ def test_a_relative_term_written_out(normalization: str, bias: bool) -> None:
             lifts = (keys @ query + bias) / (query @ query + bias)
             for label in labels[new[labels]].unique():
                 mine = labels == label
-                logits[label] += eta * (closeness[mine] / wholes[normalization] * lifts[mine]).mean()
+                logits[label] += (
+                    eta * (closeness[mine] / wholes[normalization] * lifts[mine]).mean()
+                )
         assert_same(actual[row : row + 1], logits[None])
 
 
-@pytest.mark.parametrize(("form", "scale"), [("linear", "relative"), ("linear", "absolute"), ("logit-sum", "absolute")])
+@pytest.mark.parametrize(
+    ("form", "scale"), [("linear", "relative"), ("linear", "absolute"), ("logit-sum", "absolute")]
+)
 @pytest.mark.parametrize(("theta", "gamma"), [(0.0, 0.3), (0.4, 0.01), (1.0, 0.9)])
 def test_mixture(form: str, scale: str, theta: float, gamma: float) -> None:
     hidden, neighbors, head = make_problem(21, labels=5)
@@ -198,11 +240,15 @@ def test_cache_is_mixture_over_a_shared_window(scale: str) -> None:
     generator = torch.Generator().manual_seed(0)
     queries = torch.randn(4, 6, generator=generator, dtype=torch.float64)
     visible = torch.arange(9) < torch.tensor([0, 1, 5, 9])[:, None]
-    actual = equations.cache_log_probs(queries, keys, values, head, theta=0.6, weight=0.2, visible=visible, scale=scale)
+    actual = equations.cache_log_probs(
+        queries, keys, values, head, theta=0.6, weight=0.2, visible=visible, scale=scale
+    )
     for query, seen, row in zip(queries, visible, actual, strict=True):
         expected = base = head.logits(query).softmax(0)
         if seen.any():
             products = keys[seen] @ query
-            scores = (0.6 * (reference.relative(products) if scale == "relative" else products)).exp()
+            scores = (
+                0.6 * (reference.relative(products) if scale == "relative" else products)
+            ).exp()
             expected = 0.8 * base + 0.2 * reference.label_distribution(scores, values[seen], 13)
         torch.testing.assert_close(row.exp(), expected, rtol=1e-10, atol=0)

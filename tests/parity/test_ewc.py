@@ -23,7 +23,9 @@ def samples(seed: int) -> tuple[Tensor, Tensor]:
 
 
 def squared_gradient(model: MLP, pixels: Tensor, label: int) -> list[Tensor]:
-    """Return the squared gradient of ``log P(y | x)`` for one sample, by automatic differentiation."""
+    """Return the squared gradient of ``log P(y | x)`` for one sample, by automatic
+    differentiation.
+    """
     copies = tuple(parameter.clone().requires_grad_() for parameter in model.parameters())
     MLP.of(copies).logits(pixels).log_softmax(0)[label].backward()
     return [copy.grad.square() for copy in copies if copy.grad is not None]
@@ -41,8 +43,12 @@ def looped(model: MLP, pixels: Tensor, labels: Tensor, kind: FisherKind) -> list
     return totals
 
 
-@pytest.mark.parametrize(("kind", "chunk"), [("labels", 7), ("predictions", 7), ("predictions", 256)])
-def test_fisher_equals_a_loop_over_samples(kind: FisherKind, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("kind", "chunk"), [("labels", 7), ("predictions", 7), ("predictions", 256)]
+)
+def test_fisher_equals_a_loop_over_samples(
+    kind: FisherKind, chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(mlp_module, "CHUNK", chunk)
     model, (pixels, labels) = network(1), samples(2)
     found = fisher_diagonal(model, pixels, labels, kind=kind)
@@ -103,7 +109,9 @@ def test_the_latest_anchor_has_the_same_precision_where_the_last_task_ended() ->
         strict=True,
     ):
         torch.testing.assert_close(one, 7 * information * (other - last), rtol=1e-12, atol=0)
-    nothing = gradient(latest, network(2), 7.0) + gradient(Penalty.none(network(1).parameters()), network(1), 1000)
+    nothing = gradient(latest, network(2), 7.0) + gradient(
+        Penalty.none(network(1).parameters()), network(1), 1000
+    )
     assert not any(part.any() for part in nothing)
 
 

@@ -11,7 +11,14 @@ from hebblm.memory import FlatMemory
 from hebblm.types import Neighbors
 from hebblm.vision import mlp_adaptation
 from hebblm.vision.mlp import MLP
-from hebblm.vision.mlp_adaptation import NetworkProblem, Stored, adapt, adapt_mlp, curvature, descend
+from hebblm.vision.mlp_adaptation import (
+    NetworkProblem,
+    Stored,
+    adapt,
+    adapt_mlp,
+    curvature,
+    descend,
+)
 from hebblm.vision.settings import Rate
 from recipes.bench.naive import network_logits
 
@@ -50,21 +57,26 @@ def problem(seed: int, *, n: int = 4, k: int = 6) -> NetworkProblem:
     weights = closeness(distances, mask, eps=EPS) / mask.sum(1, keepdim=True).clamp_min(1)
     labels = torch.randint(CLASSES, (n, k), generator=generator)
     points = torch.cat([keys, queries[:, None]], dim=1)
-    return NetworkProblem(model, points, model.inputs(points), model.logits(points).transpose(1, 2), labels, weights)
+    return NetworkProblem(
+        model, points, model.inputs(points), model.logits(points).transpose(1, 2), labels, weights
+    )
 
 
 def expected_delta(given: NetworkProblem, *, rate: float | Tensor, steps: int) -> Tensor:
     rates = torch.as_tensor(rate, dtype=torch.float64).expand(len(given.labels)).tolist()
     rows = zip(given.points, rates, given.labels, given.weights, strict=True)
     logits = [
-        network_logits(given.model, points[-1], points[:-1], *row, lr=own, steps=steps) for points, own, *row in rows
+        network_logits(given.model, points[-1], points[:-1], *row, lr=own, steps=steps)
+        for points, own, *row in rows
     ]
     return torch.stack(logits) - given.model.logits(given.points[:, -1])
 
 
 @pytest.mark.parametrize("steps", [1, 2, 5])
 @pytest.mark.parametrize("rate", [0.003, 0.05, 1.0])
-@pytest.mark.parametrize("shape", [{}, {"n": 3, "k": 30}], ids=["few", "more neighbours than pixels and units"])
+@pytest.mark.parametrize(
+    "shape", [{}, {"n": 3, "k": 30}], ids=["few", "more neighbours than pixels and units"]
+)
 def test_descent_equals_autograd(steps: int, rate: float, shape: dict[str, int]) -> None:
     given = problem(steps, **shape)
     rates = torch.full(given.labels.shape[:1], rate, dtype=torch.float64)
@@ -80,16 +92,26 @@ def test_a_step_switches_hidden_units() -> None:
     linear, _ = descend(given, given.gram(), rates, steps=1)
     twice, _ = descend(given, given.gram(), rates, steps=2)
     assert not torch.allclose(twice, 2 * linear, rtol=0.05)
-    torch.testing.assert_close(twice, expected_delta(given, rate=1.0, steps=2), rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(
+        twice, expected_delta(given, rate=1.0, steps=2), rtol=1e-10, atol=1e-10
+    )
 
 
 def jacobian(given: NetworkProblem, row: int, *, along: bool) -> Tensor:
-    """Return how the neighbours' logits (K C, P), less their mean and times ``sqrt(w_k)``, follow the parameters.
+    """Return how the neighbours' logits (K C, P), less their mean and times ``sqrt(w_k)``, follow
+    the parameters.
 
-    Where ``along`` is set, the first layer moves along the weighted mean of the neighbours' pixels and a one only.
+    Where ``along`` is set, the first layer moves along the weighted mean of the neighbours' pixels
+    and a one only.
     """
-    pixels, weights, parameters = given.points[row, :-1], given.weights[row], given.model.parameters()
-    mean = torch.cat([pixels, torch.ones(len(pixels), 1)], dim=1).mul(weights[:, None]).sum(0)  # (D + 1,)
+    pixels, weights, parameters = (
+        given.points[row, :-1],
+        given.weights[row],
+        given.model.parameters(),
+    )
+    mean = (
+        torch.cat([pixels, torch.ones(len(pixels), 1)], dim=1).mul(weights[:, None]).sum(0)
+    )  # (D + 1,)
     mean = mean / mean.norm()
 
     def logits(*changes: Tensor) -> Tensor:
@@ -107,7 +129,9 @@ def jacobian(given: NetworkProblem, row: int, *, along: bool) -> Tensor:
 
 
 def unit(given: NetworkProblem) -> Tensor:
-    return curvature(given.inputs[:, :-1], given.gram()[:, :-1], given.weights, given.model.head.weight)
+    return curvature(
+        given.inputs[:, :-1], given.gram()[:, :-1], given.weights, given.model.head.weight
+    )
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
@@ -117,7 +141,9 @@ def test_curvature_equals_autograd(seed: int) -> None:
         weights = given.weights[row]
         along = given.gram()[row, :-1] @ weights
         all_as_one = weights.sqrt() * along / (weights.sqrt() * along).norm()  # (K,)
-        directions = torch.kron(all_as_one[:, None], torch.eye(CLASSES, dtype=torch.float64))  # (K C, C)
+        directions = torch.kron(
+            all_as_one[:, None], torch.eye(CLASSES, dtype=torch.float64)
+        )  # (K C, C)
         moved = directions.T @ jacobian(given, row, along=True)
         expected = torch.linalg.eigvalsh(moved @ moved.T)[-1]
         torch.testing.assert_close(unit(given)[row], expected, rtol=1e-10, atol=0)
@@ -126,11 +152,15 @@ def test_curvature_equals_autograd(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_curvature_is_at_most_that_of_the_tangent_kernel(seed: int) -> None:
     given = problem(seed)
-    largest = [torch.linalg.matrix_norm(jacobian(given, row, along=False), 2).square() for row in range(4)]
+    largest = [
+        torch.linalg.matrix_norm(jacobian(given, row, along=False), 2).square() for row in range(4)
+    ]
     ratio = unit(given) / torch.stack(largest).clamp_min(1e-30)
     assert (ratio <= 1 + 1e-12).all()
     assert (ratio[[0, 3]] > 0.6).all()
-    torch.testing.assert_close(ratio[1], torch.ones_like(ratio[1]), rtol=1e-10, atol=0)  # a single neighbour
+    torch.testing.assert_close(
+        ratio[1], torch.ones_like(ratio[1]), rtol=1e-10, atol=0
+    )  # a single neighbour
     assert ratio[2] == 0  # none
 
 
@@ -196,7 +226,9 @@ def test_adaptation_equals_the_printed_equations(steps: int, count: int) -> None
     counts = torch.tensor([0, 1, 3, 50])
     memory = FlatMemory(WIDTH, dtype=torch.float64)
     memory.add(pixels, labels)
-    result = adapt_mlp(Stored.under(memory, model), queries, k=k, lr=rate, rate="absolute", steps=steps, eps=EPS)
+    result = adapt_mlp(
+        Stored.under(memory, model), queries, k=k, lr=rate, rate="absolute", steps=steps, eps=EPS
+    )
     assert not result.rose.any()
     for row, query in enumerate(queries):
         order = (pixels - query).square().sum(1).argsort(stable=True)[:k]
@@ -209,7 +241,9 @@ def test_adaptation_equals_the_printed_equations(steps: int, count: int) -> None
 
         everyone = torch.ones(1, len(order), dtype=torch.bool)
         hidden = Neighbors(model.hidden(keys)[None], classes[None], distances[None], everyone)
-        change, offset, present = reference.hebbian_change(hidden, 0, model.head, eps=EPS, hebbian_classes=None)
+        change, offset, present = reference.hebbian_change(
+            hidden, 0, model.head, eps=EPS, hebbian_classes=None
+        )
         expected = base.clone()
         for i in range(CLASSES):
             n = int(counts[i])
@@ -225,8 +259,12 @@ def test_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     memory = FlatMemory(WIDTH, dtype=torch.float64)
     memory.add(*entries(15, 30))
     queries = entries(16, 9)[0]
-    whole = adapt_mlp(Stored.under(memory, model), queries, k=5, lr=0.1, rate="relative", steps=3, eps=EPS)
+    whole = adapt_mlp(
+        Stored.under(memory, model), queries, k=5, lr=0.1, rate="relative", steps=3, eps=EPS
+    )
     monkeypatch.setattr(mlp_adaptation, "CPU_CHUNK_BYTES", 1)
-    parted = adapt_mlp(Stored.under(memory, model), queries, k=5, lr=0.1, rate="relative", steps=3, eps=EPS)
+    parted = adapt_mlp(
+        Stored.under(memory, model), queries, k=5, lr=0.1, rate="relative", steps=3, eps=EPS
+    )
     torch.testing.assert_close(parted.mbpa(), whole.mbpa(), rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(parted.term.values, whole.term.values, rtol=1e-12, atol=1e-12)

@@ -16,7 +16,9 @@ from .problems import as_problem, language_like, make_problem
 
 
 def differing(problem: Problem, row: int) -> torch.Tensor:
-    """Return the sum of a query's curvatures but the largest, in units of that, from the eigenvalues."""
+    """Return the sum of a query's curvatures but the largest, in units of that, from the
+    eigenvalues.
+    """
     roots = relative_weights(problem)[row].sqrt()
     gram = problem.keys[row] @ problem.keys[row].t() + problem.one
     curvatures = torch.linalg.eigvalsh(roots[:, None] * gram * roots)
@@ -24,7 +26,9 @@ def differing(problem: Problem, row: int) -> torch.Tensor:
 
 
 def optimum(problem: Problem, row: int, pull: float) -> torch.Tensor:
-    """Return the change of a query's logits (V,) at the minimum of the pulled loss, over a head of its own."""
+    """Return the change of a query's logits (V,) at the minimum of the pulled loss, over a head of
+    its own.
+    """
     weight, bias = problem.head.weight, problem.head.bias
     dw = torch.zeros_like(weight, requires_grad=True)
     db = torch.zeros(len(weight), dtype=weight.dtype, requires_grad=bias is not None)
@@ -32,7 +36,11 @@ def optimum(problem: Problem, row: int, pull: float) -> torch.Tensor:
     sizes = relative_weights(problem)[row]
     pull = pull * float(differing(problem, row)) ** 0.5
     descent = torch.optim.LBFGS(
-        free, max_iter=2000, tolerance_grad=1e-12, tolerance_change=1e-15, line_search_fn="strong_wolfe"
+        free,
+        max_iter=2000,
+        tolerance_grad=1e-12,
+        tolerance_change=1e-15,
+        line_search_fn="strong_wolfe",
     )
 
     def loss() -> torch.Tensor:
@@ -63,7 +71,9 @@ def test_other_curvatures_are_those_of_the_eigenvalues(bias: bool) -> None:
     found = _other_curvatures(problem, relative_weights(problem))
     torch.testing.assert_close(found, torch.stack([differing(problem, row) for row in range(5)]))
     twins = replace(problem, keys=problem.keys[:, :1].expand_as(problem.keys))
-    torch.testing.assert_close(_other_curvatures(twins, relative_weights(twins)), torch.full_like(found, 0.01))
+    torch.testing.assert_close(
+        _other_curvatures(twins, relative_weights(twins)), torch.full_like(found, 0.01)
+    )
 
 
 def test_three_steps_come_near_the_optimum() -> None:
@@ -80,7 +90,9 @@ def test_three_steps_come_near_the_optimum() -> None:
     assert not found.rose.any()
 
 
-@pytest.mark.parametrize(("stored", "bias", "steps"), [(True, True, 1), (True, False, 4), (False, True, 4)])
+@pytest.mark.parametrize(
+    ("stored", "bias", "steps"), [(True, True, 1), (True, False, 4), (False, True, 4)]
+)
 def test_fast_equals_exact_where_all_classes_and_directions_are_followed(
     stored: bool, bias: bool, steps: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -90,7 +102,9 @@ def test_fast_equals_exact_where_all_classes_and_directions_are_followed(
     problem = as_problem(hidden, neighbors, head, eps=1.0)
     if not stored:
         problem = replace(problem, log_normalizers=None)
-    found, exact = (solve_newton(problem, steps=steps, pull=0.01, exact=exact) for exact in (False, True))
+    found, exact = (
+        solve_newton(problem, steps=steps, pull=0.01, exact=exact) for exact in (False, True)
+    )
     torch.testing.assert_close(found.delta, exact.delta, rtol=1e-6, atol=1e-6)
 
 
@@ -99,7 +113,14 @@ def test_fast_is_near_exact_on_language_like_states(stored: bool, classes: int) 
     hidden, neighbors, head = language_like(33, n=24, k=60, d=40, v=classes)
     if not stored:
         neighbors = replace(neighbors, log_normalizers=None)
-    options = {"optimizer": "newton", "lr": 1.0, "steps": 3, "pull": 0.005, "eps": 3e-3, "scale": "relative"}
+    options = {
+        "optimizer": "newton",
+        "lr": 1.0,
+        "steps": 3,
+        "pull": 0.005,
+        "eps": 3e-3,
+        "scale": "relative",
+    }
     exact = functional.mbpa_logits(hidden, neighbors, head, **options).log_softmax(1)
     found = functional.mbpa_logits(hidden, neighbors, head, solver="fast", **options).log_softmax(1)
     base = head.logits(hidden).log_softmax(1)

@@ -1,4 +1,6 @@
-"""One stream has the numbers of the plainest loop to the bit, and a document beside others those that it has alone."""
+"""One stream has the numbers of the plainest loop to the bit, and a document beside others those
+that it has alone.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,15 @@ def context_of(base: StreamBase, memory: AnyMemory) -> Context:
     counts = torch.from_numpy(text().train_counts)
     new = torch.arange(toy.WORDS) >= toy.SOURCE
     return toy.counting(
-        Context(base.head, memory, k=9, train_counts=counts, new_classes=new, window=17, fixed=not base.moving)
+        Context(
+            base.head,
+            memory,
+            k=9,
+            train_counts=counts,
+            new_classes=new,
+            window=17,
+            fixed=not base.moving,
+        )
     )
 
 
@@ -68,7 +78,8 @@ def dynamic(rule: str) -> DynamicBase:
 def plainly(
     base: StreamBase, memory: AnyMemory, rules: dict[str, Rule], every: int, ahead: int
 ) -> dict[str, np.ndarray]:
-    """Losses (T,) in nats, as the description of the loop has it: an interval is predicted, scored, then learned from.
+    """Losses (T,) in nats, as the description of the loop has it: an interval is predicted, scored,
+    then learned from.
 
     An interval has ``every`` tokens; ``ahead`` are read by the base at once.
     """
@@ -78,7 +89,9 @@ def plainly(
     nll: dict[str, list[torch.Tensor]] = {name: [] for name in rules}
     for begin in range(0, len(stream), ahead):
         states = base.read(inputs[begin : begin + ahead])
-        for hidden, labels in zip(states.split(every), targets[begin : begin + ahead].split(every), strict=True):
+        for hidden, labels in zip(
+            states.split(every), targets[begin : begin + ahead].split(every), strict=True
+        ):
             batch = EvalBatch(hidden, context, Block.of(labels, every, written=True))
             for name, rule in rules.items():
                 nll[name].append(rule.score(batch, labels))
@@ -92,7 +105,13 @@ def plainly(
 
 
 def as_evaluated(
-    base: StreamBase, memory: AnyMemory, rules: dict[str, Rule], every: int, scope: MemoryScope, *, ahead: bool
+    base: StreamBase,
+    memory: AnyMemory,
+    rules: dict[str, Rule],
+    every: int,
+    scope: MemoryScope,
+    *,
+    ahead: bool,
 ) -> dict[str, np.ndarray]:
     """Read as the evaluation does, as one stream."""
     stream = text()
@@ -112,29 +131,42 @@ def same_bits(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> 
 @pytest.mark.parametrize(
     ("kind", "settings", "scope"),
     [
-        ("flat", toy.SETTINGS, "shared"), ("flat", toy.LEARNED, "stream"), ("ring", toy.LEARNED, "shared"),
+        ("flat", toy.SETTINGS, "shared"), ("flat", toy.LEARNED, "stream"), ("ring", toy.LEARNED,
+        "shared"),
         ("hybrid", toy.LEARNED, "shared"),
     ],
 )  # fmt: skip
-def test_every_method_over_a_fixed_base(kind: str, settings: MethodSettings, scope: MemoryScope) -> None:
+def test_every_method_over_a_fixed_base(
+    kind: str, settings: MethodSettings, scope: MemoryScope
+) -> None:
     """With blocks of several intervals it is but for rounding: test_block_contract."""
     make, rules = toy.MEMORIES[kind], rules_of(STATIC_METHODS, settings)
     for every, ahead in ((1, 1), (7, 7), (BLOCK, 2 * BLOCK), (BLOCK + 6, BLOCK + 6)):
-        found = as_evaluated(trained(), make(torch.float32), rules, every, scope, ahead=every >= BLOCK)
+        found = as_evaluated(
+            trained(), make(torch.float32), rules, every, scope, ahead=every >= BLOCK
+        )
         same_bits(found, plainly(trained(), make(torch.float32), rules, every, ahead))
 
 
 @pytest.mark.parametrize(("rule", "settings"), [("sgd", toy.SETTINGS), ("rms", toy.LEARNED)])
 @pytest.mark.parametrize("every", [1, 7, 50])
-def test_every_method_over_dynamic_evaluation(settings: MethodSettings, rule: str, every: int) -> None:
+def test_every_method_over_dynamic_evaluation(
+    settings: MethodSettings, rule: str, every: int
+) -> None:
     rules = rules_of(DYNAMIC_METHODS, settings)
-    found = as_evaluated(dynamic(rule), toy.MEMORIES["flat"](torch.float32), rules, every, "shared", ahead=False)
-    same_bits(found, plainly(dynamic(rule), toy.MEMORIES["flat"](torch.float32), rules, every, every))
+    found = as_evaluated(
+        dynamic(rule), toy.MEMORIES["flat"](torch.float32), rules, every, "shared", ahead=False
+    )
+    same_bits(
+        found, plainly(dynamic(rule), toy.MEMORIES["flat"](torch.float32), rules, every, every)
+    )
 
 
 def test_every_method_over_a_base_that_learns() -> None:
     rules = rules_of(STATIC_METHODS, toy.LEARNED)
-    found = as_evaluated(trained(lr=0.1), toy.MEMORIES["flat"](torch.float32), rules, 7, "shared", ahead=False)
+    found = as_evaluated(
+        trained(lr=0.1), toy.MEMORIES["flat"](torch.float32), rules, 7, "shared", ahead=False
+    )
     same_bits(found, plainly(trained(lr=0.1), toy.MEMORIES["flat"](torch.float32), rules, 7, 7))
 
 
@@ -142,7 +174,9 @@ LENGTHS = (37, 5, 60, 2, 37)
 
 
 def documents(changed: int | None = None) -> list[np.ndarray]:
-    """Return texts that end with an ``<eos>``, the first and the last alike; one of them is exchanged for another."""
+    """Return texts that end with an ``<eos>``, the first and the last alike; one of them is
+    exchanged for another.
+    """
     seeds = [1, 2, 3, 4, 1]
     return [
         np.append(toy.tokens(seed + 10 * (index == changed), length - 1), toy.EOS)
@@ -159,14 +193,19 @@ def side_by_side(
     base = trained(torch.float64, streams=len(texts))
     contexts = [context_of(base, make(torch.float64)) for _ in texts]
     nll = evaluate(
-        base, contexts, rules_of(STATIC_METHODS, toy.exact(settings)), toy.stream_of(np.concatenate(texts)),
+        base, contexts, rules_of(STATIC_METHODS, toy.exact(settings)),
+        toy.stream_of(np.concatenate(texts)),
         UnionVocabulary(), Schedule(every, layout=layout, read_ahead=True),
     ).nll  # fmt: skip
-    return [{name: losses[begin:end] for name, losses in nll.items()} for begin, end in pairwise(begins)]
+    return [
+        {name: losses[begin:end] for name, losses in nll.items()} for begin, end in pairwise(begins)
+    ]
 
 
 @toy.every_memory
-@pytest.mark.parametrize(("settings", "every"), [(toy.SETTINGS, 7), (toy.LEARNED, 1), (toy.LEARNED, 30)])
+@pytest.mark.parametrize(
+    ("settings", "every"), [(toy.SETTINGS, 7), (toy.LEARNED, 1), (toy.LEARNED, 30)]
+)
 def test_documents_that_remember_for_themselves_are_as_alone(
     make: toy.MemoryMaker, settings: MethodSettings, every: int
 ) -> None:
@@ -175,11 +214,14 @@ def test_documents_that_remember_for_themselves_are_as_alone(
     for ids, losses in zip(texts, found, strict=True):
         base = trained(torch.float64)
         alone = evaluate(
-            base, [context_of(base, make(torch.float64))], rules_of(STATIC_METHODS, toy.exact(settings)),
+            base, [context_of(base, make(torch.float64))], rules_of(STATIC_METHODS,
+            toy.exact(settings)),
             toy.stream_of(ids), UnionVocabulary(), Schedule(every, read_ahead=True),
         ).nll  # fmt: skip
         for method in STATIC_METHODS:
-            np.testing.assert_allclose(losses[method], alone[method], rtol=1e-6, atol=1e-6, err_msg=method)
+            np.testing.assert_allclose(
+                losses[method], alone[method], rtol=1e-6, atol=1e-6, err_msg=method
+            )
     # Whatever stands beside a document, the same is computed of it.
     others = side_by_side(documents(changed=2), make, settings, every)
     for index in (0, 1, 3, 4):

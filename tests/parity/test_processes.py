@@ -1,4 +1,6 @@
-"""Several processes read what one reads: the same streams, the same scores of every token by every method."""
+"""Several processes read what one reads: the same streams, the same scores of every token by every
+method.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +28,15 @@ def alone() -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize("processes", [3])
-def test_processes_read_what_one_reads(processes: int, alone: dict[str, np.ndarray], tmp_path: Path) -> None:
+def test_processes_read_what_one_reads(
+    processes: int, alone: dict[str, np.ndarray], tmp_path: Path
+) -> None:
     place = tmp_path / "scores.npz"
     start = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
     command = [sys.executable, *start, "-m", "tests.parity.over_ranks", str(place)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == [str(processes), "gloo"]  # once
     with np.load(place) as found:

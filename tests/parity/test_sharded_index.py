@@ -1,4 +1,5 @@
-"""A memory shared by two processes, each with an index of its own, finds what one process finds in both indexes.
+"""A memory shared by two processes, each with an index of its own, finds what one process finds in
+both indexes.
 
 Run as a script, this file is one of the processes: ``FILE``.
 """
@@ -34,7 +35,9 @@ def written(rank: int, step: int) -> tuple[Tensor, Tensor]:
 
 
 def memory(kind: str) -> FaissMemory:
-    """Return one that visits one list of four and proposes no more than it needs, so that it misses some."""
+    """Return one that visits one list of four and proposes no more than it needs, so that it misses
+    some.
+    """
     return KINDS[kind](DIM, "IVF4,SQ8", rescore=1, nprobe=1)
 
 
@@ -50,14 +53,18 @@ def found_by_ranks(place: Path) -> None:
             shared.add(*written(ranks.rank, 1))
             shared.note(ranks.all_gather_rows(labels))
             near = shared.search(rows(100 + ranks.rank, ASKED[ranks.rank]), K)
-            found.append([ranks.all_gather(part) for part in (near.distances, near.values, near.keys)])
+            found.append(
+                [ranks.all_gather(part) for part in (near.distances, near.values, near.keys)]
+            )
         if ranks.leads:
             torch.save(found, place)
     end_rank(0)
 
 
 def found_in_both(queries: Tensor, kind: str) -> tuple[Tensor, Tensor]:
-    """Return distances and places in one memory (N, K) of what either index finds; of equal ones the first written."""
+    """Return distances and places in one memory (N, K) of what either index finds; of equal ones
+    the first written.
+    """
     distances, places, begun = [], [], sum(size for size, _ in SIZES)
     starts = ((0, begun), (SIZES[0][0], begun + SIZES[0][1]))  # by rank and step
     for rank, sizes in enumerate(SIZES):
@@ -65,19 +72,34 @@ def found_in_both(queries: Tensor, kind: str) -> tuple[Tensor, Tensor]:
         for step in (0, 1):
             part.add(*written(rank, step))
         near = part.nearest(queries, K)
-        place = torch.cat([torch.arange(start, start + size) for start, size in zip(starts[rank], sizes, strict=True)])
+        place = torch.cat(
+            [
+                torch.arange(start, start + size)
+                for start, size in zip(starts[rank], sizes, strict=True)
+            ]
+        )
         distances.append(near.distances)
         places.append(place[near.ids])
     both = zip(torch.cat(distances, 1).tolist(), torch.cat(places, 1).tolist(), strict=True)
-    ranked = torch.tensor([sorted(zip(*row, strict=True))[:K] for row in both], dtype=torch.float64)  # (N, K, 2)
+    ranked = torch.tensor(
+        [sorted(zip(*row, strict=True))[:K] for row in both], dtype=torch.float64
+    )  # (N, K, 2)
     return ranked[..., 0].float(), ranked[..., 1].long()
 
 
 @pytest.mark.slow
 def test_two_indexes_find_what_they_find_in_one_process(tmp_path: Path) -> None:
     start = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    command = [sys.executable, *start, "-m", "tests.parity.test_sharded_index", str(tmp_path / "found.pt")]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+    command = [
+        sys.executable,
+        *start,
+        "-m",
+        "tests.parity.test_sharded_index",
+        str(tmp_path / "found.pt"),
+    ]
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
+    )
     assert done.returncode == 0, done.stderr
     queries = torch.cat([rows(100 + rank, count) for rank, count in enumerate(ASKED)])
     exact = FlatMemory(DIM)
@@ -87,9 +109,13 @@ def test_two_indexes_find_what_they_find_in_one_process(tmp_path: Path) -> None:
     entries = exact.entries()
     for kind, found in zip(KINDS, torch.load(tmp_path / "found.pt"), strict=True):
         distances, places = found_in_both(queries, kind)
-        for one, other in zip(found, (distances, entries.values[places], entries.keys[places]), strict=True):
+        for one, other in zip(
+            found, (distances, entries.values[places], entries.keys[places]), strict=True
+        ):
             assert torch.equal(one, other), kind
-        assert (distances > exact.nearest(queries, K).distances).any(), "else no index would have been asked"
+        assert (distances > exact.nearest(queries, K).distances).any(), (
+            "else no index would have been asked"
+        )
 
 
 if __name__ == "__main__":

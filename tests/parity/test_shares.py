@@ -1,4 +1,6 @@
-"""Shares learned online beside a slow reference: the formula over all tokens scored before, in double precision."""
+"""Shares learned online beside a slow reference: the formula over all tokens scored before, in
+double precision.
+"""
 
 from __future__ import annotations
 
@@ -42,12 +44,16 @@ def scored(rules: dict[str, Rule], every: int, *, ahead: bool) -> dict[str, np.n
     stream = toy.stream_of(np.concatenate([toy.tokens(1, 40), toy.tokens(1, 40)]))
     base = toy.base_of(toy.tiny_model().double())
     context = toy.context_of(base, FlatMemory(toy.DIM, dtype=torch.float64), stream)
-    nll = evaluate(base, [context], rules, stream, UnionVocabulary(), Schedule(every, read_ahead=ahead)).nll
+    nll = evaluate(
+        base, [context], rules, stream, UnionVocabulary(), Schedule(every, read_ahead=ahead)
+    ).nll
     return {name: losses.astype(np.float64) for name, losses in nll.items()}
 
 
 def reference(parts: list[np.ndarray], every: int, total: float | None = None) -> np.ndarray:
-    """Return the loss of the mixture of distributions, the shares summed anew over all tokens before."""
+    """Return the loss of the mixture of distributions, the shares summed anew over all tokens
+    before.
+    """
     given = np.exp(-np.stack(parts, 1))  # (T, C)
     mixture = np.empty(len(given))
     owned = [np.zeros(len(parts))] * 0  # r_t of each token that any part knew
@@ -76,7 +82,12 @@ def test_losses_are_those_of_the_formula(every: int, ahead: bool) -> None:
     }
     both = Mixed((rules["mixture"], alone["knn"]), ONLINE)
     found = scored(
-        {"base": Unadapted(), "both": both, **rules, **{f"{name} alone": rule for name, rule in alone.items()}},
+        {
+            "base": Unadapted(),
+            "both": both,
+            **rules,
+            **{f"{name} alone": rule for name, rule in alone.items()},
+        },
         every,
         ahead=ahead,
     )
@@ -92,7 +103,9 @@ def test_losses_are_those_of_the_formula(every: int, ahead: bool) -> None:
 @pytest.mark.parametrize("gamma", [ONLINE, 0.4])
 @pytest.mark.parametrize("every", [5])
 @pytest.mark.parametrize("name", WHOLE)
-def test_a_sharpness_that_is_learned_mixes_memories(name: str, every: int, gamma: float | str) -> None:
+def test_a_sharpness_that_is_learned_mixes_memories(
+    name: str, every: int, gamma: float | str
+) -> None:
     sharpness = "temperature" if name == "knn" else "theta"
 
     def rule(value: float | str, share: float | str) -> Rule:
@@ -107,13 +120,17 @@ def test_a_sharpness_that_is_learned_mixes_memories(name: str, every: int, gamma
 
 
 def weights(losses: list[np.ndarray], every: int) -> np.ndarray:
-    """Return the weight at each token: where a parabola through the summed losses at 1/2, 1 and 3/2 is lowest."""
+    """Return the weight at each token: where a parabola through the summed losses at 1/2, 1 and 3/2
+    is lowest.
+    """
     found, places = np.empty(len(losses[0])), (0.5, 1.0, 1.5)
     for start in range(0, len(found), every):
         kept = 0.998 ** np.arange(start - 1, -1, -1)
         sums = [kept @ at[:start] for at in losses]
         # What is known beforehand: 20 (s - 1)^2, by its own values at the three places.
-        a, b, _ = np.polyfit(places, [total + 20 * (s - 1) ** 2 for total, s in zip(sums, places, strict=True)], 2)
+        a, b, _ = np.polyfit(
+            places, [total + 20 * (s - 1) ** 2 for total, s in zip(sums, places, strict=True)], 2
+        )
         found[start : start + every] = np.clip(-b / (2 * a), 0, 1.5)
     return found
 
@@ -165,7 +182,9 @@ def test_a_weight_stays_within_its_bounds_and_nothing_infinite_counts() -> None:
     assert weight.after([(9.0, 5.0, 1.0)] * 500).value == 1.5
     assert weight.after([(2.0, 1.0, 1.5)] * 500).value == pytest.approx(13 / 12, abs=0.01)
     assert weight.after([(np.inf, 3.0, 9.0), (np.nan,) * 3, (1.0, 1.0, np.inf)]) == weight
-    assert LearnedWeight().from_floats(weight.after([(2.0, 1.0, 2.0)]).as_floats) == weight.after([(2.0, 1.0, 2.0)])
+    assert LearnedWeight().from_floats(weight.after([(2.0, 1.0, 2.0)]).as_floats) == weight.after(
+        [(2.0, 1.0, 2.0)]
+    )
 
 
 def test_a_share_follows_what_predicts_and_stays_within_its_bounds() -> None:
@@ -177,7 +196,9 @@ def test_a_share_follows_what_predicts_and_stays_within_its_bounds() -> None:
     assert 0.95 < sure.value[0] < 1
     assert sure.after([(np.inf, 1.0)] * 300).value[0] < 0.4, "the past is forgotten"
     assert shares.after([(np.nan, np.nan), (np.inf, np.inf)]) == shares
-    assert shares.after([(1e300, 0.0), (0.0, 1e300)]).value[0] == pytest.approx((3 + 1) / (10 + 0.996 + 1), rel=1e-12)
+    assert shares.after([(1e300, 0.0), (0.0, 1e300)]).value[0] == pytest.approx(
+        (3 + 1) / (10 + 0.996 + 1), rel=1e-12
+    )
     assert shares.from_floats(sure.as_floats) == sure
 
 

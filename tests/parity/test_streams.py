@@ -1,4 +1,6 @@
-"""Streams that are read side by side give what a plain loop gives that reads each with a base of its own."""
+"""Streams that are read side by side give what a plain loop gives that reads each with a base of
+its own.
+"""
 
 from __future__ import annotations
 
@@ -54,12 +56,25 @@ def context_of(memory: AnyMemory, *, count: int = 1) -> Context:
     new = torch.arange(toy.WORDS) >= toy.SOURCE
     head = base_of().head
     return toy.counting(
-        Context(head, memory, k=9, train_counts=counts, new_classes=new, window=17, fixed=True, streams=count)
+        Context(
+            head,
+            memory,
+            k=9,
+            train_counts=counts,
+            new_classes=new,
+            window=17,
+            fixed=True,
+            streams=count,
+        )
     )
 
 
-def one_by_one(layout: Layout, rules: dict[str, Rule], make: toy.MemoryMaker, every: int) -> dict[str, np.ndarray]:
-    """Read chunk by chunk: every stream is predicted and scored, then all are learned from, in their order."""
+def one_by_one(
+    layout: Layout, rules: dict[str, Rule], make: toy.MemoryMaker, every: int
+) -> dict[str, np.ndarray]:
+    """Read chunk by chunk: every stream is predicted and scored, then all are learned from, in
+    their order.
+    """
     stream = text()
     inputs, targets = torch.from_numpy(stream.inputs), torch.from_numpy(stream.targets)
     bases = [base_of() for _ in layout.begins]
@@ -72,12 +87,16 @@ def one_by_one(layout: Layout, rules: dict[str, Rule], make: toy.MemoryMaker, ev
     nll = {name: np.full(len(stream), np.nan) for name in rules}
     for start in range(0, max(layout.lengths), every):
         scored = []
-        for base, context, first, length in zip(bases, contexts, layout.begins, layout.lengths, strict=True):
+        for base, context, first, length in zip(
+            bases, contexts, layout.begins, layout.lengths, strict=True
+        ):
             place = slice(first + start, first + min(start + every, length))
             labels = targets[place]
             if not len(labels) or start >= length:
                 continue
-            batch = EvalBatch(base.read(inputs[place]), context, Block.of(labels, every, written=True))
+            batch = EvalBatch(
+                base.read(inputs[place]), context, Block.of(labels, every, written=True)
+            )
             for name, rule in rules.items():
                 nll[name][place] = rule.score(batch, labels).numpy()
             scored.append((context, batch.observation(labels)))
@@ -87,7 +106,9 @@ def one_by_one(layout: Layout, rules: dict[str, Rule], make: toy.MemoryMaker, ev
     return nll
 
 
-def side_by_side(layout: Layout, rules: dict[str, Rule], make: toy.MemoryMaker, every: int) -> dict[str, np.ndarray]:
+def side_by_side(
+    layout: Layout, rules: dict[str, Rule], make: toy.MemoryMaker, every: int
+) -> dict[str, np.ndarray]:
     """Read them as the evaluation does."""
     if layout.scope == "shared":
         contexts = [context_of(make(DOUBLE), count=layout.streams)]
@@ -101,7 +122,9 @@ def side_by_side(layout: Layout, rules: dict[str, Rule], make: toy.MemoryMaker, 
 
 @toy.every_memory
 @pytest.mark.parametrize("scope", ["shared", "stream"])
-@pytest.mark.parametrize(("settings", "every"), [(toy.SETTINGS, 7), (toy.LEARNED, 1), (toy.LEARNED, 20)])
+@pytest.mark.parametrize(
+    ("settings", "every"), [(toy.SETTINGS, 7), (toy.LEARNED, 1), (toy.LEARNED, 20)]
+)
 def test_side_by_side_equals_one_by_one(  # type: ignore[no-untyped-def]
     make: toy.MemoryMaker, scope, every: int, settings: MethodSettings
 ) -> None:
@@ -112,7 +135,9 @@ def test_side_by_side_equals_one_by_one(  # type: ignore[no-untyped-def]
     for layout in layouts:
         slow, fast = (read(layout, rules, make, every) for read in (one_by_one, side_by_side))
         for method in rules:
-            np.testing.assert_allclose(fast[method], slow[method], rtol=1e-6, atol=1e-6, err_msg=method)
+            np.testing.assert_allclose(
+                fast[method], slow[method], rtol=1e-6, atol=1e-6, err_msg=method
+            )
 
 
 def test_what_is_shared_matters() -> None:
@@ -120,7 +145,11 @@ def test_what_is_shared_matters() -> None:
     rules = rules_of(toy.SETTINGS)
     one, shared, apart = (
         side_by_side(layout, rules, toy.MEMORIES["flat"], 1)
-        for layout in (Layout.of(TOKENS), Layout.of(TOKENS, 3), Layout.of(TOKENS, 3, scope="stream"))
+        for layout in (
+            Layout.of(TOKENS),
+            Layout.of(TOKENS, 3),
+            Layout.of(TOKENS, 3, scope="stream"),
+        )
     )
     for method in rules:
         assert np.abs(one[method] - shared[method]).max() > 1e-2, method

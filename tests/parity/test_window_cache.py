@@ -1,4 +1,6 @@
-"""The continuous cache a block at a time, beside the classic loop: one-hot window times probabilities, by token."""
+"""The continuous cache a block at a time, beside the classic loop: one-hot window times
+probabilities, by token.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ from .reference import relative
 DIM, WORDS = 12, 60
 
 
-def classic(hidden: Tensor, labels: Tensor, head: OutputHead, config: CacheConfig, every: int) -> Tensor:
+def classic(
+    hidden: Tensor, labels: Tensor, head: OutputHead, config: CacheConfig, every: int
+) -> Tensor:
     """Return the loss of every token, in nats, from dense distributions."""
     losses = []
     for t in range(len(hidden)):
@@ -42,11 +46,15 @@ def classic(hidden: Tensor, labels: Tensor, head: OutputHead, config: CacheConfi
 @pytest.mark.parametrize(("every", "size"), [(1, 20), (3, 60), (20, 60)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["fp32", "fp64"])
 @pytest.mark.parametrize("scale", ["relative", "absolute"])
-def test_blocks_equal_the_classic_loop(window: int, every: int, size: int, dtype: torch.dtype, scale: Scale) -> None:
+def test_blocks_equal_the_classic_loop(
+    window: int, every: int, size: int, dtype: torch.dtype, scale: Scale
+) -> None:
     generator = torch.Generator().manual_seed(window)
     hidden = torch.randn(137, DIM, generator=generator, dtype=torch.float64).to(dtype)
     labels = torch.randint(0, WORDS // 4, (137,), generator=generator)
-    head = OutputHead(torch.randn(WORDS, DIM, generator=generator, dtype=torch.float64).to(dtype), None)
+    head = OutputHead(
+        torch.randn(WORDS, DIM, generator=generator, dtype=torch.float64).to(dtype), None
+    )
     config = CacheConfig(window, 0.6, 0.3, scale)
     expected = classic(hidden, labels, head, config, every)
     counts = torch.zeros(WORDS, dtype=torch.int64)

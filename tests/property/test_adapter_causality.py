@@ -25,31 +25,50 @@ from ..support.adapters import MEMORIES, RULES, WIDE, MemoryMaker, every_memory
 def evaluated(
     ids: np.ndarray, make: MemoryMaker, *, lr: float = 0.0, config: MethodSettings = toy.SETTINGS
 ) -> EvaluationScores:
-    """Score a stream by every method, with a vocabulary so wide that the fast form leaves classes out."""
+    """Score a stream by every method, with a vocabulary so wide that the fast form leaves classes
+    out.
+    """
     ids = np.where(ids < toy.SOURCE, ids, ids + WIDE - toy.SOURCE)
     stream = toy.stream_of(ids, words=WIDE + toy.NOVEL, source=WIDE)
     base = toy.base_of(toy.tiny_model(vocabulary=WIDE), lr=lr)
     context = toy.context_of(base, make(torch.float32), stream)
     rules = {method: METHODS[method].rule(config) for method in RULES}
     return evaluate(
-        base, [context], rules, stream, UnionVocabulary(), Schedule(20, read_ahead=lr == 0), Hooks(check=True)
+        base,
+        [context],
+        rules,
+        stream,
+        UnionVocabulary(),
+        Schedule(20, read_ahead=lr == 0),
+        Hooks(check=True),
     )
 
 
 @every_memory
-@pytest.mark.parametrize(("kind", "lr"), [("calm", 0.5), ("diverging", 0.0), ("learned", 0.0), ("learned", 0.5)])
-def test_later_tokens_leave_earlier_scores_bit_identical(make: MemoryMaker, kind: str, lr: float) -> None:
-    """Within an interval too: a score depends on nothing that comes after it; the base is fixed or moves."""
+@pytest.mark.parametrize(
+    ("kind", "lr"), [("calm", 0.5), ("diverging", 0.0), ("learned", 0.0), ("learned", 0.5)]
+)
+def test_later_tokens_leave_earlier_scores_bit_identical(
+    make: MemoryMaker, kind: str, lr: float
+) -> None:
+    """Within an interval too: a score depends on nothing that comes after it; the base is fixed or
+    moves.
+    """
     hot, config = kind == "diverging", toy.LEARNED if kind == "learned" else toy.SETTINGS
     if hot:
-        config = config.replaced(MbpaAbsoluteConfig(lr=30.0), replace(config[MbpaConfig], lr_units="guarded", lr=30.0))
+        config = config.replaced(
+            MbpaAbsoluteConfig(lr=30.0), replace(config[MbpaConfig], lr_units="guarded", lr=30.0)
+        )
     for change in (33, 100):
         first, second = toy.tokens(1, 120), toy.tokens(1, 120)
         second[change:] = toy.tokens(2, 120)[change:]
         second[change] = (first[change] + 1) % toy.WORDS
         before, after = (evaluated(ids, make, lr=lr, config=config) for ids in (first, second))
         for method in RULES:
-            assert np.array_equal(before.nll[method][:change], after.nll[method][:change]), (method, change)
+            assert np.array_equal(before.nll[method][:change], after.nll[method][:change]), (
+                method,
+                change,
+            )
             assert before.nll[method][change] != after.nll[method][change], method
         assert (before.stabilized["mbpa"] > 0) >= hot
 
@@ -63,7 +82,9 @@ def test_reading_ahead_and_the_length_of_the_stream_change_nothing() -> None:
         part = toy.stream_of(ids[:stream_length])
         base = toy.base_of(toy.tiny_model())
         context = toy.context_of(base, FlatMemory(toy.DIM), part)
-        return evaluate(base, [context], rules, part, UnionVocabulary(), Schedule(30, read_ahead=ahead)).nll
+        return evaluate(
+            base, [context], rules, part, UnionVocabulary(), Schedule(30, read_ahead=ahead)
+        ).nll
 
     ahead, step, short = run(len(stream), True), run(len(stream), False), run(150, True)
     for method in RULES:

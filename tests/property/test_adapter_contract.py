@@ -39,7 +39,8 @@ def state_of(context: Context) -> list[Tensor]:
     tensors = [
         context.head.weight, context.observed, context.train_counts, *context.recent.latest(99),
         near.keys, near.values, near.distances, near.mask, torch.tensor(len(context.memory)),
-        torch.tensor([x for share in context.shares.values() for x in share.as_floats], dtype=torch.float64),
+        torch.tensor([x for share in context.shares.values() for x in share.as_floats],
+        dtype=torch.float64),
     ]  # fmt: skip
     return [tensor.clone() for tensor in tensors]
 
@@ -74,7 +75,9 @@ def test_probabilities_sum_to_one_and_scores_are_gathered(
     assert log_probs.shape == (6, WIDE)
     assert log_probs.dtype is dtype
     assert not log_probs.isnan().any()
-    assert torch.allclose(log_probs.exp().sum(1), torch.ones(6, dtype=dtype), atol=tolerance, rtol=0)
+    assert torch.allclose(
+        log_probs.exp().sum(1), torch.ones(6, dtype=dtype), atol=tolerance, rtol=0
+    )
     targets = torch.tensor([0, WIDE - 1, 5, 5, 17, WIDE - 3])
     gathered = -log_probs[torch.arange(6), targets]
     assert torch.allclose(adapter.score(hidden, targets), gathered, atol=tolerance, rtol=tolerance)
@@ -83,7 +86,8 @@ def test_probabilities_sum_to_one_and_scores_are_gathered(
 @every_method
 @settings(max_examples=6, deadline=None)
 @given(
-    seed=st.integers(0, 1000), entries=st.sampled_from([0, 1, 3, 60]), form=st.sampled_from(["fast", "exact"]),
+    seed=st.integers(0, 1000), entries=st.sampled_from([0, 1, 3, 60]),
+    form=st.sampled_from(["fast", "exact"]),
     bias=st.booleans(),
 )  # fmt: skip
 def test_probabilities_sum_to_one_whatever_was_observed(
@@ -92,7 +96,9 @@ def test_probabilities_sum_to_one_whatever_was_observed(
     context = filled(MEMORIES["flat"], torch.float64, seed=seed, entries=entries, bias=bias)
     rule = METHODS[method].rule(configured(form))
     log_probs = rule.log_probs(EvalBatch(queries(seed, 4, context), context))
-    assert torch.allclose(log_probs.exp().sum(1), torch.ones(4, dtype=torch.float64), atol=1e-11, rtol=0)
+    assert torch.allclose(
+        log_probs.exp().sum(1), torch.ones(4, dtype=torch.float64), atol=1e-11, rtol=0
+    )
 
 
 @every_method
@@ -100,20 +106,29 @@ def test_without_observations_every_method_is_the_base(method: str) -> None:
     context = filled(MEMORIES["flat"], entries=0)
     hidden = queries(3, 5, context)
     base = context.head.logits(hidden).log_softmax(1)
-    assert torch.allclose(ContextAdapter(context, METHODS[method].rule(toy.SETTINGS)).predict(hidden), base, atol=1e-6)
+    assert torch.allclose(
+        ContextAdapter(context, METHODS[method].rule(toy.SETTINGS)).predict(hidden), base, atol=1e-6
+    )
 
 
 @every_memory
 @every_form
-def test_predict_is_pure_and_the_order_of_methods_is_irrelevant(make: MemoryMaker, form: str) -> None:
+def test_predict_is_pure_and_the_order_of_methods_is_irrelevant(
+    make: MemoryMaker, form: str
+) -> None:
     context = filled(make)
-    rules = {method: METHODS[method].rule(toy.LEARNED.replaced(configured(form)[MbpaConfig])) for method in RULES}
+    rules = {
+        method: METHODS[method].rule(toy.LEARNED.replaced(configured(form)[MbpaConfig]))
+        for method in RULES
+    }
     context.learn_shares(rules.values())
     toy.observe(context, queries(9, 6, context), torch.arange(6))  # something is learned
     hidden = queries(1, 6, context)
     kept = hidden.clone()
     before = state_of(context)
-    alone = {method: rule.log_probs(EvalBatch(hidden.clone(), context)) for method, rule in rules.items()}
+    alone = {
+        method: rule.log_probs(EvalBatch(hidden.clone(), context)) for method, rule in rules.items()
+    }
     copies = {method: values.clone() for method, values in alone.items()}
     for order in (list(RULES), list(reversed(RULES))):
         shared = EvalBatch(hidden.clone(), context)
@@ -121,22 +136,31 @@ def test_predict_is_pure_and_the_order_of_methods_is_irrelevant(make: MemoryMake
             assert torch.equal(rules[method].log_probs(shared), copies[method]), method
     assert_same_state(before, state_of(context))
     assert torch.equal(hidden, kept)
-    assert all(torch.equal(alone[method], copies[method]) for method in RULES), "a result was changed afterwards"
+    assert all(torch.equal(alone[method], copies[method]) for method in RULES), (
+        "a result was changed afterwards"
+    )
 
 
 @every_method
 @every_memory
 @pytest.mark.parametrize("config", [toy.SETTINGS, toy.LEARNED], ids=["numbers", "learned"])
-def test_update_changes_and_reset_restores_bit_for_bit(method: str, make: MemoryMaker, config: MethodSettings) -> None:
+def test_update_changes_and_reset_restores_bit_for_bit(
+    method: str, make: MemoryMaker, config: MethodSettings
+) -> None:
     context = filled(make, entries=0)
     rule = METHODS[method].rule(config)
     adapter = ContextAdapter(context, rule)
-    hidden, labels = toy.randn(5, 30, toy.DIM), torch.arange(WIDE - 40, WIDE - 10)  # old and new classes
+    hidden, labels = (
+        toy.randn(5, 30, toy.DIM),
+        torch.arange(WIDE - 40, WIDE - 10),
+    )  # old and new classes
     start = state_of(context)
     fresh = adapter.predict(hidden[:5]).clone()
     adapter.update(hidden, labels)
     learnt = adapter.predict(hidden[:5]).clone()
-    assert torch.equal(learnt, fresh) == (rule.needs == Needs()), "only the base ignores what was observed"
+    assert torch.equal(learnt, fresh) == (rule.needs == Needs()), (
+        "only the base ignores what was observed"
+    )
     adapter.reset()
     assert_same_state(start, state_of(context))
     assert torch.equal(adapter.predict(hidden[:5]), fresh)
@@ -160,13 +184,17 @@ def test_reset_returns_to_the_marked_base_of_a_memory(make: MemoryMaker) -> None
 
 @every_method_in_each_of_its_forms
 @every_memory
-def test_rows_scored_together_or_alone_are_the_same(method: str, make: MemoryMaker, form: str) -> None:
+def test_rows_scored_together_or_alone_are_the_same(
+    method: str, make: MemoryMaker, form: str
+) -> None:
     context = filled(make)
     rule = METHODS[method].rule(configured(form))
     hidden = queries(2, 7, context)
     together = rule.log_probs(EvalBatch(hidden, context))
     alone = torch.cat([rule.log_probs(EvalBatch(row[None], context)) for row in hidden])
-    padded = rule.log_probs(EvalBatch(torch.cat([hidden, torch.zeros(3, toy.DIM), hidden.flip(0)]), context))[:7]
+    padded = rule.log_probs(
+        EvalBatch(torch.cat([hidden, torch.zeros(3, toy.DIM), hidden.flip(0)]), context)
+    )[:7]
     assert torch.allclose(together, alone, atol=1e-5)
     assert torch.allclose(together, padded, atol=1e-5)
 
@@ -177,7 +205,9 @@ def test_the_answer_is_only_looked_up(method: str) -> None:
     adapter = ContextAdapter(context, METHODS[method].rule(toy.SETTINGS))
     hidden = queries(4, 6, context)
     repeated = hidden[:1].expand(WIDE, -1).contiguous()
-    every_answer = adapter.score(repeated, torch.arange(WIDE))  # each class as the answer to one query
+    every_answer = adapter.score(
+        repeated, torch.arange(WIDE)
+    )  # each class as the answer to one query
     shuffled = torch.randperm(WIDE, generator=torch.Generator().manual_seed(0))
     assert torch.equal(adapter.score(repeated, shuffled), every_answer[shuffled])
     assert float((-every_answer).exp().sum()) == pytest.approx(1, abs=1e-4)

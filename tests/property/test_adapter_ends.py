@@ -22,7 +22,9 @@ COMBINED = [name for name, method in METHODS.items() if len(method.parts) == 2]
 def off(section: Section) -> Section:
     """The same with its share and its rates at zero."""
     values = {field.name: getattr(section, field.name) for field in fields(section) if field.init}
-    rates = {name for name, value in values.items() if name in ("lr", "eta") and isinstance(value, float)}
+    rates = {
+        name for name, value in values.items() if name in ("lr", "eta") and isinstance(value, float)
+    }
     return replace(section, **dict.fromkeys(rates | values.keys() & {"gamma"}, 0.0))
 
 
@@ -33,7 +35,9 @@ def weightless() -> MethodSettings:
 
 @every_method
 @both_dtypes
-def test_with_every_share_and_rate_at_zero_each_method_is_the_base(method: str, dtype: torch.dtype) -> None:
+def test_with_every_share_and_rate_at_zero_each_method_is_the_base(
+    method: str, dtype: torch.dtype
+) -> None:
     if method == "ngram":
         pytest.skip("its gate starts from shares of its own")
     context = filled(MEMORIES["flat"], dtype)
@@ -46,7 +50,9 @@ def test_with_every_share_and_rate_at_zero_each_method_is_the_base(method: str, 
         assert torch.equal(found, base)
 
 
-@pytest.mark.parametrize(("form", "scale"), [("linear", "relative"), ("linear", "absolute"), ("logit-sum", "absolute")])
+@pytest.mark.parametrize(
+    ("form", "scale"), [("linear", "relative"), ("linear", "absolute"), ("logit-sum", "absolute")]
+)
 def test_gamma_zero_is_the_base_in_both_forms_of_mixture(form: str, scale: str) -> None:
     context = filled(MEMORIES["flat"])
     hidden = queries(7, 6, context)

@@ -20,7 +20,9 @@ from hebblm.memory import AnyMemory, FaissMemory, FlatMemory
 from ..support import toy
 
 BLOCK = 24
-MEMORIES = toy.MEMORIES | {"faiss": lambda dtype: FaissMemory(toy.DIM, "PQ4x4fs", dtype=dtype, rescore=10_000)}
+MEMORIES = toy.MEMORIES | {
+    "faiss": lambda dtype: FaissMemory(toy.DIM, "PQ4x4fs", dtype=dtype, rescore=10_000)
+}
 WINDOWED = toy.SETTINGS.replaced(replace(toy.SETTINGS[CacheConfig], window=17))
 SEARCHED = [method for method in STATIC_METHODS if method not in ("lstm", "cache")]
 
@@ -38,7 +40,9 @@ def run(
     ids: np.ndarray | None = None,
 ) -> dict[str, np.ndarray]:
     """Score a stream that repeats itself, so that states and labels recur, by every method."""
-    stream = toy.stream_of(np.concatenate([toy.tokens(1, 30), toy.tokens(1, 30)]) if ids is None else ids)
+    stream = toy.stream_of(
+        np.concatenate([toy.tokens(1, 30), toy.tokens(1, 30)]) if ids is None else ids
+    )
     base = toy.base_of(toy.tiny_model().to(dtype))
     if stored:
         keys = toy.randn(3, stored, toy.DIM, dtype=dtype)
@@ -48,7 +52,8 @@ def run(
     context = toy.context_of(base, memory, stream, k=k, window=17)
     rules = {method: METHODS[method].rule(config) for method in STATIC_METHODS}
     return evaluate(
-        base, [context], rules, stream, UnionVocabulary(), Schedule(every, write=write, read_ahead=at_once)
+        base, [context], rules, stream, UnionVocabulary(), Schedule(every, write=write,
+        read_ahead=at_once)
     ).nll  # fmt: skip
 
 
@@ -75,7 +80,10 @@ def test_blocks_equal_one_by_one(  # type: ignore[no-untyped-def]
 def test_the_update_interval_matters() -> None:
     """Else nothing above would mean much."""
     config = toy.exact(WINDOWED)
-    by = {every: run(FlatMemory(toy.DIM, dtype=torch.float64), every, True, config) for every in (1, 3, 7)}
+    by = {
+        every: run(FlatMemory(toy.DIM, dtype=torch.float64), every, True, config)
+        for every in (1, 3, 7)
+    }
     for method in SEARCHED:
         for one, other in ((1, 3), (3, 7)):
             assert np.abs(by[one][method] - by[other][method]).max() > 1e-2, method
@@ -83,8 +91,12 @@ def test_the_update_interval_matters() -> None:
 
 @pytest.mark.parametrize("make", [MEMORIES["flat"], MEMORIES["ring"]], ids=["flat", "ring"])
 def test_counts_of_what_the_memory_holds_follow_the_block(make) -> None:  # type: ignore[no-untyped-def]
-    config = toy.exact(WINDOWED.replaced(replace(WINDOWED[HebbConfig], counts="memory", classes="all")))
-    slow, fast = (run(make(torch.float64), 1, at_once, config, stored=20) for at_once in (False, True))
+    config = toy.exact(
+        WINDOWED.replaced(replace(WINDOWED[HebbConfig], counts="memory", classes="all"))
+    )
+    slow, fast = (
+        run(make(torch.float64), 1, at_once, config, stored=20) for at_once in (False, True)
+    )
     observed = run(
         make(torch.float64),
         1,
@@ -118,23 +130,29 @@ def test_a_memory_that_is_not_written_to_is_served_whole(every: int) -> None:
 @toy.every_memory
 def test_single_precision_and_the_fast_form_agree_to_1e_5(make) -> None:  # type: ignore[no-untyped-def]
     slow, fast = (
-        run(make(torch.float32), 1, at_once, WINDOWED, stored=20, dtype=torch.float32) for at_once in (False, True)
+        run(make(torch.float32), 1, at_once, WINDOWED, stored=20, dtype=torch.float32)
+        for at_once in (False, True)
     )
     for method in STATIC_METHODS:
-        rtol = 1e-4 if method == "mbpa-absolute" else 1e-5  # a rate that diverges makes rounding grow as well
+        rtol = (
+            1e-4 if method == "mbpa-absolute" else 1e-5
+        )  # a rate that diverges makes rounding grow as well
         np.testing.assert_allclose(fast[method], slow[method], rtol=rtol, atol=1e-5, err_msg=method)
 
 
 @toy.every_memory
 @pytest.mark.parametrize("every", [1, 7])
-def test_later_tokens_of_the_same_block_leave_earlier_scores_bit_identical(make, every: int) -> None:  # type: ignore[no-untyped-def]
+def test_later_tokens_of_the_same_block_leave_earlier_scores_bit_identical(
+    make, every: int
+) -> None:  # type: ignore[no-untyped-def]
     ids = toy.tokens(5, 60)
     for change in (10, 31, 48):
         other = ids.copy()
         other[change:] = toy.tokens(6, 60)[change:]
         other[change] = (ids[change] + 1) % toy.WORDS
         before, after = (
-            run(make(torch.float32), every, True, WINDOWED, dtype=torch.float32, ids=some) for some in (ids, other)
+            run(make(torch.float32), every, True, WINDOWED, dtype=torch.float32, ids=some)
+            for some in (ids, other)
         )
         for method in STATIC_METHODS:
             assert np.array_equal(before[method][:change], after[method][:change]), (method, change)

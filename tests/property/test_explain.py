@@ -1,4 +1,6 @@
-"""Why words are suggested, by every method and for both kinds of model, against plain sums over all that was read."""
+"""Why words are suggested, by every method and for both kinds of model, against plain sums over all
+that was read.
+"""
 
 from __future__ import annotations
 
@@ -39,13 +41,21 @@ from ..unit.models.architectures import opened
 
 TEXTS = {
     "words": (
-        "The function frobnitz returns a list .\nCall frobnitz with two arguments , and frobnitz raises an error .\n"
+        "The function frobnitz returns a list .\nCall frobnitz with two arguments , and frobnitz "
+        "raises an error .\n"
         "If frobnitz fails , the function quux returns a list .\nCall quux with a list .\n"
     ),
-    "pieces": "the cat in a hat.\nThe fin the the Abc in the fog, a fan.\nthe cat in the fog.\nThe fin in a hat.\n",
+    "pieces": "the cat in a hat.\nThe fin the the Abc in the fog, a fan.\nthe cat in the fog.\nThe "
+    "fin in a hat.\n",
 }
 NEXT = {"words": "Call", "pieces": "the cat"}
-SETTINGS = {"dynamic.rule": "sgd", "dynamic.lr": 1e-3, "cache.window": 30, "best.short": 9, "best.medium": 21}
+SETTINGS = {
+    "dynamic.rule": "sgd",
+    "dynamic.lr": 1e-3,
+    "cache.window": 30,
+    "best.short": 9,
+    "best.medium": 21,
+}
 OFFERED = [*METHODS, "mixture+hebb+ngram", "mbpa+ngram", "dynamic+hebb+ngram"]
 OFFERED = [name for name in OFFERED if name in METHODS]
 both_kinds = pytest.mark.parametrize("kind", TEXTS)
@@ -53,11 +63,16 @@ both_kinds = pytest.mark.parametrize("kind", TEXTS)
 
 @pytest.fixture(scope="module")
 def models() -> dict[str, hebblm.LanguageModel]:
-    return {"words": hebblm.load("tiny-pydoc-raw", device="cpu"), "pieces": opened("Llama", begins=True)}
+    return {
+        "words": hebblm.load("tiny-pydoc-raw", device="cpu"),
+        "pieces": opened("Llama", begins=True),
+    }
 
 
 class Plain:
-    """What speaks for one word, by name: shares of the probability, and what each entry gives to it."""
+    """What speaks for one word, by name: shares of the probability, and what each entry gives to
+    it.
+    """
 
     def __init__(self, reader: Reader, batch: EvalBatch, word: int) -> None:
         self.reader, self.batch, self.word = reader, batch, word
@@ -103,11 +118,15 @@ class Plain:
         if isinstance(rule, Gated):
             found: list[float] = learned.log_shares(rule.features(self.batch))[0].exp().tolist()
             return found
-        return [*learned.value] if learned is not None else [float(rule.share), 1 - float(rule.share)]
+        return (
+            [*learned.value] if learned is not None else [float(rule.share), 1 - float(rule.share)]
+        )
 
     def nearest(self) -> list[tuple[float, int]]:
         distances = (self.keys - self.query).square().sum(1).tolist()
-        return sorted((distance, at) for at, distance in enumerate(distances))[: self.batch.context.k]
+        return sorted((distance, at) for at, distance in enumerate(distances))[
+            : self.batch.context.k
+        ]
 
     def remembered(self, rule: RememberedLabels) -> dict[int, float]:
         if isinstance(rule, Cache):
@@ -120,16 +139,22 @@ class Plain:
         else:
             scores, sharpness = self.keys[places] @ self.query, float(rule.config.theta)
         weights = (sharpness * relative(scores)).softmax(0).tolist()
-        return {at: w for at, w in zip(places, weights, strict=True) if self.labels[at] == self.word}
+        return {
+            at: w for at, w in zip(places, weights, strict=True) if self.labels[at] == self.word
+        }
 
     def ngram(self, order: int) -> tuple[float, dict[int, float]]:
         """What is left to the base, and what each time that the word was read gives to it."""
         read, given, rest = [None] * order + self.labels, defaultdict(float), 1.0
-        asked = [token if token >= 0 else None for token in self.batch.contexts[0].tolist()]  # the nearest first
+        asked = [
+            token if token >= 0 else None for token in self.batch.contexts[0].tolist()
+        ]  # the nearest first
         levels = []
         for n in range(order + 1):
             behind = [
-                at for at in range(len(self.labels)) if all(read[at + order - 1 - i] == asked[i] for i in range(n))
+                at
+                for at in range(len(self.labels))
+                if all(read[at + order - 1 - i] == asked[i] for i in range(n))
             ]
             if not behind or None in asked[:n]:
                 break
@@ -147,13 +172,21 @@ class Plain:
 
     def closeness(self, config: Any) -> dict[int, float]:
         near = self.nearest()
-        unit = sum(distance for distance, _ in near) / len(near) if config.scale == "relative" else 1.0
+        unit = (
+            sum(distance for distance, _ in near) / len(near) if config.scale == "relative" else 1.0
+        )
         weights = {at: 1 / (config.eps + distance / unit) for distance, at in near}
-        return {at: w / sum(weights.values()) for at, w in weights.items() if self.labels[at] == self.word}
+        return {
+            at: w / sum(weights.values())
+            for at, w in weights.items()
+            if self.labels[at] == self.word
+        }
 
 
 class Begun:
-    """What speaks for a word of several pieces: what speaks for its first ones, times the probability of the rest."""
+    """What speaks for a word of several pieces: what speaks for its first ones, times the
+    probability of the rest.
+    """
 
     def __init__(self, reader: Reader, batch: EvalBatch, rest: Mapping[int, float]) -> None:
         self.shares: dict[str, float] = defaultdict(float)
@@ -161,7 +194,11 @@ class Begun:
         self.near: dict[int, float] = defaultdict(float)
         for first, share in rest.items():
             plain = Plain(reader, batch, first).add(reader._rule)
-            for own, part in ((self.shares, plain.shares), (self.entries, plain.entries), (self.near, plain.near)):
+            for own, part in (
+                (self.shares, plain.shares),
+                (self.entries, plain.entries),
+                (self.near, plain.near),
+            ):
                 for key, value in part.items():
                     own[key] += share * value
         self.labels = plain.labels
@@ -187,7 +224,9 @@ def test_shares_and_entries_are_those_of_plain_sums(
         if reader.moving and "base" in plain.shares:
             plain.shares["dynamic"] = plain.shares.pop("base")
         assert sum(item.shares.values()) == pytest.approx(item.probability, rel=1e-5)
-        assert item.shares == pytest.approx({name: plain.shares.get(name, 0.0) for name in item.shares}, rel=1e-3)
+        assert item.shares == pytest.approx(
+            {name: plain.shares.get(name, 0.0) for name in item.shares}, rel=1e-3
+        )
         assert set(item.shares) >= set(plain.shares)
         weights = plain.entries or plain.near
         heaviest = sorted(weights.values(), reverse=True)[:MOST]
@@ -196,11 +235,18 @@ def test_shares_and_entries_are_those_of_plain_sums(
             assert entry.token is not None
             assert entry.document is None
             assert entry.weight == pytest.approx(weights[entry.token], rel=1e-3)
-            around = (plain.labels[max(0, entry.token - AROUND) : entry.token], plain.labels[entry.token + 1 :])
+            around = (
+                plain.labels[max(0, entry.token - AROUND) : entry.token],
+                plain.labels[entry.token + 1 :],
+            )
             blank = " " if kind == "words" else ""
             assert entry.before == reader.vocabulary.join(around[0]) + (blank if around[0] else "")
-            assert entry.after == (blank if around[1] else "") + reader.vocabulary.join(around[1][:AROUND])
-    assert any(item.entries for item in found) == (reads == "a text" and method not in ("lstm", "dynamic"))
+            assert entry.after == (blank if around[1] else "") + reader.vocabulary.join(
+                around[1][:AROUND]
+            )
+    assert any(item.entries for item in found) == (
+        reads == "a text" and method not in ("lstm", "dynamic")
+    )
 
 
 @every_method
@@ -211,12 +257,18 @@ def test_the_share_of_a_component_in_a_token_is_that_of_the_word(method: str) ->
     toy.observe(context, queries(9, 6, context), torch.arange(6))
     hidden, targets = queries(1, 6, context), torch.tensor([0, 3, 5, 560, 17, 2])
     found = owned(rule, EvalBatch(hidden, context), targets)
-    torch.testing.assert_close(torch.stack([*found.values()]).sum(0), torch.ones(6, dtype=torch.float64))
+    torch.testing.assert_close(
+        torch.stack([*found.values()]).sum(0), torch.ones(6, dtype=torch.float64)
+    )
     for row, target in enumerate(targets.tolist()):
         given = shares(rule, EvalBatch(hidden[row : row + 1], context))
         whole = sum(float(part[target]) for part in given.values())
-        for name, part in given.items() if whole else ():  # a rate that is too large leaves nothing to some words
-            own = found[name if name in found else rule.name]  # what says what the base says is called the base there
+        for name, part in (
+            given.items() if whole else ()
+        ):  # a rate that is too large leaves nothing to some words
+            own = found[
+                name if name in found else rule.name
+            ]  # what says what the base says is called the base there
             assert float(own[row]) == pytest.approx(float(part[target]) / whole, rel=1e-6, abs=1e-9)
 
 
@@ -243,7 +295,9 @@ def test_entries_know_their_document_when_several_are_read_side_by_side_or_in_tu
             assert item.word.strip().startswith(entry.word.strip())
             ids = lm.vocabulary.fresh().encode(text, include=False).ids
             if kind == "pieces":
-                assert entry.before == reader.vocabulary.join(ids[max(0, entry.token - AROUND) : entry.token])
+                assert entry.before == reader.vocabulary.join(
+                    ids[max(0, entry.token - AROUND) : entry.token]
+                )
             seen.add(entry.document)
     assert None in seen
     assert "last.txt" in seen
@@ -256,12 +310,15 @@ def test_a_window_of_the_last_document_stands_where_that_one_was_written(
     reader.read(["one two three . " * 5, "The function frobnitz returns a list .\n" * 3])
     [item] = [item for item in reader.explain("The function", 3) if item.word == "frobnitz"]
     assert [(entry.before, entry.token) for entry in item.entries] == [
-        ("frobnitz returns a list .\nThe function ", 18), ("frobnitz returns a list .\nThe function ", 10),
+        ("frobnitz returns a list .\nThe function ", 18), ("frobnitz returns a list .\nThe "
+            "function ", 10),
         ("The function ", 2),
     ]  # fmt: skip
 
 
-def test_a_text_that_was_broken_off_counts_as_far_as_it_was_learned(models: dict[str, hebblm.LanguageModel]) -> None:
+def test_a_text_that_was_broken_off_counts_as_far_as_it_was_learned(
+    models: dict[str, hebblm.LanguageModel],
+) -> None:
     reader = models["words"].reader("cache", update_every=4)
 
     def stop(done: int, total: int) -> None:
@@ -279,7 +336,9 @@ def test_a_text_that_was_broken_off_counts_as_far_as_it_was_learned(models: dict
 
 
 def test_entries_that_a_memory_forgot_are_left_out(models: dict[str, hebblm.LanguageModel]) -> None:
-    reader = models["words"].reader("cache", settings={"memory.capacity": 6, "cache.window": 100}, update_every=3)
+    reader = models["words"].reader(
+        "cache", settings={"memory.capacity": 6, "cache.window": 100}, update_every=3
+    )
     reader.read("The function returns a list . The function returns a list .\n")
     found = [entry for item in reader.explain("The function", 3) for entry in item.entries]
     assert found
@@ -314,7 +373,10 @@ def test_a_memory_of_texts_knows_where_its_entries_stand(tmp_path: Path) -> None
             name = Path(str(entry.document)).name
             words = (tmp_path / name).read_text().replace("\n", " <eos> ").split()
             assert entry.token is not None
-            assert reader.vocabulary.tokenizer.tokenize(words[entry.token]) in ([item.word], [item.word.lower()])
+            assert reader.vocabulary.tokenizer.tokenize(words[entry.token]) in (
+                [item.word],
+                [item.word.lower()],
+            )
             assert entry.before.split() == [
                 w for w in words[max(0, entry.token - AROUND) : entry.token] if w != "<eos>"
             ]
@@ -323,7 +385,8 @@ def test_a_memory_of_texts_knows_where_its_entries_stand(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("method", "weighed", "parts"), [("best", "Gives, %", "kNN-LM, %"), ("hebb", "Closeness", "Hebb, %")]
+    ("method", "weighed", "parts"),
+    [("best", "Gives, %", "kNN-LM, %"), ("hebb", "Closeness", "Hebb, %")],
 )
 def test_the_command_prints_shares_and_entries(
     tmp_path: Path,
@@ -345,8 +408,9 @@ def test_the_command_prints_shares_and_entries(
     assert "What the memory holds" not in before
     assert weighed in after
     assert parts in after
-    assert f"{tmp_path / 'notes.txt'}, token 9  function frobnitz returns a list .⏎Call [frobnitz] with two" in re.sub(
-        "  +", "  ", after
+    assert (
+        f"{tmp_path / 'notes.txt'}, token 9  function frobnitz returns a list .⏎Call [frobnitz] "
+        "with two" in re.sub("  +", "  ", after)
     )
 
 
@@ -356,7 +420,9 @@ def test_what_cannot_be_explained_is_refused(models: dict[str, hebblm.LanguageMo
         reader.explain("Call", 0)
     with pytest.raises(UserError, match="give a string"):
         reader.explain(3)  # type: ignore[arg-type]
-    assert math.isclose(sum(sum(item.shares.values()) for item in reader.explain("Call", 10**6)), 1.0, abs_tol=0.05)
+    assert math.isclose(
+        sum(sum(item.shares.values()) for item in reader.explain("Call", 10**6)), 1.0, abs_tol=0.05
+    )
 
 
 def test_entries_in_equal_text_stand_in_one_row_and_the_heaviest_row_comes_first() -> None:

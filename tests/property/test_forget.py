@@ -1,4 +1,6 @@
-"""A reader that forgets a document is, to the bit, one that never read it, whatever else both did."""
+"""A reader that forgets a document is, to the bit, one that never read it, whatever else both
+did.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ from ..support import toy
 GONE = "the minutes"
 NAMES = ("", "a letter", "notes.txt")
 WORDS = (
-    "The", "function", "frobnitz", "returns", "a", "list", ".", "Call", "it", "with", "None", "an", "error", "method"
+    "The", "function", "frobnitz", "returns", "a", "list", ".", "Call", "it", "with", "None", "an",
+    "error", "method"
 )  # fmt: skip
 NEW = ("quux", "blarg", "Zyxel", "wug", "snark")
 
@@ -41,7 +44,9 @@ def model(kind: str) -> hebblm.LanguageModel:
 
 
 def text(draw: random.Random, *, mixed: bool = False) -> str:
-    """Some words; ``mixed`` may be split at punctuation as well, and then all texts behind the first one are."""
+    """Some words; ``mixed`` may be split at punctuation as well, and then all texts behind the
+    first one are.
+    """
     words = [draw.choice(WORDS if draw.random() < 0.8 else NEW) for _ in range(draw.randint(3, 12))]
     glue = draw.choice([" ", ", "]) if mixed else " "
     return glue.join(words) + draw.choice(["", "\n"])
@@ -62,7 +67,17 @@ def acts(draw: random.Random, method: str, count: int, *, mixed: bool) -> list[A
     found = []
     for number in range(count):
         kind = draw.choices(
-            ["read", "unlearned", "pieces", "together", "ids", "begin", "reopened", "cut", "stopped"],
+            [
+                "read",
+                "unlearned",
+                "pieces",
+                "together",
+                "ids",
+                "begin",
+                "reopened",
+                "cut",
+                "stopped",
+            ],
             [5, 2, 2, 0 if METHODS[method].moving else 2, 1, 1, 2, not mixed, not mixed],
         )[0]
         act = Act(kind, draw.choice([GONE, GONE, *NAMES]), [text(draw, mixed=mixed)], number=number)
@@ -71,11 +86,15 @@ def acts(draw: random.Random, method: str, count: int, *, mixed: bool) -> list[A
             act.texts = [piece.rstrip("\n") + "\n" for piece in act.texts]
         elif kind == "together":
             act.texts += [text(draw, mixed=mixed), text(draw, mixed=mixed)]
-            act.options["names"] = draw.sample([GONE, "a letter", "notes.txt"], 3) if draw.random() < 0.8 else None
+            act.options["names"] = (
+                draw.sample([GONE, "a letter", "notes.txt"], 3) if draw.random() < 0.8 else None
+            )
         elif kind == "cut":
             act.options["most"] = draw.randint(1, 12)
         elif kind == "reopened":
-            other = draw.choice([name for name in METHODS if METHODS[name].moving == METHODS[method].moving])
+            other = draw.choice(
+                [name for name in METHODS if METHODS[name].moving == METHODS[method].moving]
+            )
             act.options["method"] = draw.choice([None, None, other])
         found.append(act)
     return found
@@ -85,10 +104,13 @@ def stop(done: int, total: int) -> None:
     raise KeyboardInterrupt
 
 
-def done(reader: hebblm.Reader, all_of: Iterable[Act], folder: Path, gone: str | None = None) -> hebblm.Reader:
+def done(
+    reader: hebblm.Reader, all_of: Iterable[Act], folder: Path, gone: str | None = None
+) -> hebblm.Reader:
     """Do all acts, without those on the document that is gone.
 
-    Texts that are not learned are not kept, so then what follows one begins anew, as it does where it is read again.
+    Texts that are not learned are not kept, so then what follows one begins anew, as it does where
+    it is read again.
     """
     lm = next(model(kind) for kind in KINDS if model(kind).model is reader.model)
     for act in all_of:
@@ -103,7 +125,9 @@ def done(reader: hebblm.Reader, all_of: Iterable[Act], folder: Path, gone: str |
             reader.begin()
         elif act.kind == "reopened":
             reader.save(folder / "known")
-            reader = lm.reader(act.options["method"], memory=folder / "known", settings=settings_of(reader.moving))
+            reader = lm.reader(
+                act.options["method"], memory=folder / "known", settings=settings_of(reader.moving)
+            )
         elif act.name == gone:
             continue
         elif act.kind in ("read", "unlearned"):
@@ -142,7 +166,9 @@ def test_a_reader_that_forgets_is_one_that_never_read(
     options: dict[str, Any] = {"update_every": draw.choice([3, 8]), "k": 7, "settings": settings}
     mixed = draw.random() < 0.5
     before, after = (acts(draw, method, count, mixed=mixed) for count in (9, 3))
-    before.insert(draw.randint(0, 9), Act("read", GONE, [text(draw, mixed=mixed) + " jabberwock"], number=99))
+    before.insert(
+        draw.randint(0, 9), Act("read", GONE, [text(draw, mixed=mixed) + " jabberwock"], number=99)
+    )
     reader = done(lm.reader(method, **options), before, tmp_path)
     reader.forget(GONE, replay=METHODS[method].moving)
     other = done(lm.reader(method, **options), before, tmp_path / "other", GONE)

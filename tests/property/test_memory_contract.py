@@ -46,24 +46,32 @@ EXACT: dict[str, Make] = {
     ),
     "hybrid-flat": lambda: HybridMemory(FlatMemory(DIM), FlatMemory(DIM), flush_at=7),
     "hybrid-untrained": lambda: HybridMemory(None, FlatMemory(DIM), flush_at=7),
-    "hybrid-faiss": lambda: HybridMemory(FaissMemory(DIM, "PQ4x4fs", rescore=10_000), FlatMemory(DIM), flush_at=7),
+    "hybrid-faiss": lambda: HybridMemory(
+        FaissMemory(DIM, "PQ4x4fs", rescore=10_000), FlatMemory(DIM), flush_at=7
+    ),
 }
 exact_memories = pytest.mark.parametrize("make", EXACT.values(), ids=EXACT.keys())
 
 
 def reference(keys: Tensor, values: Tensor, queries: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Return distances and labels of the nearest entries, one query at a time, oldest first on ties."""
+    """Return distances and labels of the nearest entries, one query at a time, oldest first on
+    ties.
+    """
     all_distances, all_values = [], []
     for query in queries.double():
         distances = [float(((key - query) ** 2).sum()) for key in keys.double()]
         order = sorted(range(len(distances)), key=lambda i: (distances[i], i))[:k]
         all_distances.append([distances[i] for i in order])
         all_values.append([int(values[i]) for i in order])
-    return torch.tensor(all_distances, dtype=torch.float64), torch.tensor(all_values, dtype=torch.int64)
+    return torch.tensor(all_distances, dtype=torch.float64), torch.tensor(
+        all_values, dtype=torch.int64
+    )
 
 
 def integers(seed: int, count: int) -> tuple[Tensor, Tensor]:
-    """Return keys with small integer coordinates (exact in every dtype, rich in ties) and distinct labels."""
+    """Return keys with small integer coordinates (exact in every dtype, rich in ties) and distinct
+    labels.
+    """
     generator = torch.Generator().manual_seed(seed)
     keys = torch.randint(-2, 3, (count, DIM), generator=generator).float()
     return keys, torch.arange(count) * 3 + 1
@@ -143,7 +151,9 @@ def test_adding_online_equals_adding_at_once(make: Make, seed: int, cuts: list[i
 @exact_memories
 @settings(max_examples=5, deadline=None)
 @given(seed=st.integers(0, 1000), begin=st.integers(0, 20), size=st.integers(1, 10))
-def test_neighbours_do_not_depend_on_the_batch(make: Make, seed: int, begin: int, size: int) -> None:
+def test_neighbours_do_not_depend_on_the_batch(
+    make: Make, seed: int, begin: int, size: int
+) -> None:
     memory = make()
     memory.add(reals(seed, 150), torch.arange(150))
     queries = reals(seed + 1, 30)
@@ -151,7 +161,9 @@ def test_neighbours_do_not_depend_on_the_batch(make: Make, seed: int, begin: int
     assert_same(memory.search(queries, 10), together)  # searching changes nothing
     alone = memory.search(queries[begin : begin + size], 10)
     for name in ("keys", "values", "distances", "mask"):
-        assert torch.equal(getattr(together, name)[begin : begin + size], getattr(alone, name)), name
+        assert torch.equal(getattr(together, name)[begin : begin + size], getattr(alone, name)), (
+            name
+        )
 
 
 @exact_memories
@@ -185,7 +197,9 @@ def test_log_normalizers_come_back_only_if_every_entry_has_one(make: Make) -> No
     memory = make()
     keys, logs = reals(1, 60), torch.linspace(-3, 3, 60)
     for begin in range(0, 60, 10):
-        memory.add(keys[begin : begin + 10], torch.arange(begin, begin + 10), logs[begin : begin + 10])
+        memory.add(
+            keys[begin : begin + 10], torch.arange(begin, begin + 10), logs[begin : begin + 10]
+        )
     memory.mark_base()
     found = memory.search(reals(2, 4), 70)
     assert found.log_normalizers is not None
@@ -234,13 +248,18 @@ def test_half_precision_keeps_the_rounded_keys(spill_bytes: int, dtype: torch.dt
     assert_same(replace(found, distances=wanted.distances), wanted)
 
 
-@pytest.mark.parametrize("factory", ["PQ8x4fs", "IVF16,PQ8x4fs", "PCAR32,IVF16,PQ8x4fs", "HNSW16", "Flat", "SQ8"])
+@pytest.mark.parametrize(
+    "factory", ["PQ8x4fs", "IVF16,PQ8x4fs", "PCAR32,IVF16,PQ8x4fs", "HNSW16", "Flat", "SQ8"]
+)
 def test_approximate_memories_find_nearly_all_with_exact_distances(factory: str) -> None:
     dim, count = 32, 4000
     centres = reals(1, 100, dim)
     keys = centres[torch.arange(count) % 100] + 0.3 * reals(2, count, dim)
     queries = centres[:50] + 0.3 * reals(3, 50, dim)
-    memory, exact = FaissMemory(dim, factory, nprobe=8 if "IVF" in factory else None), FlatMemory(dim)
+    memory, exact = (
+        FaissMemory(dim, factory, nprobe=8 if "IVF" in factory else None),
+        FlatMemory(dim),
+    )
     for some in (memory, exact):
         some.add(keys, torch.arange(count))
     found, wanted = memory.search(queries, 20), exact.search(queries, 20)

@@ -1,4 +1,6 @@
-"""Adaptation that cannot hurt: on any text the mixtures are hardly above the base, once they have read a while."""
+"""Adaptation that cannot hurt: on any text the mixtures are hardly above the base, once they have
+read a while.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +69,14 @@ def losses(text: np.ndarray) -> dict[str, np.ndarray]:
     rules = {name: METHODS[name].rule(settings) for name in ("lstm", "ngram", "best")}
     base = toy.base_of(toy.tiny_model())
     context = toy.context_of(base, RingMemory(toy.DIM, 2000), toy.stream_of(text), window=20_000)
-    return evaluate(base, [context], rules, toy.stream_of(text), UnionVocabulary(), Schedule(50, read_ahead=True)).nll
+    return evaluate(
+        base,
+        [context],
+        rules,
+        toy.stream_of(text),
+        UnionVocabulary(),
+        Schedule(50, read_ahead=True),
+    ).nll
 
 
 @pytest.mark.parametrize("tokens", [4000, pytest.param(32_000, marks=pytest.mark.slow)])

@@ -1,4 +1,6 @@
-"""Answers follow their prompt and hold whole characters, with every kind of tokenizer and with words."""
+"""Answers follow their prompt and hold whole characters, with every kind of tokenizer and with
+words.
+"""
 
 from __future__ import annotations
 
@@ -24,13 +26,19 @@ from ..support.pieces import KINDS, LINES, tokenizer_of
 from ..unit.models.architectures import random_model
 
 PROMPTS = ("", "the end of", "the end of ", "the li", "the", "of the list\n", "la")
-CHANGED = ("lower case", "line breaks dropped", "WordPiece")  # the text that comes back is not the text that was given
+CHANGED = (
+    "lower case",
+    "line breaks dropped",
+    "WordPiece",
+)  # the text that comes back is not the text that was given
 
 
 @cache
 def model(kind: str) -> hebblm.LanguageModel:
     tokenizer = tokenizer_of(kind)
-    return hebblm.load((random_model("Llama", vocab_size=len(tokenizer)), tokenizer), context=32, stride=16)
+    return hebblm.load(
+        (random_model("Llama", vocab_size=len(tokenizer)), tokenizer), context=32, stride=16
+    )
 
 
 @pytest.fixture
@@ -48,7 +56,9 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_prompt_and_its_answer_are_the_text_that_the_tokens_write(kind: str, drawn: list[list[int]]) -> None:
+def test_a_prompt_and_its_answer_are_the_text_that_the_tokens_write(
+    kind: str, drawn: list[list[int]]
+) -> None:
     lm = model(kind)
     reader = lm.reader("ngram")
     reader.read("".join(LINES[:3]))
@@ -61,7 +71,12 @@ def test_a_prompt_and_its_answer_are_the_text_that_the_tokens_write(kind: str, d
             context = lm.vocabulary.encode(Prompt.split(prompt).context, include=False).ids
             whole = lm.vocabulary.join([*context, *drawn[-1]]) if drawn[-1] else prompt
             given = lm.vocabulary.join(context)
-            if kind in CHANGED or kind == "words" or "\ufffd" in whole or not prompt.startswith(given):
+            if (
+                kind in CHANGED
+                or kind == "words"
+                or "\ufffd" in whole
+                or not prompt.startswith(given)
+            ):
                 assert whole.endswith(answer.lstrip()) or "\ufffd" in whole
             else:
                 assert prompt + answer == whole, (prompt, answer)
@@ -93,7 +108,8 @@ def test_answers_of_words_follow_their_prompt_and_letters_are_gone_on_with() -> 
 
 
 class Weighted:
-    """A model that writes one of some texts, byte by byte, each with its probability; UTF-8 may be broken on the way.
+    """A model that writes one of some texts, byte by byte, each with its probability; UTF-8 may be
+    broken on the way.
 
     Args:
         pieces: single bytes among them are used alone.
@@ -130,7 +146,12 @@ def no_dictionary(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(word_ends, "dictionary", lambda: None)
 
 
-def likely(texts: dict[str, float], n: int, place: Place = Place(), broken: float = 0.0) -> dict[str, float]:  # noqa: B008
+def likely(
+    texts: dict[str, float],
+    n: int,
+    place: Place = Place(),  # noqa: B008
+    broken: float = 0.0,
+) -> dict[str, float]:
     found = words_ahead(Weighted(PIECES, texts, broken), PIECES, n, place)
     return {each.suggestion.word: round(each.suggestion.probability, 6) for each in found.words}
 
@@ -145,7 +166,10 @@ def test_a_dictionary_separates_the_words_of_scripts_without_blanks() -> None:
 @pytest.mark.usefixtures("no_dictionary")
 def test_without_a_dictionary_characters_run_on_while_what_follows_is_likelier_than_not() -> None:
     texts = {"東京に行く。": 0.3, "東京都。": 0.3, "東大。": 0.1, "abc ": 0.3}
-    assert likely(texts, 2) == {"東京": 0.6, "abc": 0.3}  # 京 follows 東 in 6 of 7 texts, に and 都 in half of those
+    assert likely(texts, 2) == {
+        "東京": 0.6,
+        "abc": 0.3,
+    }  # 京 follows 東 in 6 of 7 texts, に and 都 in half of those
     found = words_ahead(Weighted(PIECES, texts), PIECES, 2, Place()).words
     assert [each.suggestion.ends for each in found] == [False, True]
     assert likely({"สวัสดี ": 0.9, "ก็ ": 0.1}, 2) == {"สวัสดี": 0.9, "ก็": 0.1}
@@ -167,7 +191,12 @@ def test_words_and_answers_hold_no_half_character(broken: float) -> None:
             return expect([tuple(read[1:])])[0][0]
 
         answer = PieceAnswer(vocabulary, PIECES, Prompt("", "", ""), begins=False)
-        options: dict[str, Any] = {"most": most, "temperature": 1.0, "choose": chooser(1.0, most), "until": ()}
+        options: dict[str, Any] = {
+            "most": most,
+            "temperature": 1.0,
+            "choose": chooser(1.0, most),
+            "until": (),
+        }
         text = draw(following, torch.tensor([0]), answer, **options)
         assert "\ufffd" not in text
         assert "né 👩‍👧 東京 ".startswith(text), text
@@ -190,8 +219,10 @@ def test_letters_are_spelled_as_often_as_the_model_writes_them() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("plan for Gra", ("plan for", " ", "Gra")), ("plan for ", ("plan for", " ", "")), ("plan", ("", "", "plan")),
-        ("", ("", "", "")), ("a\n  b", ("a\n", "  ", "b")), ("a\n", ("a\n", "", "")), ("東京に", ("東京に", "", "")),
+        ("plan for Gra", ("plan for", " ", "Gra")), ("plan for ", ("plan for", " ", "")), ("plan",
+        ("", "", "plan")),
+        ("", ("", "", "")), ("a\n  b", ("a\n", "  ", "b")), ("a\n", ("a\n", "", "")), ("東京に",
+        ("東京に", "", "")),
         ("it .", ("it .", "", "")),
         ("行くab", ("行く", "", "ab")),
     ],
@@ -207,4 +238,6 @@ def test_bytes_of_pieces_join_to_the_bytes_of_their_text(kind: str) -> None:
     pieces = PieceTexts(vocabulary)
     for text in (*LINES, "né 東京 👩‍👧 x\n"):
         ids = [index for index in vocabulary.encode(text).ids if index not in pieces.special]
-        assert b"".join(pieces.data[index] for index in ids).decode(errors="replace") == pieces.text(ids)
+        assert b"".join(pieces.data[index] for index in ids).decode(
+            errors="replace"
+        ) == pieces.text(ids)

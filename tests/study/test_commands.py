@@ -13,7 +13,10 @@ from .bench.rows import adapt_row, result
 
 def test_goals_are_written_as_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     result(adapt_row(10_000, 1, naive=20.0, fast=0.4)).save(tmp_path / "bench.json")
-    assert main(["cost", str(tmp_path / "bench.json"), "--output-path", str(tmp_path / "goals.md")]) == 0
+    assert (
+        main(["cost", str(tmp_path / "bench.json"), "--output-path", str(tmp_path / "goals.md")])
+        == 0
+    )
     text = (tmp_path / "goals.md").read_text()
     assert "| Goal | Measured: median (extremes) | Met |" in text
     assert main(["cost", str(tmp_path / "bench.json")]) == 0

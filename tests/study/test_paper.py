@@ -17,7 +17,9 @@ def test_paper_numbers_stand_beside_ours() -> None:
     assert rows["Mixture+Hebb"][1] == 49.66
     assert rows["Mixture+Hebb"][2] == result.methods["mixture+hebb"].perplexity
     assert rows["Mixture+Hebb"][3] == pytest.approx(math.log(65.44 / 49.66))
-    assert rows["Mixture+Hebb"][4] == pytest.approx(result.methods["lstm"].nll - result.methods["mixture+hebb"].nll)
+    assert rows["Mixture+Hebb"][4] == pytest.approx(
+        result.methods["lstm"].nll - result.methods["mixture+hebb"].nll
+    )
     assert rows["Base"][3] is None
     assert rows["kNN-LM"][1] is None
     assert [row[:3] for row in frequency.rows][2] == ("Hebb", "paper", 4676.85)

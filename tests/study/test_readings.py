@@ -37,8 +37,10 @@ def scenario(tokens: int = 60) -> Scenario:
     return Scenario(
         kind="intra-domain", source="toy", target="toy", normalization="raw",
         model=AwdModel(toy.tiny_model(), Path("none"), "checkpoint", "0"),
-        dictionary=Dictionary(), train=None, stream=toy.stream_of(toy.tokens(3, tokens)), vocabulary=UnionVocabulary(),
-        config=ScenarioConfig(intra_domain="toy", memory_content="test", k=9, update_every=20, new_rows="uniform"),
+        dictionary=Dictionary(), train=None, stream=toy.stream_of(toy.tokens(3, tokens)),
+        vocabulary=UnionVocabulary(),
+        config=ScenarioConfig(intra_domain="toy", memory_content="test", k=9, update_every=20,
+        new_rows="uniform"),
         device=torch.device("cpu"), data_sha256={}, whole=True,
     )  # fmt: skip
 
@@ -51,11 +53,15 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("few")
-def test_every_effect_is_that_of_an_evaluation_under_that_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_effect_is_that_of_an_evaluation_under_that_reading(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(module, "get_args", lambda _: ("test",))
     found = compare_readings(scenario(), CHOSEN, SETTINGS, {"command": "x"})
     names = {DEFAULT, *CHOICES} - {"c_k raw"}
-    assert {effect.reading for effect in found.effects} == names | {tuned(name) for name in names}, "raw is the default"
+    assert {effect.reading for effect in found.effects} == names | {
+        tuned(name) for name in names
+    }, "raw is the default"
     by = {(each.reading, each.method): each for each in found.effects if not each.values}
     for (reading, method), effect in by.items():
         settings = SETTINGS.changed(CHOICES.get(reading, {}))
@@ -64,13 +70,17 @@ def test_every_effect_is_that_of_an_evaluation_under_that_reading(monkeypatch: p
         assert effect.nll == pytest.approx(nll, abs=1e-6), (reading, method)
         assert effect.change == pytest.approx(nll - by[DEFAULT, method].nll, abs=1e-6)
     changed = {reading for reading, method in by if method == "mixture"}
-    assert changed == {DEFAULT, "Mixture as printed"}, "what a reading does not touch is not scored again"
+    assert changed == {DEFAULT, "Mixture as printed"}, (
+        "what a reading does not touch is not scored again"
+    )
     assert found.settings["larger eps"] == found.settings["larger eps, tuned"] == {"mbpa.eps": 0.1}
     assert Readings.from_json(found.to_json()) == found
 
 
 @pytest.mark.usefixtures("few")
-def test_a_tuned_reading_is_the_best_of_what_its_method_tries(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tuned_reading_is_the_best_of_what_its_method_tries(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(module, "get_args", lambda _: ("test",))
     found = compare_readings(scenario(), ["mixture", "mbpa", "hebb"], SETTINGS, {})
     best = {(each.reading, each.method): each for each in found.effects if each.values}
@@ -82,7 +92,9 @@ def test_a_tuned_reading_is_the_best_of_what_its_method_tries(monkeypatch: pytes
                 continue
             settings = [SETTINGS.changed({**CHOICES.get(reading, {}), **point}) for point in tried]
             losses = [
-                shared_pass(scenario(), {method: METHODS[method].rule(each.methods)}, each).scores.nll[method].mean()
+                shared_pass(scenario(), {method: METHODS[method].rule(each.methods)}, each)
+                .scores.nll[method]
+                .mean()
                 for each in settings
             ]
             assert effect.nll == pytest.approx(min(losses), abs=1e-6), (reading, method)
@@ -90,12 +102,19 @@ def test_a_tuned_reading_is_the_best_of_what_its_method_tries(monkeypatch: pytes
             beside = best.get((tuned(DEFAULT), method))
             if reading != DEFAULT and beside is not None:
                 assert effect.change == pytest.approx(effect.nll - beside.nll, abs=1e-6)
-    assert {method for reading, method in best if reading == "c_k of sum 1, tuned"} == {"mbpa", "hebb"}
-    assert {method for reading, method in best if reading == "Mixture as printed, tuned"} == {"mixture"}
+    assert {method for reading, method in best if reading == "c_k of sum 1, tuned"} == {
+        "mbpa",
+        "hebb",
+    }
+    assert {method for reading, method in best if reading == "Mixture as printed, tuned"} == {
+        "mixture"
+    }
 
 
 @pytest.mark.usefixtures("few")
-def test_the_content_of_the_memory_is_a_reading_of_every_method(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_content_of_the_memory_is_a_reading_of_every_method(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     asked: list[str | None] = []
     opened = Scenario.memory
 
@@ -118,7 +137,9 @@ def test_a_nan_is_never_the_best_of_what_a_reading_tries(monkeypatch: pytest.Mon
     monkeypatch.setattr(module, "OWN", {"mbpa": tried})
     replay = SimpleNamespace(
         scenario=scenario(),
-        score=lambda rules, title: {name: np.full(2, loss) for name, loss in zip(rules, (np.nan, 2, 1), strict=True)},
+        score=lambda rules, title: {
+            name: np.full(2, loss) for name, loss in zip(rules, (np.nan, 2, 1), strict=True)
+        },
     )
     best = module._tuned(replay, SETTINGS, {(DEFAULT, "mbpa"): {}})  # type: ignore[arg-type]
     assert best[DEFAULT, "mbpa"][0] == {"mbpa.pull": 0.3}
@@ -136,7 +157,9 @@ def test_intervals_are_those_of_the_difference() -> None:
     assert effect.certain
     worst = module._effect("infinite", "hebb", losses, 1)
     assert (worst.nll, worst.change, worst.low) == (np.inf, None, None)
-    table = readings_table({"a": Readings({"source": "s", "target": "s", "split": "valid"}, {}, (effect, worst), {})})
+    table = readings_table(
+        {"a": Readings({"source": "s", "target": "s", "split": "valid"}, {}, (effect, worst), {})}
+    )
     assert [row[2] for row in table.rows] == ["+0.200*", "inf"]
 
 
@@ -145,4 +168,6 @@ def test_what_has_no_readings_is_refused() -> None:
         compare_readings(scenario(), [], SETTINGS, {})
     open_ = scenario()
     with pytest.raises(UserError, match="vocabulary 'open'"):
-        compare_readings(replace(open_, config=replace(open_.config, vocabulary="open")), CHOSEN, SETTINGS, {})
+        compare_readings(
+            replace(open_, config=replace(open_.config, vocabulary="open")), CHOSEN, SETTINGS, {}
+        )

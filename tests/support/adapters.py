@@ -20,7 +20,9 @@ from .toy import every_memory as every_memory
 
 
 def _rules() -> list[str]:
-    """The methods, each rule once: over dynamic evaluation a method has the rule that it has over any other base."""
+    """The methods, each rule once: over dynamic evaluation a method has the rule that it has over
+    any other base.
+    """
     found: dict[str, Rule] = {}
     for name, method in METHODS.items():
         rule = method.rule(toy.LEARNED)
@@ -50,16 +52,26 @@ def configured(form: str) -> MethodSettings:
 
 
 def filled(
-    make: MemoryMaker, dtype: torch.dtype = torch.float32, *, seed: int = 0, entries: int = 40, bias: bool = True
+    make: MemoryMaker,
+    dtype: torch.dtype = torch.float32,
+    *,
+    seed: int = 0,
+    entries: int = 40,
+    bias: bool = True,
 ) -> Context:
-    """Return a context that observed some pairs, among them new classes and the same state twice."""
+    """Return a context that observed some pairs, among them new classes and the same state
+    twice.
+    """
     head = OutputHead(
-        toy.randn(seed, WIDE, toy.DIM, dtype=dtype), toy.randn(seed + 1, WIDE, dtype=dtype) if bias else None
+        toy.randn(seed, WIDE, toy.DIM, dtype=dtype),
+        toy.randn(seed + 1, WIDE, dtype=dtype) if bias else None,
     )
     counts = torch.arange(WIDE).flip(0)
     new = torch.arange(WIDE) >= WIDE - 20
     counts = counts.masked_fill(new, 0)
-    context = toy.counting(Context(head, make(dtype), k=7, train_counts=counts, new_classes=new, window=13))
+    context = toy.counting(
+        Context(head, make(dtype), k=7, train_counts=counts, new_classes=new, window=13)
+    )
     if entries:
         hidden = toy.randn(seed + 2, entries, toy.DIM, dtype=dtype)
         hidden[1:2] = hidden[:1]

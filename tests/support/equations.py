@@ -1,4 +1,6 @@
-"""Equations of kNN-LM and the continuous cache from hidden states on, in the parts that their rules share."""
+"""Equations of kNN-LM and the continuous cache from hidden states on, in the parts that their rules
+share.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ def knn_log_probs(
     weight: float,
     scale: Scale = "absolute",
 ) -> Tensor:
-    """Mix the base with the neighbours' labels, weighted by ``exp(-||h - h_k||^2 / T)`` (Khandelwal 2020)."""
+    """Mix the base with the neighbours' labels, weighted by ``exp(-||h - h_k||^2 / T)`` (Khandelwal
+    2020).
+    """
     checks.some_neighbors(neighbors)
     checks.above_zero("temperature", temperature)
     distances = neighbors.distances.to(hidden.dtype)
@@ -41,7 +45,9 @@ def cache_log_probs(
     visible: Tensor | None = None,
     scale: Scale = "absolute",
 ) -> Tensor:
-    """Mix the base with a window of recent tokens, weighted by ``exp(theta h_k . h)`` (Grave et al. 2016)."""
+    """Mix the base with a window of recent tokens, weighted by ``exp(theta h_k . h)`` (Grave et al.
+    2016).
+    """
     checks.at_least("theta", theta, 0)
     products = hidden @ window_keys.t().to(hidden.dtype)  # (N, W)
     seen = torch.ones_like(products, dtype=torch.bool) if visible is None else visible

@@ -15,17 +15,24 @@ def llama() -> Any:
     return random_model("Llama", intermediate_size=64)
 
 
-def write_gguf(path: Path, kind: str = "F32", *, arch: str = "llama", way: str = "gpt-2", **values: Any) -> Path:
-    """Write the weights of :func:`llama` in numbers or blocks of a ``kind``, a ``way`` to cut texts, and ``values``."""
+def write_gguf(
+    path: Path, kind: str = "F32", *, arch: str = "llama", way: str = "gpt-2", **values: Any
+) -> Path:
+    """Write the weights of :func:`llama` in numbers or blocks of a ``kind``, a ``way`` to cut
+    texts, and ``values``.
+    """
     import gguf
 
     model, pieces = llama(), tokenizer()
     writer = gguf.GGUFWriter(path, arch)
     writer.add_name("tiny")
     for name, value in {
-        "block_count": SHAPE["num_hidden_layers"], "context_length": SHAPE["max_position_embeddings"],
-        "embedding_length": SHAPE["hidden_size"], "feed_forward_length": 64, "vocab_size": SHAPE["vocab_size"],
-        "attention.head_count": SHAPE["num_attention_heads"], "attention.head_count_kv": SHAPE["num_key_value_heads"],
+        "block_count": SHAPE["num_hidden_layers"],
+        "context_length": SHAPE["max_position_embeddings"],
+        "embedding_length": SHAPE["hidden_size"], "feed_forward_length": 64,
+        "vocab_size": SHAPE["vocab_size"],
+        "attention.head_count": SHAPE["num_attention_heads"],
+        "attention.head_count_kv": SHAPE["num_key_value_heads"],
         "rope.dimension_count": 8,
     }.items():  # fmt: skip
         writer.add_uint32(f"{arch}.{name}", value)
@@ -43,9 +50,13 @@ def write_gguf(path: Path, kind: str = "F32", *, arch: str = "llama", way: str =
     names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, SHAPE["num_hidden_layers"])
     for name, tensor in model.state_dict().items():
         weight = tensor.numpy()
-        if "q_proj" in name or "k_proj" in name:  # llama.cpp turns numbers by pairs that stand beside each other
+        if (
+            "q_proj" in name or "k_proj" in name
+        ):  # llama.cpp turns numbers by pairs that stand beside each other
             heads = SHAPE["num_attention_heads" if "q_proj" in name else "num_key_value_heads"]
-            weight = weight.reshape(heads, 2, -1, weight.shape[1]).swapaxes(1, 2).reshape(weight.shape)
+            weight = (
+                weight.reshape(heads, 2, -1, weight.shape[1]).swapaxes(1, 2).reshape(weight.shape)
+            )
         stored = gguf.GGMLQuantizationType[kind if weight.ndim > 1 else "F32"]
         data = gguf.quants.quantize(np.ascontiguousarray(weight), stored)
         writer.add_tensor(names.get_name(name, (".weight",)), data, raw_dtype=stored)

@@ -31,9 +31,15 @@ class MemoryLines:
         return digest.hexdigest()
 
 
-def corpus_of(train: list[str], valid: list[str] | None = None, test: list[str] | None = None, **more: Any) -> Corpus:
+def corpus_of(
+    train: list[str], valid: list[str] | None = None, test: list[str] | None = None, **more: Any
+) -> Corpus:
     """Corpus of lines in memory, split at blanks; a split that is not given is one word."""
-    lines = {"train": train, "valid": ["a"] if valid is None else valid, "test": ["a"] if test is None else test}
+    lines = {
+        "train": train,
+        "valid": ["a"] if valid is None else valid,
+        "test": ["a"] if test is None else test,
+    }
     sources = {split: MemoryLines(content) for split, content in lines.items()}
     hashes = {split: source.sha256() for split, source in sources.items()}
     return Corpus("toy", sources, WhitespaceTokenizer(), {"sha256": hashes}, **more)

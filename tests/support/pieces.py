@@ -6,7 +6,15 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import (
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+    trainers,
+)
 from transformers import PreTrainedTokenizerFast
 
 LINES = [
@@ -20,13 +28,17 @@ def _bytes(*, split: bool, trim: bool = False, normalizer: Any = None) -> Tokeni
     made = Tokenizer(models.BPE())
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=split)
     if not split:  # "of the" is one piece
-        made.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split("\n", "isolated"), made.pre_tokenizer])
+        made.pre_tokenizer = pre_tokenizers.Sequence(
+            [pre_tokenizers.Split("\n", "isolated"), made.pre_tokenizer]
+        )
     if normalizer is not None:
         made.normalizer = normalizer
     made.decoder = decoders.ByteLevel()
     if trim:
         made.post_processor = processors.ByteLevel(trim_offsets=True)
-    made.train_from_iterator(LINES, trainers.BpeTrainer(vocab_size=330, initial_alphabet=BYTES, show_progress=False))
+    made.train_from_iterator(
+        LINES, trainers.BpeTrainer(vocab_size=330, initial_alphabet=BYTES, show_progress=False)
+    )
     return made
 
 
@@ -35,19 +47,30 @@ def _wordpiece() -> Tokenizer:
     made.normalizer = normalizers.BertNormalizer(lowercase=False)
     made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     made.decoder = decoders.WordPiece(cleanup=False)
-    trainer = trainers.WordPieceTrainer(vocab_size=80, special_tokens=["[UNK]"], show_progress=False)
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=80, special_tokens=["[UNK]"], show_progress=False
+    )
     made.train_from_iterator(LINES, trainer)
     return made
 
 
 def _byte_fallback() -> Tokenizer:
     made = Tokenizer(models.BPE(byte_fallback=True, unk_token="<unk>"))
-    made.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    made.normalizer = normalizers.Sequence(
+        [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
+    )
     made.decoder = decoders.Sequence(
-        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+        [
+            decoders.Replace("▁", " "),
+            decoders.ByteFallback(),
+            decoders.Fuse(),
+            decoders.Strip(" ", 1, 0),
+        ]
     )
     special = ["<unk>", *(f"<0x{byte:02X}>" for byte in range(256))]
-    trainer = trainers.BpeTrainer(vocab_size=300, special_tokens=special, limit_alphabet=12, show_progress=False)
+    trainer = trainers.BpeTrainer(
+        vocab_size=300, special_tokens=special, limit_alphabet=12, show_progress=False
+    )
     made.train_from_iterator(LINES, trainer)
     return made
 
@@ -58,7 +81,9 @@ def _unigram(normalizer: Any = None) -> Tokenizer:
         made.normalizer = normalizer
     made.pre_tokenizer = pre_tokenizers.Metaspace()
     made.decoder = decoders.Metaspace()
-    trainer = trainers.UnigramTrainer(vocab_size=40, unk_token="<unk>", special_tokens=["<unk>"], show_progress=False)
+    trainer = trainers.UnigramTrainer(
+        vocab_size=40, unk_token="<unk>", special_tokens=["<unk>"], show_progress=False
+    )
     made.train_from_iterator(LINES, trainer)
     return made
 
@@ -80,7 +105,9 @@ KINDS: dict[str, Callable[[], Tokenizer]] = {
     "byte fallback": _byte_fallback,
     "unigram": _unigram,
     "NFKC": lambda: _unigram(normalizers.NFKC()),
-    "line breaks dropped": lambda: _unigram(normalizers.Sequence([normalizers.Replace("\n", ""), normalizers.NFKC()])),
+    "line breaks dropped": lambda: _unigram(
+        normalizers.Sequence([normalizers.Replace("\n", ""), normalizers.NFKC()])
+    ),
     "words": words_alone,
 }
 

@@ -69,7 +69,9 @@ MemoryMaker = Callable[[torch.dtype], AnyMemory]
 MEMORIES: dict[str, MemoryMaker] = {
     "flat": lambda dtype: FlatMemory(DIM, dtype=dtype),
     "ring": lambda dtype: RingMemory(DIM, 13, dtype=dtype),
-    "hybrid": lambda dtype: HybridMemory(FlatMemory(DIM, dtype=dtype), FlatMemory(DIM, dtype=dtype), flush_at=11),
+    "hybrid": lambda dtype: HybridMemory(
+        FlatMemory(DIM, dtype=dtype), FlatMemory(DIM, dtype=dtype), flush_at=11
+    ),
 }
 every_memory = pytest.mark.parametrize("make", MEMORIES.values(), ids=MEMORIES.keys())
 
@@ -122,13 +124,21 @@ def base_of(model: AWDLSTM, *, rows: int = NOVEL, lr: float = 0.0) -> AwdBase:
 
 
 def context_of(
-    base: AwdBase, memory: AnyMemory, stream: EvaluationStream, *, k: int = 9, window: int = 30, novel: bool = True
+    base: AwdBase,
+    memory: AnyMemory,
+    stream: EvaluationStream,
+    *,
+    k: int = 9,
+    window: int = 30,
+    novel: bool = True,
 ) -> Context:
     """Return the shared state of all methods over ``base``."""
     rows = base.head.weight.shape[0]
     new = torch.arange(rows) >= stream.source_size if novel else None
     counts = torch.from_numpy(stream.train_counts[:rows].copy())
-    return counting(Context(base.head, memory, k=k, train_counts=counts, new_classes=new, window=window))
+    return counting(
+        Context(base.head, memory, k=k, train_counts=counts, new_classes=new, window=window)
+    )
 
 
 def counting(context: Context) -> Context:
@@ -144,33 +154,46 @@ def exact(settings: MethodSettings) -> MethodSettings:
 
 def randn(seed: int, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
     """Return repeatable normal numbers."""
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
+    return torch.randn(
+        *shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
+    ).to(dtype)
 
 
 def files_in(folder: Path) -> dict[str, bytes]:
     """Return all that is in a folder, by name."""
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
 
 
 def text(seed: int, lines: int, words: int = 30) -> list[str]:
     generator = np.random.default_rng(seed)
     return [
-        " ".join(f"w{min(i, words) - 1}" for i in generator.geometric(0.15, generator.integers(3, 9)))
+        " ".join(
+            f"w{min(i, words) - 1}" for i in generator.geometric(0.15, generator.integers(3, 9))
+        )
         for _ in range(lines)
     ]
 
 
-def corpus(folder: Path, *, seed: int = 0, lines: int = 60, words: int = 30, name: str = "toy") -> PreparedCorpus:
+def corpus(
+    folder: Path, *, seed: int = 0, lines: int = 60, words: int = 30, name: str = "toy"
+) -> PreparedCorpus:
     """Prepare a made-up corpus in ``folder``."""
     sources = {
-        split: MemoryLines(text(seed + index, lines, words)) for index, split in enumerate(("train", "valid", "test"))
+        split: MemoryLines(text(seed + index, lines, words))
+        for index, split in enumerate(("train", "valid", "test"))
     }
     made = Corpus(name, sources, WhitespaceTokenizer(), {"kind": "made up"})
     return prepare(made, normalization="raw", destdir=folder)
 
 
 def open_distribution(vocabulary: OpenVocabulary, log_probs: Tensor) -> Tensor:
-    """Return log-probabilities (N, V) of everything that can occur from those of the rows (N, rows)."""
+    """Return log-probabilities (N, V) of everything that can occur from those of the rows (N,
+    rows).
+    """
     unseen = vocabulary.size - log_probs.shape[1]
     if unseen == 0:
         return log_probs
@@ -180,12 +203,18 @@ def open_distribution(vocabulary: OpenVocabulary, log_probs: Tensor) -> Tensor:
     return full
 
 
-def alone(base: Base, stream: EvaluationStream, vocabulary: VocabularyPolicy, *, segment: int) -> np.ndarray:
-    """Return the losses (T,) of a base that learns from a stream, by itself: the slow reference of the loop."""
+def alone(
+    base: Base, stream: EvaluationStream, vocabulary: VocabularyPolicy, *, segment: int
+) -> np.ndarray:
+    """Return the losses (T,) of a base that learns from a stream, by itself: the slow reference of
+    the loop.
+    """
     nll = []
     for start in range(0, len(stream), segment):
         stop = min(start + segment, len(stream))
-        inputs, labels = (torch.from_numpy(ids[start:stop]) for ids in (stream.inputs, stream.targets))
+        inputs, labels = (
+            torch.from_numpy(ids[start:stop]) for ids in (stream.inputs, stream.targets)
+        )
         rows = base.head.weight.shape[0]
         hidden = base.read(vocabulary.readable(inputs, rows))
         with torch.no_grad():
@@ -207,9 +236,13 @@ def observe(context: Context, hidden: Tensor, targets: Tensor, *, write: bool = 
     context.count(observation)
 
 
-def losses_of(rules: Mapping[str, Rule], stream: EvaluationStream, *observers: Observer) -> dict[str, np.ndarray]:
+def losses_of(
+    rules: Mapping[str, Rule], stream: EvaluationStream, *observers: Observer
+) -> dict[str, np.ndarray]:
     """Return the losses (T,) of some rules, in double precision, updated every 20 tokens."""
     base = base_of(tiny_model().double())
     context = context_of(base, FlatMemory(DIM, dtype=torch.float64), stream)
-    found = evaluate(base, [context], rules, stream, UnionVocabulary(), Schedule(20), Hooks(observers))
+    found = evaluate(
+        base, [context], rules, stream, UnionVocabulary(), Schedule(20), Hooks(observers)
+    )
     return {name: nll.astype(float) for name, nll in found.nll.items()}

@@ -44,12 +44,21 @@ def test_an_error_of_a_part_is_told() -> None:
 
 
 @pytest.mark.parametrize("method", ["fast", "exact"])
-def test_the_number_of_threads_changes_no_number(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_threads_changes_no_number(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(newton, "CLASSES", 256)
     monkeypatch.setattr(blocks, "CPU_BYTES", 1 << 20)
     hidden, neighbors, head = language_like(33, n=24, k=60, d=40, v=1500)
     base = head.logits(hidden)
-    options = {"optimizer": "newton", "lr": 1.0, "steps": 3, "pull": 0.005, "eps": 3e-3, "scale": "relative"}
+    options = {
+        "optimizer": "newton",
+        "lr": 1.0,
+        "steps": 3,
+        "pull": 0.005,
+        "eps": 3e-3,
+        "scale": "relative",
+    }
     found = functional.mbpa_delta(hidden, neighbors, head, base, solver=method, **options)
     torch.set_num_threads(1)
     alone = functional.mbpa_delta(hidden, neighbors, head, base, solver=method, **options)

@@ -73,7 +73,10 @@ def test_a_mirror_replaces_the_published_addresses(
 
 def test_a_wrong_hash_is_refused_and_nothing_is_kept(tmp_path: Path, cache: Path) -> None:
     publish(tmp_path / "web", TEXT[:-1])
-    with server(tmp_path / "web") as url, pytest.raises(UserError, match=r"train split of toy \(wrong sha256"):
+    with (
+        server(tmp_path / "web") as url,
+        pytest.raises(UserError, match=r"train split of toy \(wrong sha256"),
+    ):
         locate(entry(f"{url}/toy/train.txt"), "train", data_dirs())
     assert not [path for path in cache.rglob("*") if path.is_file()]
 
@@ -81,7 +84,9 @@ def test_a_wrong_hash_is_refused_and_nothing_is_kept(tmp_path: Path, cache: Path
 def test_no_network_is_one_line_with_a_remedy(tmp_path: Path, cache: Path) -> None:
     with server(tmp_path) as url:
         pass
-    with pytest.raises(UserError, match=r"cannot download the train split of toy .*HEBBLM_DATA") as caught:
+    with pytest.raises(
+        UserError, match=r"cannot download the train split of toy .*HEBBLM_DATA"
+    ) as caught:
         locate(entry(f"{url}/toy/train.txt"), "train", data_dirs())
     assert "\n" not in str(caught.value)
     assert not [path for path in cache.rglob("*") if path.is_file()]
@@ -93,7 +98,9 @@ def test_a_malformed_mirror_is_named(cache: Path, monkeypatch: pytest.MonkeyPatc
         locate(entry(), "train", data_dirs())
 
 
-def test_a_local_file_is_preferred_in_order_and_a_wrong_one_is_an_error(tmp_path: Path, cache: Path) -> None:
+def test_a_local_file_is_preferred_in_order_and_a_wrong_one_is_an_error(
+    tmp_path: Path, cache: Path
+) -> None:
     publish(tmp_path / "first", TEXT)
     publish(tmp_path / "second", TEXT + b"more")
     folders = [tmp_path / "none", tmp_path / "first", tmp_path / "second"]
@@ -102,7 +109,9 @@ def test_a_local_file_is_preferred_in_order_and_a_wrong_one_is_an_error(tmp_path
         locate(entry(), "train", folders[2:])
 
 
-def test_folders_are_searched_in_the_documented_order(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folders_are_searched_in_the_documented_order(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HEBBLM_DATA", "/somewhere")
     assert data_dirs() == (Path("/somewhere"), Path("data"), cache / "data")
     monkeypatch.delenv("HEBBLM_DATA")

@@ -1,4 +1,6 @@
-"""Drafts save passes and change nothing: the same answers for the same seed, and the same distribution over seeds."""
+"""Drafts save passes and change nothing: the same answers for the same seed, and the same
+distribution over seeds.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,15 @@ from hebblm.text.dictionary import Dictionary
 from hebblm.text.tokenizers import WhitespaceTokenizer
 from hebblm.text.vocabulary import GrowingVocabulary
 
-TEXT = "The function frobnitz returns a list .\nCall frobnitz with two arguments , and frobnitz raises an error .\n" * 6
-METHODS = [("tiny-pydoc-raw", "best"), ("tiny-pydoc-raw", "ngram"), ("llama-wt2-small", "mixture+hebb+ngram")]
+TEXT = (
+    "The function frobnitz returns a list .\nCall frobnitz with two arguments , and frobnitz "
+    "raises an error .\n" * 6
+)
+METHODS = [
+    ("tiny-pydoc-raw", "best"),
+    ("tiny-pydoc-raw", "ngram"),
+    ("llama-wt2-small", "mixture+hebb+ngram"),
+]
 
 
 @contextmanager
@@ -46,12 +55,16 @@ def passes(reader: Reader) -> Iterator[list[int]]:
 
 @pytest.mark.parametrize(("model", "method"), [*METHODS, ("tiny-pydoc-raw", "dynamic+best")])
 @pytest.mark.parametrize("temperature", [0, 0.8])
-def test_an_answer_is_the_same_with_drafts_and_takes_fewer_passes(model: str, method: str, temperature: float) -> None:
+def test_an_answer_is_the_same_with_drafts_and_takes_fewer_passes(
+    model: str, method: str, temperature: float
+) -> None:
     settings = {"dynamic.rule": "stream"} if "dynamic" in method else {}
     reader = hebblm.load(model, device="cpu").reader(method, settings=settings)
     reader.read(TEXT)
     asked: dict[str, Any] = {"max_new_tokens": 40, "temperature": temperature, "seed": 5}
-    with passes(reader) as without:  # the blank at the end says that the word is whole: nothing is searched
+    with passes(
+        reader
+    ) as without:  # the blank at the end says that the word is whole: nothing is searched
         plain = reader.generate("Call frobnitz ", **asked)
     with passes(reader) as with_drafts:
         drafted = reader.generate("Call frobnitz ", draft=True, **asked)
@@ -66,18 +79,25 @@ def test_an_answer_is_the_same_with_drafts_and_takes_fewer_passes(model: str, me
 @pytest.mark.parametrize(
     ("model", "options", "order", "tokens", "most"),
     [
-        *(("llama-wt2-small", {"context": context}, 5, 90, 60) for context in (24, 40)),  # its window moves on
+        *(
+            ("llama-wt2-small", {"context": context}, 5, 90, 60) for context in (24, 40)
+        ),  # its window moves on
         *(("tiny-pydoc-raw", {}, order, 40, 35) for order in (1, 2, 5)),
     ],
 )
 def test_an_answer_is_the_same_in_fewer_passes(
     model: str, options: dict[str, int], order: int, tokens: int, most: int
 ) -> None:
-    reader = hebblm.load(model, device="cpu", **options).reader("ngram", settings={"ngram.order": order})
+    reader = hebblm.load(model, device="cpu", **options).reader(
+        "ngram", settings={"ngram.order": order}
+    )
     reader.read(TEXT)
     plain = reader.generate("Call frobnitz", max_new_tokens=tokens, temperature=0)
     with passes(reader) as found:
-        assert reader.generate("Call frobnitz", max_new_tokens=tokens, temperature=0, draft=True) == plain
+        assert (
+            reader.generate("Call frobnitz", max_new_tokens=tokens, temperature=0, draft=True)
+            == plain
+        )
     assert len(found) < most
 
 
@@ -91,12 +111,15 @@ def test_nothing_was_read_and_nothing_asked() -> None:
     lm = hebblm.load("tiny-pydoc-raw", device="cpu")
     for temperature in (0, 1.0):
         texts = [
-            lm.reader("ngram").generate(max_new_tokens=20, temperature=temperature, draft=d) for d in (False, True)
+            lm.reader("ngram").generate(max_new_tokens=20, temperature=temperature, draft=d)
+            for d in (False, True)
         ]
         assert texts[0] == texts[1]
 
 
-WORDS = GrowingVocabulary(Dictionary.vocabulary(Counter("aaabbc")), WhitespaceTokenizer(), lower=False)
+WORDS = GrowingVocabulary(
+    Dictionary.vocabulary(Counter("aaabbc")), WhitespaceTokenizer(), lower=False
+)
 
 
 class Chain:
@@ -129,9 +152,19 @@ def test_drawn_answers_have_the_distribution_of_those_without_drafts() -> None:
     drafted = taken_back = 0
     for seed in range(4000):
         chain = Chain()
-        expect = Ahead(chain, lambda state, text: next_word[int(state[0, 0])].log(), [a, b, c], counts)  # type: ignore[arg-type]
+        expect = Ahead(
+            chain, lambda state, text: next_word[int(state[0, 0])].log(), [a, b, c], counts
+        )  # type: ignore[arg-type]
         choose = chooser(1.0, seed)
-        text = draw(expect, torch.tensor([c, a]), Answer(WORDS), most=4, temperature=1.0, choose=choose, until=())
+        text = draw(
+            expect,
+            torch.tensor([c, a]),
+            Answer(WORDS),
+            most=4,
+            temperature=1.0,
+            choose=choose,
+            until=(),
+        )
         found[text.replace(" ", "")] += 1
         drafted += len(chain.read_tokens) + chain.taken_back - 5
         taken_back += chain.taken_back
@@ -140,7 +173,9 @@ def test_drawn_answers_have_the_distribution_of_those_without_drafts() -> None:
     names = {a: "a", b: "b", c: "c"}
     expected = {
         "".join(names[token] for token in tokens): float(
-            torch.stack([next_word[one, two] for one, two in zip((a, *tokens), tokens, strict=False)]).prod()
+            torch.stack(
+                [next_word[one, two] for one, two in zip((a, *tokens), tokens, strict=False)]
+            ).prod()
         )
         for tokens in product((a, b, c), repeat=4)
     }
@@ -210,7 +245,9 @@ def test_the_likeliest_token_is_the_one_counted_most() -> None:
 def test_a_method_without_counts_is_refused_with_one_that_has_them() -> None:
     lm = hebblm.load("tiny-pydoc-raw", device="cpu")
     for method in ("mixture", "lstm"):
-        with pytest.raises(UserError, match=r"counts no n-grams, so it has no drafts; use (\S+), or leave") as error:
+        with pytest.raises(
+            UserError, match=r"counts no n-grams, so it has no drafts; use (\S+), or leave"
+        ) as error:
             lm.reader(method).generate("The", draft=True)
         other = str(error.value).split("use ")[1].split(",")[0]
         assert lm.reader(other).generate("The", draft=True, max_new_tokens=3)

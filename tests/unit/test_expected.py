@@ -16,7 +16,9 @@ from hebblm.text.dictionary import Dictionary
 from hebblm.text.tokenizers import WhitespaceTokenizer
 from hebblm.text.vocabulary import GrowingVocabulary
 
-WORDS = GrowingVocabulary(Dictionary.vocabulary(Counter("aaabbc")), WhitespaceTokenizer(), lower=False)
+WORDS = GrowingVocabulary(
+    Dictionary.vocabulary(Counter("aaabbc")), WhitespaceTokenizer(), lower=False
+)
 FIRST = torch.tensor([WORDS.dictionary.index("a")])
 
 
@@ -37,22 +39,32 @@ def test_the_most_probable_words_come_first_and_unknown_ones_are_left_out() -> N
         Suggestion("b", pytest.approx(0.2), pytest.approx(0.01)),
         Suggestion("c", pytest.approx(0.1), pytest.approx(0.5)),
     ]
-    assert [{WORDS[index]: share for index, share in rest.items()} for _, rest in found] == [{"b": 1.0}, {"c": 1.0}]
+    assert [{WORDS[index]: share for index, share in rest.items()} for _, rest in found] == [
+        {"b": 1.0},
+        {"c": 1.0},
+    ]
     assert len(likely(probabilities(), probabilities(), 99)) == len(WORDS) - 1
 
 
 def test_forms_that_differ_in_punctuation_that_follows_are_one_word() -> None:
-    words = GrowingVocabulary(Dictionary.vocabulary(Counter(["karm", "karm.", "karm;", "arm", "."])),
+    words = GrowingVocabulary(Dictionary.vocabulary(Counter(["karm", "karm.", "karm;", "arm",
+    "."])),
                               WhitespaceTokenizer(), lower=True)  # fmt: skip
     own = torch.full((len(words),), 0.01)
     for word, value in {"karm": 0.2, "karm.": 0.15, "karm;": 0.1, "arm": 0.4, ".": 0.05}.items():
         own[words.dictionary.index(word)] = value
     forms = WordForms(words)
     found = most_probable(own, own, words, forms, 3)
-    assert [(item.word, item.insert_text) for item, _ in found] == [("karm", "karm"), ("arm", "arm"), (".", ".")]
+    assert [(item.word, item.insert_text) for item, _ in found] == [
+        ("karm", "karm"),
+        ("arm", "arm"),
+        (".", "."),
+    ]
     assert [item.probability for item, _ in found] == pytest.approx([0.45, 0.4, 0.05])
     assert sorted(words[index] for index in found[0].rest) == ["karm", "karm.", "karm;"]
-    [narrowed] = most_probable(own, own, words, forms, 3, typed="Ka")  # the model has small letters alone
+    [narrowed] = most_probable(
+        own, own, words, forms, 3, typed="Ka"
+    )  # the model has small letters alone
     assert narrowed.suggestion == Suggestion("karm", pytest.approx(1.0), pytest.approx(1.0))
     assert sum(float(own[at]) * share for at, share in narrowed.rest.items()) == pytest.approx(1.0)
     assert most_probable(own, own, words, forms, 3, typed="x") == []

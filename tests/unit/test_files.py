@@ -103,7 +103,11 @@ def test_hashes(tmp_path: Path) -> None:
 
 def test_a_result_says_where_it_came_from() -> None:
     record = provenance("hebblm-eval --set 'a b'", device="cpu", seed=3)
-    assert (record["command"], record["device"], record["seed"]) == ("hebblm-eval --set 'a b'", "cpu", 3)
+    assert (record["command"], record["device"], record["seed"]) == (
+        "hebblm-eval --set 'a b'",
+        "cpu",
+        3,
+    )
     assert {"python", "hebblm", "torch", "numpy"} <= set(record["versions"])
     assert record["commit"] is None or len(record["commit"].rstrip("+")) == 40
     assert command_line("hebblm-eval", ["--text", "a b.txt"]) == "hebblm-eval --text 'a b.txt'"
@@ -134,7 +138,9 @@ def test_a_folder_that_a_killed_process_had_put_aside_comes_back(tmp_path: Path)
     assert [p.name for p in path.iterdir()] == ["old"]
 
 
-def test_a_folder_that_cannot_be_replaced_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_cannot_be_replaced_comes_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path, replace = tmp_path / "folder", os.replace
     with atomic_path(path, directory=True) as temporary:
         (temporary / "old").write_text("x")
@@ -163,11 +169,15 @@ def test_what_a_link_names_is_replaced_and_the_link_stays(tmp_path: Path) -> Non
     assert sorted(p.name for p in (tmp_path / "disk").rglob("*")) == ["new", "real", "real.json"]
 
 
-def test_a_document_too_long_to_be_read_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_document_too_long_to_be_read_is_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(files, "_LONGEST", 20)
     write_json(tmp_path / "x.json", {"a": 1})
     with pytest.raises(
-        UserError, match=r"x.json would have 30 bytes, more than the 20 that can be read; leave some of it out"
+        UserError,
+        match=r"x.json would have 30 bytes, more than the 20 that can be read; "
+        "leave some of it out",
     ):
         write_json(tmp_path / "x.json", {"a": "1234567890123456"})
     assert read_json(tmp_path / "x.json") == {"a": 1}
@@ -194,7 +204,9 @@ def test_a_sealed_document_that_was_edited_is_refused(tmp_path: Path) -> None:
         (lambda path: path.write_text('{"a": "x"}'), "does not fit .*remedy"),
     ],
 )
-def test_what_is_no_record_is_refused_in_one_line(tmp_path: Path, make: Callable[[Path], object], told: str) -> None:
+def test_what_is_no_record_is_refused_in_one_line(
+    tmp_path: Path, make: Callable[[Path], object], told: str
+) -> None:
     make(tmp_path / "x.json")
     with pytest.raises(UserError, match=told):
         read_record(dict[str, int], tmp_path / "x.json", "remedy")

@@ -1,4 +1,6 @@
-"""Documents by name, and what it takes to forget one or a word; tests/property/test_forget.py holds it to the bit."""
+"""Documents by name, and what it takes to forget one or a word; tests/property/test_forget.py holds
+it to the bit.
+"""
 
 from __future__ import annotations
 
@@ -61,18 +63,24 @@ def test_documents_are_listed_by_name_and_begin_anew(words: hebblm.LanguageModel
     reader.begin()
     base = words.reader("lstm")
     base.read("of", name="something else")
-    assert torch.equal(base.read("the list", name="other").nll[:1], words.reader("lstm").read("the list").nll[:1])
+    assert torch.equal(
+        base.read("the list", name="other").nll[:1], words.reader("lstm").read("the list").nll[:1]
+    )
     assert not torch.equal(first, on), "a document goes on as long as none other is read"
 
 
-def test_nothing_of_a_document_is_left_in_the_folder(lm: hebblm.LanguageModel, tmp_path: Path) -> None:
+def test_nothing_of_a_document_is_left_in_the_folder(
+    lm: hebblm.LanguageModel, tmp_path: Path
+) -> None:
     reader, other = lm.reader(), lm.reader()
     reader.read(LETTER, name="letter")
     other.read(LETTER, name="letter")
     reader.read(MINUTES, name="minutes 3 May")
     before = saved(reader, tmp_path / "known")
     entries = load_memory(
-        tmp_path / "known" / "memory", model_hash=lm.model.sha256, dictionary_hash=lm.vocabulary.hash()
+        tmp_path / "known" / "memory",
+        model_hash=lm.model.sha256,
+        dictionary_hash=lm.vocabulary.hash(),
     ).segments()
     keys = (
         torch.cat([part.keys for part in entries])[len(other) + 1 :].numpy().astype("<f4")
@@ -84,7 +92,10 @@ def test_nothing_of_a_document_is_left_in_the_folder(lm: hebblm.LanguageModel, t
     assert after == saved(other, tmp_path / "other")
     needles = [b"jabberwock", b"snarks", b"minutes", *(key.tobytes() for key in keys)]
     if lm.pieces is not None:
-        needles[:2] = [b"jabberwock returns", b"two snarks"]  # the letter has both in capital letters
+        needles[:2] = [
+            b"jabberwock returns",
+            b"two snarks",
+        ]  # the letter has both in capital letters
     for needle in needles:
         assert any(needle in content for content in before.values())
         assert not any(needle in content for content in after.values())
@@ -97,7 +108,10 @@ def test_a_word_is_forgotten_as_if_it_had_been_struck_out_of_all_texts(
 ) -> None:
     ids = lm.vocabulary.encode("Call the function .\n", include=False).ids
     reader, other = (lm.reader(method, update_every=6) for _ in range(2))
-    for one, change in ((reader, str), (other, lambda text: re.sub(r" jabberwock\b", "", text, flags=re.IGNORECASE))):
+    for one, change in (
+        (reader, str),
+        (other, lambda text: re.sub(r" jabberwock\b", "", text, flags=re.IGNORECASE)),
+    ):
         one.read(change(MINUTES), name="minutes")
         one.read(change(LETTER), learn=False)
         one.read({"a": change(MINUTES), "b": "Jabberwockies are not jabberwock_s .\n"})
@@ -111,7 +125,11 @@ def test_a_word_is_forgotten_as_if_it_had_been_struck_out_of_all_texts(
     spelled = lm.reader(method)
     spelled.read(lm.vocabulary.encode("the list is a list", include=False).ids, name="ids")
     spelled.forget(word="list")
-    assert spelled.vocabulary.join(spelled._memory.segments()[0].values.tolist()).split() == ["the", "is", "a"]
+    assert spelled.vocabulary.join(spelled._memory.segments()[0].values.tolist()).split() == [
+        "the",
+        "is",
+        "a",
+    ]
 
 
 def test_both_normal_forms_of_a_word_are_forgotten_and_longer_words_stay(
@@ -140,7 +158,9 @@ def test_a_document_that_is_renamed_is_one_that_was_read_under_that_name(
         one.read(LETTER, name=name)
     reader.rename("a", "z")
     assert saved(reader, tmp_path / "known") == saved(other, tmp_path / "other")
-    assert torch.equal(reader.read(MINUTES, name="z").nll, other.read(MINUTES, name="z").nll), "the text goes on"
+    assert torch.equal(reader.read(MINUTES, name="z").nll, other.read(MINUTES, name="z").nll), (
+        "the text goes on"
+    )
     for names, said in (
         (("a", "y"), "no document is named 'a'; documents() lists their names"),
         (("z", "b"), "another document is named 'b'; choose another name"),
@@ -155,7 +175,17 @@ def test_a_reader_over_a_memory_forgets_what_it_read_itself_alone(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "novel.txt").write_text(LETTER * 3)
-    build = ["build", "--model", "tiny-pydoc-raw", "--text", "novel.txt", "--output-path", "novels", "--device", "cpu"]
+    build = [
+        "build",
+        "--model",
+        "tiny-pydoc-raw",
+        "--text",
+        "novel.txt",
+        "--output-path",
+        "novels",
+        "--device",
+        "cpu",
+    ]
     assert memory(build) == 0
     reader, other = (words.reader("mixture", memory="novels") for _ in range(2))
     reader.read(MINUTES, name="minutes")
@@ -169,7 +199,8 @@ def test_a_reader_over_a_memory_forgets_what_it_read_itself_alone(
         ("notes", 3),
     ]
     with pytest.raises(
-        UserError, match=r"novel.txt is a text of .*novels, with which this reader began; build that mem"
+        UserError,
+        match=r"novel.txt is a text of .*novels, with which this reader began; build that mem",
     ):
         reader.forget("novel.txt")
     with pytest.raises(UserError, match=r"a word cannot be taken out of .*novels"):
@@ -180,7 +211,9 @@ def test_a_reader_over_a_memory_forgets_what_it_read_itself_alone(
     assert saved(reader, Path("known")) == saved(other, Path("other"))
     reader.read(MINUTES, name="minutes")
     shutil.move("novels", "elsewhere")
-    with pytest.raises(UserError, match=r"novels, with which this reader began, is gone or changed.*; put it back"):
+    with pytest.raises(
+        UserError, match=r"novels, with which this reader began, is gone or changed.*; put it back"
+    ):
         reader.forget("minutes")
     shutil.move("elsewhere", "novels")
     reader.forget("minutes")
@@ -196,7 +229,9 @@ def test_what_an_earlier_version_saved_is_a_memory_that_a_reader_begins_with(
     (tmp_path / "known" / "texts.jsonl").unlink()
     document = read_json(tmp_path / "known" / "reader.json")
     del document["texts_sha256"]
-    write_json(tmp_path / "known" / "reader.json", {**document, "texts": [{"bytes": 75}]}, seal=True)
+    write_json(
+        tmp_path / "known" / "reader.json", {**document, "texts": [{"bytes": 75}]}, seal=True
+    )
     reader = words.reader(memory=tmp_path / "known")
     assert torch.equal(reader.read("the list").nll, other.read("the list").nll), "the text goes on"
     reader = words.reader(memory=tmp_path / "known")
@@ -206,23 +241,32 @@ def test_what_an_earlier_version_saved_is_a_memory_that_a_reader_begins_with(
     assert torch.equal(reader.read("the list").nll, other.read("the list").nll)
     reader.read(LETTER, name="letter")
     reader.save(tmp_path / "known")
-    with pytest.raises(UserError, match=r"is gone or changed, and nothing .*, or read the other texts into a new f"):
+    with pytest.raises(
+        UserError, match=r"is gone or changed, and nothing .*, or read the other texts into a new f"
+    ):
         words.reader(memory=tmp_path / "known").forget("letter")
 
 
-def test_a_base_that_learns_is_read_again_where_that_is_asked_for(words: hebblm.LanguageModel) -> None:
+def test_a_base_that_learns_is_read_again_where_that_is_asked_for(
+    words: hebblm.LanguageModel,
+) -> None:
     settings = {"dynamic.rule": "sgd", "dynamic.lr": 8e-4}
     reader = words.reader("dynamic", settings=settings)
     reader.read(MINUTES, name="minutes")
     with pytest.raises(
-        UserError, match=r"dynamic learned from all texts in the same weights, .*; ask for .* replay=True"
+        UserError,
+        match=r"dynamic learned from all texts in the same weights, .*; ask for .* replay=True",
     ):
         reader.forget("minutes")
     reader.forget("minutes", replay=True)
-    assert torch.equal(reader.read(LETTER).nll, words.reader("dynamic", settings=settings).read(LETTER).nll)
+    assert torch.equal(
+        reader.read(LETTER).nll, words.reader("dynamic", settings=settings).read(LETTER).nll
+    )
 
 
-def test_forgetting_that_is_broken_off_changes_nothing(words: hebblm.LanguageModel, tmp_path: Path) -> None:
+def test_forgetting_that_is_broken_off_changes_nothing(
+    words: hebblm.LanguageModel, tmp_path: Path
+) -> None:
     def stop(done: int, total: int) -> None:
         assert (done, total) == (15, 15)
         raise KeyboardInterrupt
@@ -241,7 +285,9 @@ def test_a_part_of_a_text_is_not_split_anew(words: hebblm.LanguageModel) -> None
     reader = words.reader("mixture")
     reader.read(prose, name="prose")
     list(reader.read_pieces([MINUTES], name="minutes", max_tokens=5))
-    with pytest.raises(UserError, match=r"one part of a text was split as moses, .* as own; read the texts again"):
+    with pytest.raises(
+        UserError, match=r"one part of a text was split as moses, .* as own; read the texts again"
+    ):
         reader.forget("prose")
     reader.forget("minutes")
     assert [document.name for document in reader.documents()] == ["prose"]
@@ -254,10 +300,16 @@ def test_what_cannot_be_forgotten_is_refused(words: hebblm.LanguageModel, tmp_pa
     next(pieces)
     reader.read("the list", name="notes")
     for wrong, said in (
-        (lambda: reader.forget("minute"), "no document is named 'minute'; the reader learned from 'minutes', "),
+        (
+            lambda: reader.forget("minute"),
+            "no document is named 'minute'; the reader learned from 'minutes', ",
+        ),
         (lambda: reader.forget(""), "no document is named ''"),
         (lambda: reader.forget(), "name documents to forget, or word=... alone"),
-        (lambda: reader.forget("minutes", word="list"), "name documents to forget, or word=... alone"),
+        (
+            lambda: reader.forget("minutes", word="list"),
+            "name documents to forget, or word=... alone",
+        ),
         (lambda: reader.forget(3), "name = 3 is not the name of a document"),
         (lambda: reader.forget(word="two words"), "word = 'two words' is not a single word"),
         (lambda: reader.forget(word="ist"), "'ist' is in no text that was read"),
@@ -265,7 +317,10 @@ def test_what_cannot_be_forgotten_is_refused(words: hebblm.LanguageModel, tmp_pa
         (lambda: reader.read("the list", name="a\nb"), "is not the name of a document"),
         (lambda: reader.read(["the list"], name="a"), "name = 'a' names one document, not several"),
         (lambda: reader.read({"": "the list"}), "one of several documents has no name"),
-        (lambda: next(pieces), "another text was read before this one was finished; read one text after the other"),
+        (
+            lambda: next(pieces),
+            "another text was read before this one was finished; read one text after the other",
+        ),
     ):
         with pytest.raises(UserError, match=re.escape(said)):
             wrong()
@@ -274,13 +329,20 @@ def test_what_cannot_be_forgotten_is_refused(words: hebblm.LanguageModel, tmp_pa
     opened = llama.reader("cache")
     opened.read(MINUTES, name="minutes")
     opened.save(tmp_path / "known")
-    shorter = hebblm.load("llama-wt2-small", device="cpu", context=32).reader(memory=tmp_path / "known")
-    with pytest.raises(UserError, match="read with context = 256, stride = 128, but the model has context = 32"):
+    shorter = hebblm.load("llama-wt2-small", device="cpu", context=32).reader(
+        memory=tmp_path / "known"
+    )
+    with pytest.raises(
+        UserError, match="read with context = 256, stride = 128, but the model has context = 32"
+    ):
         shorter.forget("minutes")
 
 
 def test_the_command_forgets_and_lists_what_is_left(
-    words: hebblm.LanguageModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    words: hebblm.LanguageModel,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     reader = words.reader("mixture")
@@ -290,16 +352,25 @@ def test_the_command_forgets_and_lists_what_is_left(
     reader.save("known")
     assert memory(["info", "known"]) == 0
     told = capsys.readouterr().out
-    assert "texts       3\n  minutes.txt (75 bytes, 15 tokens, 2 new words, read 2026-05-03 10:00 UTC)\n" in told
+    assert (
+        "texts       3\n  minutes.txt (75 bytes, 15 tokens, 2 new words, read 2026-05-03 10:00 "
+        "UTC)\n" in told
+    )
     assert memory(["forget", "known", "--document", "minutes.txt", "", "--device", "cpu"]) == 0
     assert (
         capsys.readouterr().out
-        == "minutes.txt, all text without a name is forgotten; known now holds 1 text, 16 tokens in all\n"
+        == "minutes.txt, all text without a name is forgotten; known now holds 1 text, 16 tokens "
+        "in all\n"
     )
     other = words.reader("mixture")
     other.read(LETTER, name="letter.txt")
     assert toy.files_in(Path("known")) == saved(other, Path("other"))
-    assert memory(["forget", "known", "--word", "quux", "--device", "cpu", "--model", "tiny-pydoc-raw"]) == 0
+    assert (
+        memory(
+            ["forget", "known", "--word", "quux", "--device", "cpu", "--model", "tiny-pydoc-raw"]
+        )
+        == 0
+    )
     for arguments, said in (
         (
             ["known", "--document", "minutes.txt"],
@@ -313,6 +384,10 @@ def test_the_command_forgets_and_lists_what_is_left(
     ):
         assert memory(["forget", *arguments, "--device", "cpu"]) == 2
         assert said in capsys.readouterr().err
-    write_json(Path("known/reader.json"), {**read_json(Path("known/reader.json")), "model": None}, seal=True)
+    write_json(
+        Path("known/reader.json"),
+        {**read_json(Path("known/reader.json")), "model": None},
+        seal=True,
+    )
     assert memory(["forget", "known", "--word", "fails"]) == 2
     assert "known does not name its model; name it with --model" in capsys.readouterr().err

@@ -71,7 +71,9 @@ def test_the_second_waits_says_for_whom_and_leaves_nothing(tmp_path: Path, said:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["begun", "go", "made"]
 
 
-def test_what_a_killed_process_held_is_free(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_a_killed_process_held_is_free(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     place = tmp_path / "made"
 
     def first() -> None:
@@ -115,7 +117,9 @@ def test_a_corpus_that_another_process_wrote_is_used(tmp_path: Path, said: list[
     place = tmp_path / "corpus"
 
     def write() -> Path:
-        return prepare(text_corpus(tmp_path / "text.txt"), normalization="raw", destdir=place).folder
+        return prepare(
+            text_corpus(tmp_path / "text.txt"), normalization="raw", destdir=place
+        ).folder
 
     write()
     place.rename(tmp_path / "kept")
@@ -129,7 +133,13 @@ def test_a_corpus_that_another_process_wrote_is_used(tmp_path: Path, said: list[
     assert place.stat().st_ino == inode
 
 
-def test_the_folder_one_stands_in_has_a_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_folder_one_stands_in_has_a_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    with held(Path(), "this folder"), pytest.raises(UserError), held(tmp_path, "this folder", wait=False):
+    with (
+        held(Path(), "this folder"),
+        pytest.raises(UserError),
+        held(tmp_path, "this folder", wait=False),
+    ):
         pass

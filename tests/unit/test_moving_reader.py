@@ -1,4 +1,6 @@
-"""A reader by the methods of dynamic evaluation: the numbers of ``hebblm-eval``, and weights of its own."""
+"""A reader by the methods of dynamic evaluation: the numbers of ``hebblm-eval``, and weights of its
+own.
+"""
 
 from __future__ import annotations
 
@@ -45,32 +47,43 @@ def words(lm: hebblm.LanguageModel, count: int, seed: int = 0) -> str:
     """Return lines of words that the model knows."""
     vocabulary = lm.vocabulary
     known = [vocabulary[i] for i in range(vocabulary.known) if not vocabulary[i].startswith("<")]
-    places = torch.randint(len(known), (count,), generator=torch.Generator().manual_seed(seed)).tolist()
+    places = torch.randint(
+        len(known), (count,), generator=torch.Generator().manual_seed(seed)
+    ).tolist()
     lines = [" ".join(known[i] for i in places[at : at + 9]) for at in range(0, count, 9)]
     return "".join(f"{line}\n" for line in lines)
 
 
 def same_as_evaluated(
-    lm: hebblm.LanguageModel, text: str, where: Path, settings: dict[str, object], methods: list[str]
+    lm: hebblm.LanguageModel,
+    text: str,
+    where: Path,
+    settings: dict[str, object],
+    methods: list[str],
 ) -> None:
     """Compare what readers and :func:`hebblm.evaluate` charge for a text, token by token."""
     (where / "notes.txt").write_text(text)
     hebblm.evaluate(
-        lm, where / "notes.txt", ["lstm", *methods], settings=settings, memory_content="test", device="cpu",
+        lm, where / "notes.txt", ["lstm", *methods], settings=settings, memory_content="test",
+        device="cpu",
         update_every=SETTINGS["dynamic.segment"], output_path=where / "out", log_samples=True,
     )  # fmt: skip
     expected = pq.read_table(where / "out" / "tokens.parquet").to_pydict()
     plain = torch.tensor(expected["nll_lstm"])
     for method in methods:
         scores = lm.reader(method, settings=settings, update_every=7).read(text)
-        torch.testing.assert_close(scores.nll, torch.tensor(expected[f"nll_{method}"]), atol=2e-5, rtol=1e-5)
+        torch.testing.assert_close(
+            scores.nll, torch.tensor(expected[f"nll_{method}"]), atol=2e-5, rtol=1e-5
+        )
         assert scores.unadapted is not None
         torch.testing.assert_close(scores.unadapted.nll, plain, atol=2e-5, rtol=1e-5)
         assert (scores.nll - plain).abs().max() > 1e-2
 
 
 @pytest.mark.parametrize("rule", ["rms", "sgd", "stream"])
-def test_its_losses_are_those_of_the_evaluation(lm: hebblm.LanguageModel, tmp_path: Path, rule: str) -> None:
+def test_its_losses_are_those_of_the_evaluation(
+    lm: hebblm.LanguageModel, tmp_path: Path, rule: str
+) -> None:
     settings = FAST if rule == "sgd" else {**SETTINGS, "dynamic.rule": rule}
     same_as_evaluated(lm, words(lm, 90), tmp_path, settings, list(DYNAMIC_METHODS))
 
@@ -87,7 +100,12 @@ def test_a_model_of_transformers_has_them_too(tmp_path: Path) -> None:
     assert all(torch.equal(weight, before[name]) for name, weight in lm.model.parameters.items())
     (tmp_path / "notes.txt").write_text(text)
     result = hebblm.evaluate(
-        lm, tmp_path / "notes.txt", ["dynamic"], settings=settings, memory_content="test", update_every=7
+        lm,
+        tmp_path / "notes.txt",
+        ["dynamic"],
+        settings=settings,
+        memory_content="test",
+        update_every=7,
     )
     total = float(scores.nll.double().sum())
     assert scores.unadapted is not None
@@ -98,7 +116,9 @@ def test_a_model_of_transformers_has_them_too(tmp_path: Path) -> None:
     again = lm.reader("dynamic", memory=tmp_path / "known", settings=settings)
     first, second = (one.suggest("the", 3) for one in (reader, again))
     assert first == second
-    assert torch.equal(reader.read("the cat in the fog.\n" * 6).nll, again.read("the cat in the fog.\n" * 6).nll)
+    assert torch.equal(
+        reader.read("the cat in the fog.\n" * 6).nll, again.read("the cat in the fog.\n" * 6).nll
+    )
     shorter = hebblm.load((lm.model.model, tokenizer()), device="cpu", context=8)
     for method in ("dynamic", "mixture"):
         opened = shorter.reader(method, memory=tmp_path / "known", settings=settings)
@@ -119,15 +139,21 @@ def test_the_model_stays_as_trained_and_a_saved_reader_goes_on(
     reader.save(tmp_path / "known")
     best = {item.word: item for item in reader.suggest("frobnitz", len(lm.vocabulary))}
     assert best[asked.word].unadapted == pytest.approx(asked.unadapted, rel=1e-5)
-    assert reader.generate("frobnitz", max_new_tokens=3) == reader.generate("frobnitz", max_new_tokens=3)
+    assert reader.generate("frobnitz", max_new_tokens=3) == reader.generate(
+        "frobnitz", max_new_tokens=3
+    )
     again = lm.reader(method, memory=tmp_path / "known", settings=SETTINGS)
     assert again.suggest("frobnitz", 3) == reader.suggest("frobnitz", 3)
     fixed = lm.reader("mixture", memory=tmp_path / "known")
-    torch.testing.assert_close(fixed.read(rest).unadapted.nll, plain.read(rest).nll, msg="place as trained")
+    torch.testing.assert_close(
+        fixed.read(rest).unadapted.nll, plain.read(rest).nll, msg="place as trained"
+    )
     first, second = reader.read(rest), again.read(rest)
     assert torch.equal(first.nll, second.nll)
     assert torch.equal(first.unadapted.nll, second.unadapted.nll)
-    assert all(torch.equal(weight, before[name]) for name, weight in lm.model.model.state_dict().items())
+    assert all(
+        torch.equal(weight, before[name]) for name, weight in lm.model.model.state_dict().items()
+    )
     plain.save(tmp_path / "plain")
     moved = lm.reader("dynamic", memory=tmp_path / "plain", settings=SETTINGS).read(rest)
     last = plain.read(rest)
@@ -143,7 +169,9 @@ def test_what_is_not_learned_moves_no_weight(lm: hebblm.LanguageModel) -> None:
     torch.testing.assert_close(scores.nll, scores.unadapted.nll, atol=1e-5, rtol=1e-5)
 
 
-def test_a_model_of_transformers_learns_at_a_rate_measured_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_of_transformers_learns_at_a_rate_measured_on_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     pytest.importorskip("transformers")
     llama = hebblm.load("llama-wt2-small", device="cpu")
     text = "The village of Frobnitz lies on the river Quux .\n" * 12
@@ -157,7 +185,9 @@ def test_a_model_of_transformers_learns_at_a_rate_measured_on_it(monkeypatch: py
     torch.testing.assert_close(fixed.nll, scores.unadapted.nll)
 
 
-def test_a_held_model_is_used_where_it_is_and_one_name_is_no_row_of_letters(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_held_model_is_used_where_it_is_and_one_name_is_no_row_of_letters(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     pytest.importorskip("transformers")
     held = (random_model("Llama"), tokenizer())
     named, listed = (hebblm.load(held, learns=asked).model.learns for asked in ("norm", ["norm"]))
@@ -172,7 +202,9 @@ def test_the_rms_rule_asks_for_the_training_text(lm: hebblm.LanguageModel) -> No
     with pytest.raises(UserError, match=r"it is not known; dynamic\.rule=stream does without it"):
         hebblm.Reader(lm.model, lm.vocabulary.fresh(), "dynamic", settings=rms)
     held = hebblm.LanguageModel("held", lm.model, lm.vocabulary, None)
-    with pytest.raises(UserError, match=r"held.* is needed, but .*; dynamic\.rule=stream does without it"):
+    with pytest.raises(
+        UserError, match=r"held.* is needed, but .*; dynamic\.rule=stream does without it"
+    ):
         held.reader("dynamic", settings=rms)
     assert held.reader("dynamic", settings=stream).read(words(lm, 20)).nll.isfinite().all()
 
@@ -193,7 +225,9 @@ def test_without_a_training_text_it_finds_its_rate_on_the_stream(
     assert torch.equal(reader.read(rest).nll, again.read(rest).nll)
 
 
-def test_weights_that_are_not_finite_are_not_saved(lm: hebblm.LanguageModel, tmp_path: Path) -> None:
+def test_weights_that_are_not_finite_are_not_saved(
+    lm: hebblm.LanguageModel, tmp_path: Path
+) -> None:
     reader = lm.reader("dynamic", settings=FAST)
     reader.read(words(lm, 20))
     next(iter(reader._base.weights().values())).data.flatten()[0] = float("inf")

@@ -15,7 +15,10 @@ ROOT = Path(__file__).parents[2]
 def test_no_two_classes_share_a_name() -> None:
     files = [path for package in ("hebblm", "awd_lstm") for path in (ROOT / package).rglob("*.py")]
     names = Counter(
-        node.name for path in files for node in ast.parse(path.read_text()).body if isinstance(node, ast.ClassDef)
+        node.name
+        for path in files
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.ClassDef)
     )
     assert len(names) > 100
     assert [name for name, count in names.items() if count > 1] == []

@@ -9,7 +9,8 @@ from hebblm.progress import QUIET, bar, duration, passing_bar, say, silence, tra
 
 
 @pytest.mark.parametrize(
-    ("seconds", "words"), [(0.4, "0 seconds"), (119, "119 seconds"), (120, "2 minutes"), (2.6e6, "30 days")]
+    ("seconds", "words"),
+    [(0.4, "0 seconds"), (119, "119 seconds"), (120, "2 minutes"), (2.6e6, "30 days")],
 )
 def test_a_duration_reads_in_the_largest_unit_that_gives_two(seconds: float, words: str) -> None:
     assert duration(seconds) == words
@@ -55,7 +56,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return made
 
 
-def test_a_log_has_a_line_a_minute_with_an_estimate(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_log_has_a_line_a_minute_with_an_estimate(
+    clock: Clock, capsys: pytest.CaptureFixture[str]
+) -> None:
     with bar() as shown:
         task = shown.add_task("read [x] test", total=9000, unit="tokens", completed=1000)
         for _ in range(5):
@@ -70,25 +73,42 @@ def test_a_log_has_a_line_a_minute_with_an_estimate(clock: Clock, capsys: pytest
     ]
 
 
-def test_what_an_earlier_run_had_done_hastens_no_estimate(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_an_earlier_run_had_done_hastens_no_estimate(
+    clock: Clock, capsys: pytest.CaptureFixture[str]
+) -> None:
     with bar() as shown:
         task = shown.add_task("read", total=9000, unit="tokens")
         for done in (5000, 1000):
             shown.advance(task, done)
             clock.now += QUIET
         shown.advance(task, 1000)
-    assert "read: 7,000 of 9,000 tokens, 2 minutes elapsed, 2 minutes left\n" in capsys.readouterr().err
+    assert (
+        "read: 7,000 of 9,000 tokens, 2 minutes elapsed, 2 minutes left\n"
+        in capsys.readouterr().err
+    )
 
 
 def test_a_narrow_terminal_cuts_the_description_and_no_number(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in (("FORCE_COLOR", "1"), ("NO_COLOR", "1"), ("TERM", "xterm"), ("COLUMNS", "69")):
+    for name, value in (
+        ("FORCE_COLOR", "1"),
+        ("NO_COLOR", "1"),
+        ("TERM", "xterm"),
+        ("COLUMNS", "69"),
+    ):
         monkeypatch.setenv(name, value)
     with bar() as shown:
-        task = shown.add_task("evaluate a text of one's own with sixteen methods", total=245_569, unit="tokens")
+        task = shown.add_task(
+            "evaluate a text of one's own with sixteen methods", total=245_569, unit="tokens"
+        )
         shown.update(task, completed=245_569)
-    last = re.sub(r"\x1b\[[0-9?;]*[a-zA-Z]", "", capsys.readouterr().err).strip().splitlines()[-1].strip()
+    last = (
+        re.sub(r"\x1b\[[0-9?;]*[a-zA-Z]", "", capsys.readouterr().err)
+        .strip()
+        .splitlines()[-1]
+        .strip()
+    )
     last = last.rpartition("\r")[2]
     assert len(last) <= 69
     assert last.startswith("evaluate")
@@ -112,7 +132,9 @@ def test_a_bar_is_not_interrupted_by_lines(
         task = shown.add_task("count", total=None, unit="kB")
         clock.now += QUIET
         shown.advance(task, 7)
-    assert "count: 7 kB, 60 seconds elapsed\n" in capsys.readouterr().err, "a log tells of work of unknown length too"
+    assert "count: 7 kB, 60 seconds elapsed\n" in capsys.readouterr().err, (
+        "a log tells of work of unknown length too"
+    )
 
 
 def test_work_of_unknown_length_has_neither_a_total_nor_a_time_left(

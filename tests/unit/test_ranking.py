@@ -1,4 +1,6 @@
-"""Alternatives are ranked by what a reader expects token by token, whatever stands beside them; nothing is learned."""
+"""Alternatives are ranked by what a reader expects token by token, whatever stands beside them;
+nothing is learned.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,13 @@ TEXT = (
     "If frobnitz fails , the quux method returns None .\n"
 ) * 4
 BEFORE = "Call frobnitz and "
-ALTERNATIVES = ["frobnitz raises an error .", "frobnitz", "the quux method returns an error .", "raises", "raises two"]
+ALTERNATIVES = [
+    "frobnitz raises an error .",
+    "frobnitz",
+    "the quux method returns an error .",
+    "raises",
+    "raises two",
+]
 MODELS = {
     "tiny-pydoc-raw": ["lstm", "mixture+mbpa", "ngram", "best", "dynamic"],
     "llama-wt2-small": ["mixture+hebb+ngram", "dynamic+best"],
@@ -38,7 +46,9 @@ def read(model: str, method: str) -> Reader:
 
 
 def one_by_one(reader: Reader, before: str, text: str) -> tuple[int, float, float]:
-    """Number of tokens of a text, and its log-probabilities, adapted and not, each token read and asked for alone."""
+    """Number of tokens of a text, and its log-probabilities, adapted and not, each token read and
+    asked for alone.
+    """
     ids, known = reader._ids(before + text), len(reader._ids(before.rstrip(" ")))
     adapted = base = 0.0
     for at in range(known, len(ids)):
@@ -51,7 +61,9 @@ def one_by_one(reader: Reader, before: str, text: str) -> tuple[int, float, floa
     return len(ids) - known, adapted, base
 
 
-@pytest.mark.parametrize(("model", "method"), [(model, method) for model, all_ in MODELS.items() for method in all_])
+@pytest.mark.parametrize(
+    ("model", "method"), [(model, method) for model, all_ in MODELS.items() for method in all_]
+)
 def test_scores_are_those_of_tokens_asked_for_one_by_one_and_nothing_is_learned(
     model: str, method: str, tmp_path: Path
 ) -> None:
@@ -68,7 +80,9 @@ def test_scores_are_those_of_tokens_asked_for_one_by_one_and_nothing_is_learned(
         assert each.log_prob == pytest.approx(adapted, abs=2e-3)
         assert each.unadapted == pytest.approx(base, abs=2e-3)
         [alone] = reader.rank([each.text], BEFORE)
-        assert alone.log_prob == pytest.approx(each.log_prob, abs=2e-3), "what stands beside it changes nothing"
+        assert alone.log_prob == pytest.approx(each.log_prob, abs=2e-3), (
+            "what stands beside it changes nothing"
+        )
 
 
 def test_what_was_read_decides(tmp_path: Path) -> None:
@@ -113,7 +127,10 @@ def test_silence_costs_the_end_of_the_line(model: str, before: str) -> None:
     [end] = reader.rank(["\n"], before.rstrip(" "))
     beside = ["frobnitz", "the list"]
     plain = {each.text: each for each in reader.rank(beside, before)}
-    found = {each.text: each for each in reader.rank([*beside, "", "  "], before, prior=[0, 0, -1.0, -2.0])}
+    found = {
+        each.text: each
+        for each in reader.rank([*beside, "", "  "], before, prior=[0, 0, -1.0, -2.0])
+    }
     for silence, prior in (("", -1.0), ("  ", -2.0)):
         assert found[silence].tokens == end.tokens
         assert found[silence].log_prob == pytest.approx(end.log_prob, abs=2e-3)
@@ -141,7 +158,10 @@ def test_a_line_break_charges_for_the_end() -> None:
 
 def test_pieces_may_reach_over_the_border() -> None:
     reader = read("llama-wt2-small", "mixture")
-    inside, outside = reader.rank(["list", "error"], "returns a "), reader.rank([" list", " error"], "returns a")
+    inside, outside = (
+        reader.rank(["list", "error"], "returns a "),
+        reader.rank([" list", " error"], "returns a"),
+    )
     for one, other in zip(inside, outside, strict=True):
         assert one.text == other.text.strip()
         assert one.log_prob == pytest.approx(other.log_prob, abs=1e-3)
@@ -169,14 +189,29 @@ def test_prior_and_its_weight() -> None:
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({"alternatives": []}, r"\[\] is not a list of alternatives; give a list of strings, at least one"),
+        (
+            {"alternatives": []},
+            r"\[\] is not a list of alternatives; give a list of strings, at least one",
+        ),
         ({"alternatives": "list"}, "'list' is not a list of alternatives"),
-        ({"alternatives": ["list", 3]}, "alternative 2 is 3, not a text; write it as a string, or leave it out"),
+        (
+            {"alternatives": ["list", 3]},
+            "alternative 2 is 3, not a text; write it as a string, or leave it out",
+        ),
         ({"alternatives": ["list"], "before": 7}, "before = 7 is not a text; give a string"),
         ({"alternatives": ["\ud800"]}, "half a surrogate pair; decode the text again"),
-        ({"alternatives": ["list"], "prior": [1, 2]}, "prior has 2 numbers for 1 alternatives; give one for each"),
-        ({"alternatives": ["list"], "prior": [math.nan]}, "prior of alternative 1 = nan must be a finite number"),
-        ({"alternatives": ["list"], "prior": 3}, "prior = 3 is not a row of numbers; give one for each alternative"),
+        (
+            {"alternatives": ["list"], "prior": [1, 2]},
+            "prior has 2 numbers for 1 alternatives; give one for each",
+        ),
+        (
+            {"alternatives": ["list"], "prior": [math.nan]},
+            "prior of alternative 1 = nan must be a finite number",
+        ),
+        (
+            {"alternatives": ["list"], "prior": 3},
+            "prior = 3 is not a row of numbers; give one for each alternative",
+        ),
         ({"alternatives": ["list"], "weight": "2"}, "weight = '2' must be a finite number"),
     ],
 )

@@ -1,4 +1,6 @@
-"""What one process is told of several, and how work is divided; exchanges are tried in real processes elsewhere."""
+"""What one process is told of several, and how work is divided; exchanges are tried in real
+processes elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,10 @@ def test_who_is_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
     monkeypatch.setenv("MASTER_PORT", "1234")
     assert (ranks.rank(), ranks.size(), ranks.leads()) == (3, 4, False)
-    with pytest.raises(UserError, match="cuda:1: each of 4 processes takes its own GPU"), ranks.opened("cuda:1"):
+    with (
+        pytest.raises(UserError, match="cuda:1: each of 4 processes takes its own GPU"),
+        ranks.opened("cuda:1"),
+    ):
         pass
 
 
@@ -51,7 +56,10 @@ def test_one_that_is_alone_keeps_what_it_has() -> None:
 
 
 def test_one_that_is_alone_loads_no_torch() -> None:
-    code = "import sys; from hebblm.ranks import opened\nwith opened(): assert 'torch' not in sys.modules"
+    code = (
+        "import sys; from hebblm.ranks import opened\nwith opened(): assert 'torch' not in "
+        "sys.modules"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

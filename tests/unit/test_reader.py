@@ -53,14 +53,17 @@ def test_reading_shows_a_bar_on_a_terminal_unless_the_caller_follows_it(
     assert not capsys.readouterr().err
 
 
-def test_unadapted_losses_are_those_of_the_model_with_new_words_as_unk(lm: hebblm.LanguageModel) -> None:
+def test_unadapted_losses_are_those_of_the_model_with_new_words_as_unk(
+    lm: hebblm.LanguageModel,
+) -> None:
     scores = lm.reader("lstm", update_every=10).read(TEXT)
     vocabulary, model = lm.vocabulary.dictionary, lm.model.model
     words = TEXT.replace("\n", " <eos> ").split()
     known = torch.tensor([vocabulary.index(word) for word in words])
     inputs = torch.cat([torch.tensor([vocabulary.eos_index]), known[:-1]])
     with torch.no_grad():
-        # Until a new word has its row it is read as <unk>; behind it the row of zeros counts in the normaliser.
+        # Until a new word has its row it is read as <unk>; behind it the row of zeros counts in the
+        # normaliser.
         out = model(inputs[None], model.initial_state(1))
         losses = -model.logits(out.hidden[0]).log_softmax(1).gather(1, known[:, None])[:, 0]
     first = words.index("frobnitz")
@@ -96,7 +99,9 @@ def test_one_text_in_two_calls_has_the_same_scores_where_each_token_is_learned_a
     torch.testing.assert_close(torch.cat([part.nll for part in parts]), whole.nll)
     assert sum((part.tokens for part in parts), ()) == whole.tokens
     assert whole.unadapted is not None
-    torch.testing.assert_close(whole.unadapted.nll, lm.reader("lstm", update_every=1).read(TEXT).nll)
+    torch.testing.assert_close(
+        whole.unadapted.nll, lm.reader("lstm", update_every=1).read(TEXT).nll
+    )
 
 
 @pytest.mark.parametrize("learn", [True, False])
@@ -106,7 +111,8 @@ def test_a_text_in_pieces_has_the_scores_of_one_reading_to_the_bit_and_is_not_he
 ) -> None:
     text, ahead = TEXT * 6, 0
     whole, reader = (
-        lm.reader(method, update_every=20, settings={"dynamic.rule": "sgd", "dynamic.lr": 8e-4}) for _ in range(2)
+        lm.reader(method, update_every=20, settings={"dynamic.rule": "sgd", "dynamic.lr": 8e-4})
+        for _ in range(2)
     )
     whole.read(TEXT)
     reader.read(TEXT)
@@ -127,7 +133,9 @@ def test_a_text_in_pieces_has_the_scores_of_one_reading_to_the_bit_and_is_not_he
     assert len(parts) > 5
     assert sum((part.tokens for part in parts), ()) == expected.tokens
     for name in ("nll", "new"):
-        assert torch.equal(torch.cat([getattr(part, name) for part in parts]), getattr(expected, name))
+        assert torch.equal(
+            torch.cat([getattr(part, name) for part in parts]), getattr(expected, name)
+        )
     assert expected.unadapted is not None
     assert torch.equal(torch.cat([part.unadapted.nll for part in parts]), expected.unadapted.nll)
     assert len(reader) == len(whole)
@@ -135,7 +143,8 @@ def test_a_text_in_pieces_has_the_scores_of_one_reading_to_the_bit_and_is_not_he
     adapted, base = expected.perplexity, expected.unadapted.perplexity
     assert str(totals) == (
         f"{len(expected)} tokens; perplexity {adapted:.1f} a token (unadapted {base:.1f}); "
-        f"{expected.bits_per_byte:.2f} bits a byte (unadapted {expected.unadapted.bits_per_byte:.2f})"
+        f"{expected.bits_per_byte:.2f} bits a byte (unadapted "
+        f"{expected.unadapted.bits_per_byte:.2f})"
     )
 
 
@@ -151,7 +160,10 @@ def test_a_word_that_is_split_over_two_parts_counts_once() -> None:
     assert split > 0
     assert totals.words == len(whole.by_word())
     assert totals.tokens == len(whole)
-    assert f"{len(whole)} pieces in {totals.words} words; perplexity {whole.perplexity:.1f} a piece" in str(totals)
+    assert (
+        f"{len(whole)} pieces in {totals.words} words; perplexity {whole.perplexity:.1f} a piece"
+        in str(totals)
+    )
     a_word = math.exp(float(whole.nll.double().sum()) / totals.words)
     assert a_word == pytest.approx(whole.word_perplexity)
     [said] = re.findall(r", (\S+) a word; ", str(totals))
@@ -168,7 +180,9 @@ def test_only_the_first_tokens_of_a_text_are_read(lm: hebblm.LanguageModel, most
     assert sum((part.tokens for part in parts), ()) == expected.tokens[:read]
     torch.testing.assert_close(torch.cat([part.nll for part in parts]), expected.nll[:read])
     assert len(reader) == read
-    assert reader.vocabulary.words == [word for word in ("frobnitz", "quux") if word in expected.tokens[:read]]
+    assert reader.vocabulary.words == [
+        word for word in ("frobnitz", "quux") if word in expected.tokens[:read]
+    ]
     size = sum(part.bytes for part in parts)
     share = {1: round(39 / 8), 8: 39}.get(most)
     assert size == share if share else size > 39
@@ -190,7 +204,9 @@ def test_later_words_leave_earlier_scores_alone_and_asking_changes_nothing(
     found = second.read(begin)
     assert entries == 0
     assert len(second) == len(found)
-    same = len(found) // second.update_every * second.update_every  # the last interval ends where the call does
+    same = (
+        len(found) // second.update_every * second.update_every
+    )  # the last interval ends where the call does
     assert torch.equal(found.nll[:same], expected.nll[:same])
 
 
@@ -226,15 +242,21 @@ def test_the_first_text_says_how_all_are_split_and_a_saved_reader_keeps_to_it(
     assert lm.reader("cache", memory=tmp_path / "known").read(prose).tokens[4:6] == ("list,", "and")
 
 
-def test_a_new_word_costs_its_spelling_where_nothing_is_learned_too(lm: hebblm.LanguageModel) -> None:
+def test_a_new_word_costs_its_spelling_where_nothing_is_learned_too(
+    lm: hebblm.LanguageModel,
+) -> None:
     text = "Call frobnitz with <unk> ."
     learned, only_read = lm.reader("lstm").read(text), lm.reader("lstm").read(text, learn=False)
     assert torch.equal(only_read.new, learned.new)
-    assert only_read.new.tolist() == [False, True, False, False, False], "<unk> itself is a word of the model"
+    assert only_read.new.tolist() == [False, True, False, False, False], (
+        "<unk> itself is a word of the model"
+    )
     assert only_read.bits_per_byte == learned.bits_per_byte
 
 
-def test_a_reading_that_is_broken_off_leaves_a_whole_reader(lm: hebblm.LanguageModel, tmp_path: Path) -> None:
+def test_a_reading_that_is_broken_off_leaves_a_whole_reader(
+    lm: hebblm.LanguageModel, tmp_path: Path
+) -> None:
     def stop(done: int, total: int) -> None:
         raise KeyboardInterrupt
 
@@ -253,7 +275,8 @@ def test_of_a_reading_that_is_broken_off_finished_intervals_stay_and_the_rest_is
     lm: hebblm.LanguageModel, method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reader, other = (
-        lm.reader(method, update_every=10, settings={"dynamic.rule": "sgd", "dynamic.lr": 8e-4}) for _ in range(2)
+        lm.reader(method, update_every=10, settings={"dynamic.rule": "sgd", "dynamic.lr": 8e-4})
+        for _ in range(2)
     )
     plain, calls = ReaderBase.trained_losses, itertools.count()
 
@@ -297,7 +320,9 @@ def test_what_is_set_of_torch_changes_nothing(lm: hebblm.LanguageModel, method: 
         torch.set_default_device(None)
 
 
-def test_values_that_are_set_for_nothing_are_told(lm: hebblm.LanguageModel, capsys: pytest.CaptureFixture[str]) -> None:
+def test_values_that_are_set_for_nothing_are_told(
+    lm: hebblm.LanguageModel, capsys: pytest.CaptureFixture[str]
+) -> None:
     lm.reader("mixture", settings={"hebb.beta": 0.4, "mixture.theta": 2.0})
     assert "no effect, because mixture does not read it: hebb.beta\n" in capsys.readouterr().err
 
@@ -318,7 +343,9 @@ def test_documents_are_taken_from_whatever_holds_them_in_a_row(lm: hebblm.Langua
     column = pandas.Series(texts, index=[5, 6, 7])
     expected = lm.reader().read(texts[1:])
     for several in (column[column != texts[0]], np.array(texts[1:]), tuple(texts[1:])):
-        assert [each.tokens for each in lm.reader().read(several)] == [each.tokens for each in expected]
+        assert [each.tokens for each in lm.reader().read(several)] == [
+            each.tokens for each in expected
+        ]
     assert len(lm.reader().read(pandas.Series([1, 2, 3], index=[5, 6, 7]))) == 3
     assert lm.reader().read([]) == []
     assert lm.reader().generate("the", until="a") == lm.reader().generate("the", until=["a"])
@@ -352,11 +379,20 @@ def test_what_does_not_fit_is_refused(lm: hebblm.LanguageModel, tmp_path: Path) 
         (lambda: lm.reader().save(None), "None is not a folder"),
         (lambda: hebblm.load(MODEL, context="a"), "context = 'a' must be at least 1"),
         (lambda: hebblm.load(torch.nn.Linear(2, 2)), "or give (model, tokenizer)"),
-        (lambda: hebblm.load((1, 2), dtype="banana"), "dtype = 'banana' has no effect on a model that is open"),
+        (
+            lambda: hebblm.load((1, 2), dtype="banana"),
+            "dtype = 'banana' has no effect on a model that is open",
+        ),
         (lambda: hebblm.load(MODEL, device="cpu:7"), "device = cpu:7 is not one of the 1"),
-        (lambda: lm.reader(memory=tmp_path / "m", settings={"memory.capacity": 3}), "memory.capacity is set, but"),
+        (
+            lambda: lm.reader(memory=tmp_path / "m", settings={"memory.capacity": 3}),
+            "memory.capacity is set, but",
+        ),
         (lambda: lm.reader().suggest(n=0), "n = 0"),
-        (lambda: lm.reader().suggest("a \ud83d b"), "character 2 of the text, '\\ud83d', is half a surrogate pair"),
+        (
+            lambda: lm.reader().suggest("a \ud83d b"),
+            "character 2 of the text, '\\ud83d', is half a surrogate pair",
+        ),
         (lambda: lm.reader(settings=["a=1"]), "is not a dict"),
         (lambda: lm.reader(k=100_001), "k = 100001 must be at most 100,000"),
         (lambda: list(lm.reader().read_pieces(None)), "None is not a sequence of strings"),
@@ -378,7 +414,9 @@ def test_what_does_not_fit_is_refused(lm: hebblm.LanguageModel, tmp_path: Path) 
         lm.reader(memory=tmp_path / "known")
 
 
-def test_at_the_beginning_of_another_text_the_model_keeps_half_of_its_say(lm: hebblm.LanguageModel) -> None:
+def test_at_the_beginning_of_another_text_the_model_keeps_half_of_its_say(
+    lm: hebblm.LanguageModel,
+) -> None:
     reader = lm.reader("best")
     reader.read(TEXT * 4)
     ids = reader.vocabulary.encode("of the list", include=False).ids
@@ -387,7 +425,9 @@ def test_at_the_beginning_of_another_text_the_model_keeps_half_of_its_say(lm: he
     after, plain = reader.log_probs(ids, last=3), lm.reader("lstm").log_probs(ids, last=3)
     known = plain.shape[1]  # words met on the way have no row without the text
     assert (after[:, :known].exp() >= plain.exp() / 2 - 1e-6).all()
-    assert (before[:, :known].exp() < plain.exp() / 2 - 1e-3).any(), "within a text that repeats it has less"
+    assert (before[:, :known].exp() < plain.exp() / 2 - 1e-3).any(), (
+        "within a text that repeats it has less"
+    )
 
 
 @pytest.mark.parametrize("method", ["best", "mixture+mbpa"])
@@ -398,7 +438,9 @@ def test_a_text_that_is_not_learned_says_how_far_to_trust_the_memory_until_it_en
     reader.read(TEXT * 2)
     reader.begin()
     before = {learner: share.as_floats for learner, share in reader._context.shares.items()}
-    ids = torch.tensor(reader.vocabulary.encode("a of list the call a list of in the", include=False).ids)
+    ids = torch.tensor(
+        reader.vocabulary.encode("a of list the call a list of in the", include=False).ids
+    )
     scores = reader.read(ids, learn=False)
     assert before != {learner: share.as_floats for learner, share in reader._context.shares.items()}
     reader.save(tmp_path / "known")
@@ -406,7 +448,11 @@ def test_a_text_that_is_not_learned_says_how_far_to_trust_the_memory_until_it_en
     assert torch.equal(again.read(ids, learn=False).nll, reader.read(ids, learn=False).nll)
     for one in (reader, again):
         one.begin()
-        assert {learner: share.as_floats for learner, share in one._context.shares.items()} == before
+        assert {
+            learner: share.as_floats for learner, share in one._context.shares.items()
+        } == before
     rows = reader.log_probs([reader.vocabulary.start, *ids[:-1].tolist()], last=len(ids))
-    torch.testing.assert_close(-rows.gather(1, ids[:, None])[1:, 0], scores.nll[1:], rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(
+        -rows.gather(1, ids[:, None])[1:, 0], scores.nll[1:], rtol=1e-4, atol=1e-5
+    )
     assert {learner: share.as_floats for learner, share in reader._context.shares.items()} == before

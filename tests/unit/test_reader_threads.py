@@ -1,4 +1,6 @@
-"""Several threads that ask one reader, let it read, forget and save get what they would get one after the other."""
+"""Several threads that ask one reader, let it read, forget and save get what they would get one
+after the other.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ def _frozen_clock(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def questions(reader: hebblm.Reader) -> list[Ask]:
     ids = reader.vocabulary.encode("Call the function with a list .", include=False).ids
-    states = torch.randn(3, reader._base.head.weight.shape[1], generator=torch.Generator().manual_seed(5))
+    states = torch.randn(
+        3, reader._base.head.weight.shape[1], generator=torch.Generator().manual_seed(5)
+    )
 
     def asked(context: str, alternatives: tuple[str, ...]) -> list[Ask]:
         return [
@@ -55,7 +59,9 @@ def questions(reader: hebblm.Reader) -> list[Ask]:
             lambda one: (len(one), repr(one), one.documents()),
         ]
 
-    return [ask for context, alternatives in CONTEXTS.items() for ask in asked(context, alternatives)]
+    return [
+        ask for context, alternatives in CONTEXTS.items() for ask in asked(context, alternatives)
+    ]
 
 
 def together(work: Callable[[int], Any], threads: int = THREADS) -> list[Any]:
@@ -67,7 +73,9 @@ def together(work: Callable[[int], Any], threads: int = THREADS) -> list[Any]:
         return work(number)
 
     with ThreadPoolExecutor(threads) as pool:
-        return [each.result(WAIT) for each in [pool.submit(begin, number) for number in range(threads)]]
+        return [
+            each.result(WAIT) for each in [pool.submit(begin, number) for number in range(threads)]
+        ]
 
 
 @pytest.mark.parametrize(
@@ -77,7 +85,9 @@ def together(work: Callable[[int], Any], threads: int = THREADS) -> list[Any]:
 def test_threads_that_ask_get_the_answers_of_one(kind: str, method: str) -> None:
     """Two readers of one model; each thread asks both, and begins with another question."""
     lm = hebblm.load(kind, device=torch.device("cpu"))
-    readers = [lm.reader(method, settings=DYNAMIC if "dynamic" in method else None) for _ in range(2)]
+    readers = [
+        lm.reader(method, settings=DYNAMIC if "dynamic" in method else None) for _ in range(2)
+    ]
     readers[0].read(TEXT)
     readers[1].read(TEXT.replace("frobnitz", "quux"))
     asked = [(reader, ask) for reader in readers for ask in questions(reader)]
@@ -92,14 +102,23 @@ def test_threads_that_ask_get_the_answers_of_one(kind: str, method: str) -> None
     assert [ask(reader) for reader, ask in asked] == expected
 
 
-def test_what_threads_do_to_a_reader_is_done_one_after_the_other(words: hebblm.LanguageModel, tmp_path: Path) -> None:
-    """Some read, forget, save, and some ask; a second reader does the same in the order in which it was done."""
+def test_what_threads_do_to_a_reader_is_done_one_after_the_other(
+    words: hebblm.LanguageModel, tmp_path: Path
+) -> None:
+    """Some read, forget, save, and some ask; a second reader does the same in the order in which it
+    was done.
+    """
     reader, done = words.reader("best", update_every=7), []
     reader.read(TEXT, name="first")
-    asked: list[Ask] = [lambda one: one.suggest("The", 3), lambda one: one.log_probs([5, 9, 7]).tolist()]
+    asked: list[Ask] = [
+        lambda one: one.suggest("The", 3),
+        lambda one: one.log_probs([5, 9, 7]).tolist(),
+    ]
 
     def noted(act: tuple[str, Any]) -> Callable[[int, int], None]:
-        """Return a progress function that notes an act at its end, while no other thread has its turn."""
+        """Return a progress function that notes an act at its end, while no other thread has its
+        turn.
+        """
 
         def moved(now: int, total: int) -> None:
             if now == total and act not in done:
@@ -109,7 +128,10 @@ def test_what_threads_do_to_a_reader_is_done_one_after_the_other(words: hebblm.L
 
     def change(number: int) -> None:
         for turn in range(2):
-            name, text = f"{number} {turn}", f"The wug{number} returns frobnitz {turn} .\nCall wug{number} .\n" * 2
+            name, text = (
+                f"{number} {turn}",
+                f"The wug{number} returns frobnitz {turn} .\nCall wug{number} .\n" * 2,
+            )
             if number % 2:
                 reader.read(text, name=name, progress=noted(("read", (name, text))))
             else:
@@ -152,11 +174,15 @@ def test_between_the_parts_of_a_text_others_ask(words: hebblm.LanguageModel) -> 
     pieces: SimpleQueue[str | None] = SimpleQueue()
     reader, other = words.reader("mixture", update_every=5), words.reader("mixture", update_every=5)
     with ThreadPoolExecutor(2) as pool:
-        reading = pool.submit(lambda: sum(len(part) for part in reader.read_pieces(iter(pieces.get, None), name="a")))
+        reading = pool.submit(
+            lambda: sum(len(part) for part in reader.read_pieces(iter(pieces.get, None), name="a"))
+        )
         pieces.put(TEXT)
         while len(reader) < 15:
             pass
-        assert pool.submit(reader.suggest, "The wug", 3).result(WAIT), "the next piece has not come, and nobody waits"
+        assert pool.submit(reader.suggest, "The wug", 3).result(WAIT), (
+            "the next piece has not come, and nobody waits"
+        )
         pieces.put("Call wug , blarg .\n")
         pieces.put(None)
         found = reading.result(WAIT)
@@ -166,7 +192,9 @@ def test_between_the_parts_of_a_text_others_ask(words: hebblm.LanguageModel) -> 
     assert reader.suggest("The wug", 3) == other.suggest("The wug", 3)
 
 
-def test_what_fails_between_the_parts_of_a_text_leaves_its_words_alone(words: hebblm.LanguageModel) -> None:
+def test_what_fails_between_the_parts_of_a_text_leaves_its_words_alone(
+    words: hebblm.LanguageModel,
+) -> None:
     reader, other = (words.reader("mixture", update_every=30) for _ in range(2))
     parts = reader.read_pieces([TEXT * 2, " Call wug , blarg .\n"])
     next(parts)
@@ -175,11 +203,15 @@ def test_what_fails_between_the_parts_of_a_text_leaves_its_words_alone(words: he
     assert reader.vocabulary.words == ["frobnitz", "snarks"]
     list(parts)
     other.read(TEXT * 2 + " Call wug , blarg .\n")
-    assert reader.vocabulary.words == other.vocabulary.words == ["frobnitz", "snarks", "wug", "blarg"]
+    assert (
+        reader.vocabulary.words == other.vocabulary.words == ["frobnitz", "snarks", "wug", "blarg"]
+    )
     assert reader.suggest("Call", 3) == other.suggest("Call", 3)
 
 
-def test_a_wait_that_is_broken_off_leaves_all_as_it_was(words: hebblm.LanguageModel, tmp_path: Path) -> None:
+def test_a_wait_that_is_broken_off_leaves_all_as_it_was(
+    words: hebblm.LanguageModel, tmp_path: Path
+) -> None:
     reader = words.reader("mixture")
     reader.read(TEXT, name="a")
     reader.save(tmp_path / "before")
@@ -199,7 +231,9 @@ def test_a_wait_that_is_broken_off_leaves_all_as_it_was(words: hebblm.LanguageMo
             lambda: reader.forget("a"),
             lambda: next(reader.read_pieces([TEXT])),
         ):
-            interrupt = threading.Timer(0.2, signal.pthread_kill, [threading.get_ident(), signal.SIGINT])
+            interrupt = threading.Timer(
+                0.2, signal.pthread_kill, [threading.get_ident(), signal.SIGINT]
+            )
             interrupt.start()
             with pytest.raises(KeyboardInterrupt):
                 call()
@@ -224,14 +258,18 @@ def test_a_progress_function_may_ask(words: hebblm.LanguageModel) -> None:
 def test_a_thread_that_comes_while_another_reads_alone_has_all_of_torchs_threads(
     words: hebblm.LanguageModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A small recurrent model reads on one thread, which torch would hand on to threads that begin meanwhile."""
+    """A small recurrent model reads on one thread, which torch would hand on to threads that begin
+    meanwhile.
+    """
     reader, other = words.reader("mixture"), words.reader("mixture")
     read, inside, go = AwdBase._states, threading.Event(), threading.Event()
 
     def slow(self: AwdBase, ids: torch.Tensor) -> torch.Tensor:
         forward = self.model.forward
         if self is reader._base._base:
-            monkeypatch.setattr(self.model, "forward", lambda *a: (inside.set(), go.wait(WAIT), forward(*a))[-1])
+            monkeypatch.setattr(
+                self.model, "forward", lambda *a: (inside.set(), go.wait(WAIT), forward(*a))[-1]
+            )
         return read(self, ids)
 
     monkeypatch.setattr(AwdBase, "_states", slow)

@@ -1,4 +1,6 @@
-"""Files of tensors: the same bytes for the same content, and nothing else than what was written is read."""
+"""Files of tensors: the same bytes for the same content, and nothing else than what was written is
+read.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ def test_tensors_of_all_kinds_and_their_record_come_back(tmp_path: Path) -> None
     for name, tensor in TENSORS.items():
         assert tensors[name].dtype == tensor.dtype
         assert torch.equal(tensors[name], tensor), name
-    write_tensors(tmp_path / "b", dict(reversed(TENSORS.items())), "kind", {"sent": [1.5], "place": 3})
+    write_tensors(
+        tmp_path / "b", dict(reversed(TENSORS.items())), "kind", {"sent": [1.5], "place": 3}
+    )
     assert (tmp_path / "b").read_bytes() == (tmp_path / "a").read_bytes()
 
 
@@ -41,7 +45,9 @@ def test_what_was_written_can_be_resized_afterwards(tmp_path: Path) -> None:
     assert len(buffer.resize_(8)) == 8
 
 
-def test_a_file_of_another_kind_has_no_record_and_one_without_a_hash_is_read(tmp_path: Path) -> None:
+def test_a_file_of_another_kind_has_no_record_and_one_without_a_hash_is_read(
+    tmp_path: Path,
+) -> None:
     write_tensors(tmp_path / "a", TENSORS, "kind", {"place": 3})
     assert read_tensors(tmp_path / "a", "other", "remedy")[1] == {}
     save_file({"x": torch.ones(2)}, tmp_path / "b", {"kind": '{"place": 3}'})
@@ -51,8 +57,14 @@ def test_a_file_of_another_kind_has_no_record_and_one_without_a_hash_is_read(tmp
 @pytest.mark.parametrize(
     ("damage", "told"),
     [
-        (lambda content: content[:-1] + bytes([content[-1] ^ 1]), "was changed since it was written; remedy"),
-        (lambda content: content.replace(b"place", b"plate"), "was changed since it was written; remedy"),
+        (
+            lambda content: content[:-1] + bytes([content[-1] ^ 1]),
+            "was changed since it was written; remedy",
+        ),
+        (
+            lambda content: content.replace(b"place", b"plate"),
+            "was changed since it was written; remedy",
+        ),
         (lambda content: content[:-1], "is truncated or unreadable; remedy"),
         (lambda content: b"", "is truncated or unreadable; remedy"),
     ],

@@ -11,9 +11,13 @@ SHOW = "import os; print(os.environ.get('OMP_WAIT_POLICY'), os.environ.get('GOMP
 
 
 def shown(imports: str, **chosen: str) -> str:
-    environment = {name: value for name, value in os.environ.items() if name not in CHOICES} | chosen
+    environment = {
+        name: value for name, value in os.environ.items() if name not in CHOICES
+    } | chosen
     command = [sys.executable, "-c", f"{imports}; {SHOW}"]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.strip()
+    return subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=True
+    ).stdout.strip()
 
 
 @pytest.mark.parametrize("imports", ["import hebblm", "from hebblm.cli.eval import main"])

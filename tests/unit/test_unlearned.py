@@ -1,4 +1,6 @@
-"""A text that is read with learn=False leaves nothing on the disk but what the place in it needs."""
+"""A text that is read with learn=False leaves nothing on the disk but what the place in it
+needs.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,10 @@ from hebblm.journal import Journal
 from ..support import toy
 
 KNOWN = "The function frobnitz returns a list .\nCall frobnitz with two arguments .\n"
-PRIVATE = "The jabberwock method , or Zyxel , calls the error handler when Snarkowitz fails with an assertion .\n" * 3
+PRIVATE = (
+    "The jabberwock method , or Zyxel , calls the error handler when Snarkowitz fails with an "
+    "assertion .\n" * 3
+)
 SECRET = (b"jabberwock", b"Zyxel", b"zyxel", b"Snarkowitz", b"snarkowitz", b"assertion")
 LAST = 7  # ids of the longest n-gram and its token
 
@@ -59,7 +64,9 @@ def longest_run(row: list[int], text: list[int]) -> int:
 
 
 @pytest.mark.parametrize("way", ["read", "pieces", "side by side", "cut"])
-def test_nothing_of_a_text_that_was_not_learned_is_written(lm: hebblm.LanguageModel, way: str, tmp_path: Path) -> None:
+def test_nothing_of_a_text_that_was_not_learned_is_written(
+    lm: hebblm.LanguageModel, way: str, tmp_path: Path
+) -> None:
     reader, other = lm.reader("best"), lm.reader("best")
     reader.read(KNOWN, name="known")
     other.read(KNOWN, name="known")
@@ -82,7 +89,9 @@ def test_nothing_of_a_text_that_was_not_learned_is_written(lm: hebblm.LanguageMo
     ]
     for name in ("texts.jsonl", "reader.json"):  # which names it, and the hash of that file
         files.pop(name), expected.pop(name)
-    assert files == expected, "at the beginning of a text the folder is that of a reader that never read it"
+    assert files == expected, (
+        "at the beginning of a text the folder is that of a reader that never read it"
+    )
     assert reader.suggest("The", 5) == other.suggest("The", 5)
 
     ids = list(lm.vocabulary.encode(PRIVATE, include=False).ids)
@@ -90,11 +99,15 @@ def test_nothing_of_a_text_that_was_not_learned_is_written(lm: hebblm.LanguageMo
         for name, content in toy.files_in(tmp_path / folder).items():
             assert not [word for word in SECRET if word in content], name
     for where, row in rows_of_ids(tmp_path / "standing"):
-        window = where == "place.safetensors state.tokens"  # which a model with attention reads again
+        window = (
+            where == "place.safetensors state.tokens"
+        )  # which a model with attention reads again
         assert window or longest_run(row, ids) < LAST, where
 
 
-def test_the_place_in_a_text_that_was_not_learned_is_saved(lm: hebblm.LanguageModel, tmp_path: Path) -> None:
+def test_the_place_in_a_text_that_was_not_learned_is_saved(
+    lm: hebblm.LanguageModel, tmp_path: Path
+) -> None:
     reader = lm.reader("best")
     reader.read(KNOWN, name="known")
     reader.read(PRIVATE, learn=False, name="letter")
@@ -131,25 +144,39 @@ def test_what_was_learned_after_it_begins_anew_where_another_is_forgotten(
     reader.forget("letter")
     assert [each.name for each in reader.documents()] == ["known"]
     reader.save(tmp_path / "one")
-    assert not [name for name, content in toy.files_in(tmp_path / "one").items() if b"letter" in content]
+    assert not [
+        name for name, content in toy.files_in(tmp_path / "one").items() if b"letter" in content
+    ]
 
 
-def test_texts_that_an_earlier_version_kept_are_not_written_again(words: hebblm.LanguageModel, tmp_path: Path) -> None:
+def test_texts_that_an_earlier_version_kept_are_not_written_again(
+    words: hebblm.LanguageModel, tmp_path: Path
+) -> None:
     reader = words.reader("mixture")
     reader.read(KNOWN, name="known")
     reader.read(PRIVATE, learn=False, name="letter")
     reader.save(tmp_path / "known")
     kept = tmp_path / "known" / "texts.jsonl"
-    old = {"learned": False, "read": "2026-05-03T10:00:00+00:00", "tokens": 54, "bytes": len(PRIVATE), "words": 0}
+    old = {
+        "learned": False,
+        "read": "2026-05-03T10:00:00+00:00",
+        "tokens": 54,
+        "bytes": len(PRIVATE),
+        "words": 0,
+    }
     lines = [json.loads(line) for line in kept.read_text().splitlines()]
     beside = {"type": "side by side", "texts": [{"name": "b", **old, "texts": [PRIVATE]}]}
     assert lines[-1] == {"type": "passed", "name": "letter", "splitting": "own"}
     lines[-1:] = [beside, {"type": "read", "name": "letter", **old, "texts": [PRIVATE]}]
     kept.write_text("".join(json.dumps(line) + "\n" for line in lines))
     document = read_json(tmp_path / "known" / "reader.json")
-    write_json(tmp_path / "known" / "reader.json", {**document, "texts_sha256": sha256(kept)}, seal=True)
+    write_json(
+        tmp_path / "known" / "reader.json", {**document, "texts_sha256": sha256(kept)}, seal=True
+    )
     again = words.reader(memory=tmp_path / "known")
-    assert torch.equal(again.read(KNOWN, name="letter").nll, reader.read(KNOWN, name="letter").nll), "the text goes on"
+    assert torch.equal(
+        again.read(KNOWN, name="letter").nll, reader.read(KNOWN, name="letter").nll
+    ), "the text goes on"
     again = words.reader(memory=tmp_path / "known")
     again.save(tmp_path / "known")
     for name, content in toy.files_in(tmp_path / "known").items():

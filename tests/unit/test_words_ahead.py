@@ -1,4 +1,6 @@
-"""The search of whole words over pieces, against every row of pieces there is, and through a reader."""
+"""The search of whole words over pieces, against every row of pieces there is, and through a
+reader.
+"""
 
 from __future__ import annotations
 
@@ -32,11 +34,15 @@ TEXT_OF = cache(PIECES.text)
 
 
 class Tiny:
-    """A model of the last piece alone, in float64; after so many pieces a text breaks its line or ends."""
+    """A model of the last piece alone, in float64; after so many pieces a text breaks its line or
+    ends.
+    """
 
     def __init__(self, seed: int, kept: Sequence[int] = IDS, most: int = 3) -> None:
         self.kept, self.most = kept, most
-        self.logits = 2 * torch.randn(2, 49, 48, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+        self.logits = 2 * torch.randn(
+            2, 49, 48, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)
+        )
         self.logits[:, :, [index for index in range(48) if index not in kept]] = -torch.inf
         self.rows = 0
 
@@ -55,7 +61,9 @@ class Tiny:
         return logits.softmax(-1)
 
     def words(self, place: Place) -> dict[str, tuple[float, float]]:
-        """Return the probability of each word, adapted and not, from every row of pieces until one shows its end."""
+        """Return the probability of each word, adapted and not, from every row of pieces until one
+        shows its end.
+        """
         found: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
         covered, target = [0.0, 0.0], place.target.decode()
         known: dict[tuple[int, bool], list[list[float]]] = {}
@@ -73,7 +81,9 @@ class Tiny:
             word = re.search(r"\S+|\n", text[place.given :]) if inside else None
             if place.new and text and not text[0].isspace():
                 return
-            if word is not None and (word[0] == "\n" or ended or word.end() < len(text) - place.given):
+            if word is not None and (
+                word[0] == "\n" or ended or word.end() < len(text) - place.given
+            ):
                 core = word[0].rstrip(".,;:!?") or word[0]
                 for which, value in enumerate(both):
                     found[core][which] += value
@@ -84,7 +94,11 @@ class Tiny:
             if key not in known:
                 known[key] = self._after(ids).tolist()
             for index in self.kept:
-                walk((*ids, index), (both[0] * known[key][0][index], both[1] * known[key][1][index]), inside)
+                walk(
+                    (*ids, index),
+                    (both[0] * known[key][0][index], both[1] * known[key][1][index]),
+                    inside,
+                )
 
         walk((), (1.0, 1.0), not target)
         scale = covered if target else [1.0, 1.0]
@@ -125,7 +139,9 @@ def test_a_search_to_the_end_finds_what_all_rows_of_pieces_add_up_to(
     }
     first = model([()])[0][0]
     for word, rest in found.words:
-        assert word.probability == pytest.approx(sum(float(first[at].exp()) * share for at, share in rest.items()))
+        assert word.probability == pytest.approx(
+            sum(float(first[at].exp()) * share for at, share in rest.items())
+        )
 
 
 @pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
@@ -143,7 +159,9 @@ def test_a_short_list_is_the_beginning_of_a_longer_one_and_of_all_words(
         assert [each.suggestion.probability for each in found.words] == [
             pytest.approx(both[0], rel=module.TOLERANCE) for _, both in every[:n]
         ]
-        assert found.bound >= max((both[0] for _, both in every[n:]), default=0.0) * (1 - 1e-9) or n == len(every)
+        assert found.bound >= max((both[0] for _, both in every[n:]), default=0.0) * (
+            1 - 1e-9
+        ) or n == len(every)
     for shorter, longer in pairwise(lists):
         assert words_of(shorter) == words_of(longer)[: len(shorter.words)]
 
@@ -200,7 +218,9 @@ def test_a_word_that_does_not_end_is_not_found_but_bounds_what_may_be_missing() 
 
 
 def alone(lm: hebblm.LanguageModel, method: str, text: str, word: str) -> tuple[float, float]:
-    """Return what a reader gives to a word, adapted and not, with a piece and a passage at a time."""
+    """Return what a reader gives to a word, adapted and not, with a piece and a passage at a
+    time.
+    """
     both = []
     for name in (method, "lstm"):
         reader = lm.reader(name, update_every=10)
@@ -229,7 +249,9 @@ def test_a_reader_suggests_whole_words_with_their_probability(name: str) -> None
     before = reader._base.stream_state()
     found = reader.suggest("", 3)
     assert len(found) == 3
-    assert all(torch.equal(before[key], value) for key, value in reader._base.stream_state().items())
+    assert all(
+        torch.equal(before[key], value) for key, value in reader._base.stream_state().items()
+    )
     assert [item.word for item in found[:2]] == [item.word for item in reader.suggest("", 2)]
     assert found[0].word == "cat"
     assert found[0].insert_text == " cat"
@@ -259,4 +281,6 @@ def test_first_pieces_of_expected_words_carry_their_probability() -> None:
     found: list[Expected] = words_ahead(model, PIECES, 3, Place(b" a", 1)).words
     first = model([()])[0][0].exp()
     for word, rest in found:
-        assert sum(float(first[at]) * share for at, share in rest.items()) == pytest.approx(word.probability)
+        assert sum(float(first[at]) * share for at, share in rest.items()) == pytest.approx(
+            word.probability
+        )

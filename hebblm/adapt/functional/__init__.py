@@ -18,8 +18,19 @@ if TYPE_CHECKING:
         placed,
     )
     from hebblm.adapt.functional.grouping import label_sums
-    from hebblm.adapt.functional.hebbian import HebbianTerm, hebb_combine, hebb_logits, hebb_weights, hebbian_term
-    from hebblm.adapt.functional.losses import changed_losses, growth, logit_sum_losses, mixture_losses
+    from hebblm.adapt.functional.hebbian import (
+        HebbianTerm,
+        hebb_combine,
+        hebb_logits,
+        hebb_weights,
+        hebbian_term,
+    )
+    from hebblm.adapt.functional.losses import (
+        changed_losses,
+        growth,
+        logit_sum_losses,
+        mixture_losses,
+    )
     from hebblm.adapt.functional.mbpa import MbpaResult, mbpa_delta, mbpa_logits
     from hebblm.adapt.functional.mixtures import memory_mixture, mixture_from, mixture_log_probs
     from hebblm.adapt.functional.normalizers import log_normalizers, with_rows
@@ -65,5 +76,15 @@ __all__ = [
 if not TYPE_CHECKING:  # the type checker still reports a name that does not exist
     __getattr__ = lazily(
         __name__,
-        *("gating", "grouping", "hebbian", "losses", "mbpa", "mixtures", "normalizers", "scales", "shares"),
+        *(
+            "gating",
+            "grouping",
+            "hebbian",
+            "losses",
+            "mbpa",
+            "mixtures",
+            "normalizers",
+            "scales",
+            "shares",
+        ),
     )

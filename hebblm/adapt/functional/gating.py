@@ -1,4 +1,6 @@
-"""Mixtures whose shares depend on the query: softmax gates, their features, and their learning rule."""
+"""Mixtures whose shares depend on the query: softmax gates, their features, and their learning
+rule.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +18,14 @@ DOUBT = 8.0  # texts that count for each side before the first one
 UNBEGUN = 1e9  # place in a text whose beginning nothing was read before: as far from it as any
 BEGINNING = 30  # tokens that tell whether the gate helps at the beginning of a text
 TRUST = log(9.0)  # log-odds of a gate against its anchor before the first token: 9 to 1
-SURE = log(
-    1999.0
-)  # their limits: each side keeps a share of at least 1/2000, which costs less than 1/1999 nats a token
+# Limits of the log-odds: each side keeps a share of at least 1/2000, which costs less than 1/1999
+# nats a token.
+SURE = log(1999.0)
 
 
 def label_entropy(scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
-    """Return the entropy (N,) in nats of the labels under ``softmax(s)``; 0 for a query that sees no entry.
+    """Return the entropy (N,) in nats of the labels under ``softmax(s)``; 0 for a query that sees
+    no entry.
 
     Args:
         scores: (N, K) unnormalised log-weights.
@@ -35,7 +38,8 @@ def label_entropy(scores: Tensor, labels: Tensor, mask: Tensor) -> Tensor:
 
 
 def gated_losses(losses: Tensor, log_shares: Tensor) -> Tensor:
-    """Return ``-log sum_c w_c exp(-l_c)`` (N,) nats, +inf if every part gives the label probability 0.
+    """Return ``-log sum_c w_c exp(-l_c)`` (N,) nats, +inf if every part gives the label probability
+    0.
 
     Args:
         losses: (N, C) losses of the parts, nats.
@@ -68,23 +72,26 @@ def placed(features: Tensor, nearness: Tensor) -> Tensor:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LearnedGate:
-    """The weights G of a gate whose shares are ``w = softmax(G x)``, learned online by the loss of their mixture.
+    """The weights G of a gate whose shares are ``w = softmax(G x)``, learned online by the loss of
+    their mixture.
 
-    The features z of a query come twice, the second time faded: ``x = (z, k z)`` with ``k = exp(-n / 32)`` after n
-    tokens of a text. At a text's beginning the base knows little of it and states are unlike those further on, so parts
-    differ in how far to trust them there. The second half of G begins anew with every text, and so learns fast. In the
-    first text of all k is 0, since no memory is there yet.
+    The features z of a query come twice, the second time faded: ``x = (z, k z)`` with ``k = exp(-n
+    / 32)`` after n tokens of a text. At a text's beginning the base knows little of it and states
+    are unlike those further on, so parts differ in how far to trust them there. The second half of
+    G begins anew with every text, and so learns fast. In the first text of all k is 0, since no
+    memory is there yet.
 
-    A token y is part c's with probability ``r_c = w_c p_c(y) / sum_j w_j p_j(y)``, and the gradient of the loss in the
-    logits of the shares is ``w - r``. G stays fixed within an interval. After it comes a step of AdaGrad (Duchi, Hazan
-    and Singer 2011) with its own weight for every entry::
+    A token y is part c's with probability ``r_c = w_c p_c(y) / sum_j w_j p_j(y)``, and the gradient
+    of the loss in the logits of the shares is ``w - r``. G stays fixed within an interval. After it
+    comes a step of AdaGrad (Duchi, Hazan and Singer 2011) with its own weight for every entry::
 
         S <- S + sum_t (r_t - w_t)^2 (x_t^2)^T
         G <- G + rate sum_t (r_t - w_t) x_t^T / sqrt(1 + S)
 
-    The mixture is never much worse than one of its parts, the ``anchor``. Gate and anchor are mixed by the likelihood
-    that each gave the tokens so far: the log-odds of the gate grow by the anchor's loss minus the gate's, within
-    ``SURE``. Another text begins with the odds that the beginnings of earlier texts had: see :attr:`begun`.
+    The mixture is never much worse than one of its parts, the ``anchor``. Gate and anchor are mixed
+    by the likelihood that each gave the tokens so far: the log-odds of the gate grow by the
+    anchor's loss minus the gate's, within ``SURE``. Another text begins with the odds that the
+    beginnings of earlier texts had: see :attr:`begun`.
 
     Args:
         weights: (C, 2F) float64 G.
@@ -126,13 +133,17 @@ class LearnedGate:
 
     def log_shares(self, features: Tensor) -> Tensor:
         """Return log-shares (N, C) of queries with features (N, F); see :func:`anchored`."""
-        shares = log_softmax_shares(self.placed(features), self.weights.expand(len(features), -1, -1))
+        shares = log_softmax_shares(
+            self.placed(features), self.weights.expand(len(features), -1, -1)
+        )
         return anchored(shares, self.weights.new_tensor([self.odds]), self.anchor)
 
     def after(self, evidence: Sequence[Sequence[float]]) -> LearnedGate:
-        """Return the gate after more tokens, given their losses under the parts, nats, and their features, (n, C + F).
+        """Return the gate after more tokens, given their losses under the parts, nats, and their
+        features, (n, C + F).
 
-        It learns nothing from a token that is nan, nor from one to which every part gave probability 0.
+        It learns nothing from a token that is nan, nor from one to which every part gave
+        probability 0.
         """
         rows = self.weights.new_tensor(evidence)
         losses, features = rows[:, : len(self.weights)], rows[:, len(self.weights) :]
@@ -144,7 +155,9 @@ class LearnedGate:
         shares = log_softmax_shares(features, self.weights.expand(len(losses), -1, -1))  # (n, C)
         owned = (shares - losses).softmax(1)
         change = owned - shares.exp()  # (n, C)
-        squares = (change**2).t() @ features**2 + (0 if self.squares is None else self.squares)  # (C, 2F)
+        squares = (change**2).t() @ features**2 + (
+            0 if self.squares is None else self.squares
+        )  # (C, 2F)
         weights = self.weights + self.rate * (change.t() @ features) / (1 + squares).sqrt()
         odds, begun = self.odds, self.gain
         if self.anchor is not None:
@@ -152,15 +165,23 @@ class LearnedGate:
             odds = max(-SURE, min(SURE, odds + gain))
             if self.place < BEGINNING:
                 begun += gain
-        return replace(self, weights=weights, squares=squares, odds=odds, place=place, gain=begun, shipped=self.first)
+        return replace(
+            self,
+            weights=weights,
+            squares=squares,
+            odds=odds,
+            place=place,
+            gain=begun,
+            shipped=self.first,
+        )
 
     @property
     def begun(self) -> LearnedGate:
         """Return the gate for the beginning of another text.
 
-        Its odds are those of earlier beginnings: a text counts as helped by the probability that the gate rather than
-        the anchor gave its first tokens, and eight more texts count for each side. The first text of all counts for
-        neither.
+        Its odds are those of earlier beginnings: a text counts as helped by the probability that
+        the gate rather than the anchor gave its first tokens, and eight more texts count for each
+        side. The first text of all counts for neither.
         """
         helped, harmed = self.helped, self.harmed
         if 0 < self.place < UNBEGUN:
@@ -193,7 +214,8 @@ class LearnedGate:
         """Return the gate that :attr:`as_floats` came from."""
         size = self.weights.numel()
         weights, squares = (
-            self.weights.new_tensor(numbers[begin : begin + size]).view_as(self.weights) for begin in (0, size)
+            self.weights.new_tensor(numbers[begin : begin + size]).view_as(self.weights)
+            for begin in (0, size)
         )
         odds, place, gain, helped, harmed = numbers[2 * size :]
         return replace(

@@ -9,10 +9,12 @@ SCRATCH = 2**24  # places for labels at a time
 
 
 def group_ids(labels: Tensor) -> Tensor:
-    """Return numbers (N, K) int64, from 0 to K - 1, that are equal within a row for equal labels (N, K) only.
+    """Return numbers (N, K) int64, from 0 to K - 1, that are equal within a row for equal labels
+    (N, K) only.
 
-    A number is the position of one of the entries with the label. Every entry writes its position to a table at its
-    label, and all entries of that label read the position that stayed: many times as fast as sorting.
+    A number is the position of one of the entries with the label. Every entry writes its position
+    to a table at its label, and all entries of that label read the position that stayed: many times
+    as fast as sorting.
     """
     if labels.numel() == 0:
         return labels.clone()
@@ -28,17 +30,22 @@ def group_ids(labels: Tensor) -> Tensor:
 
 
 def distinct(groups: Tensor, present: Tensor) -> Tensor:
-    """Return the number (N,) of different labels among the entries present (N, K) bool, from :func:`group_ids`."""
+    """Return the number (N,) of different labels among the entries present (N, K) bool, from
+    :func:`group_ids`.
+    """
     return (group_sums(groups, present.int()) > 0).sum(1)
 
 
 def label_sums(labels: Tensor, values: Tensor) -> Tensor:
-    """Sums of ``values`` (N, K) over the entries of each label (N, K), at one of these entries; 0 at the others."""
+    """Sums of ``values`` (N, K) over the entries of each label (N, K), at one of these entries; 0
+    at the others.
+    """
     return group_sums(group_ids(labels), values)
 
 
 def group_sums(groups: Tensor, values: Tensor) -> Tensor:
-    """Sums of ``values``, (N, K) or several (m, N, K) at once, over the entries of each group (N, K).
+    """Sums of ``values``, (N, K) or several (m, N, K) at once, over the entries of each group (N,
+    K).
 
     Each sum is at one of these entries, the same for all m; 0 at the others.
     """

@@ -28,7 +28,8 @@ class HebbianTerm(NamedTuple):
 
     Args:
         labels: (N, K) int64.
-        values: (N, K) ``D_i . h`` of the chosen entries' label i, ``relative`` divided by ``|h|^2 + 1``; 0 at others.
+        values: (N, K) ``D_i . h`` of the chosen entries' label i, ``relative`` divided by ``|h|^2 +
+            1``; 0 at others.
         chosen: (N, K) bool, one entry for each label with entries in N^new.
     """
 
@@ -51,10 +52,10 @@ def hebbian_term(
 ) -> HebbianTerm:
     """Return the Hebbian change of each query's logits (Eq. 4).
 
-    ``D_i = 1/|N_i| sum_{k in N_i} c_k h_k`` for the weights of class i and ``1/|N_i| sum c_k`` for its bias,
-    over the entries of N^new with label i. Only its product with the query is formed. ``relative`` divides it by
-    ``|h|^2 + 1``, its value for an entry that equals the query, and takes the relative closeness: with closeness of
-    maximum 1 such a label then gains eta nats.
+    ``D_i = 1/|N_i| sum_{k in N_i} c_k h_k`` for the weights of class i and ``1/|N_i| sum c_k`` for
+    its bias, over the entries of N^new with label i. Only its product with the query is formed.
+    ``relative`` divides it by ``|h|^2 + 1``, its value for an entry that equals the query, and
+    takes the relative closeness: with closeness of maximum 1 such a label then gains eta nats.
 
     Args:
         neighbors: the neighbours of the queries.
@@ -76,7 +77,11 @@ def hebbian_term(
     """
     checks.some_neighbors(neighbors)
     weights = closeness(
-        neighbors.distances, neighbors.mask, eps=eps, normalization=closeness_normalization, scale=scale
+        neighbors.distances,
+        neighbors.mask,
+        eps=eps,
+        normalization=closeness_normalization,
+        scale=scale,
     ).to(hidden.dtype)
     member = neighbors.mask
     if hebbian_classes is not None:
@@ -90,7 +95,9 @@ def hebbian_term(
     # One after the other: torch would divide them among threads, which costs more than it saves.
     sizes = group_sums(groups, member.to(lifts))
     sums = group_sums(groups, weights * lifts * member)
-    return HebbianTerm(neighbors.values, sums / sizes.clamp_min(1), sizes > 0)  # |N_i| (N, K) at the chosen
+    return HebbianTerm(
+        neighbors.values, sums / sizes.clamp_min(1), sizes > 0
+    )  # |N_i| (N, K) at the chosen
 
 
 def hebb_weights(counts: Tensor, beta: float) -> Tensor:
@@ -140,8 +147,8 @@ def hebb_combine(
         term: the Hebbian term.
         weights: (V,) E_i.
         eta: scale of the Hebbian term alone.
-        gate: ``gated`` takes E_i as 0 for a class without an entry in N^new, which keeps its whole MbPA change;
-            ``literal`` shrinks that change by 1 - E_i as well.
+        gate: ``gated`` takes E_i as 0 for a class without an entry in N^new, which keeps its whole
+            MbPA change; ``literal`` shrinks that change by 1 - E_i as well.
 
     Returns:
         (N, V) logits.
@@ -159,7 +166,9 @@ def hebb_combine(
         logits = base_logits + (1 - weights) * delta
     else:
         logits = base_logits + delta
-        change = torch.where(term.chosen, change - delta.gather(1, term.labels), 0)  # eta D_i . h - delta_i
+        change = torch.where(
+            term.chosen, change - delta.gather(1, term.labels), 0
+        )  # eta D_i . h - delta_i
     return logits.scatter_add_(1, term.labels, looked_up(weights, term.labels) * change)
 
 
@@ -188,7 +197,8 @@ def hebb_logits(
 ) -> Tensor:
     """Return each query's logits after memory-based Hebbian adaptation (Eq. 4 and 7).
 
-    The change of class i is ``(1 - E_i) MbPA_i + E_i eta D_i`` with ``E_i = (1 - beta) / (1 - beta^n_i)``.
+    The change of class i is ``(1 - E_i) MbPA_i + E_i eta D_i`` with ``E_i = (1 - beta) / (1 -
+    beta^n_i)``.
 
     Args:
         hidden: (N, D) queries.
@@ -201,8 +211,8 @@ def hebb_logits(
         counts: (V,) examples n_i of each class observed so far; n_i = 0 gives E_i = 0.
         eps: the constant in c_k, above 0.
         hebbian_classes: (V,) bool, the labels that make up N^new; None for all of N (variant v2).
-        gate: ``gated`` keeps the whole MbPA change of a class without an entry in N^new; ``literal`` shrinks
-            it by 1 - E_i.
+        gate: ``gated`` keeps the whole MbPA change of a class without an entry in N^new;
+            ``literal`` shrinks it by 1 - E_i.
         solver: as in :func:`mbpa_logits`.
         optimizer: as in :func:`mbpa_logits`.
         weighting: ``dynamic`` as above, or one constant E within [0, 1] (variant v3).
@@ -257,7 +267,10 @@ def hebb_logits(
 def _class_weights(counts: Tensor, beta: float, weighting: str | float, *, classes: int) -> Tensor:
     """E (V,): dynamic, or one constant."""
     if counts.shape != (classes,):
-        raise UserError(f"counts has shape {tuple(counts.shape)}; give one count for each of the {classes} classes")
+        raise UserError(
+            f"counts has shape {tuple(counts.shape)}; give one count for each of the {classes} "
+            "classes"
+        )
     dynamic = hebb_weights(counts, beta)
     if isinstance(weighting, str):
         checks.one_of("weighting", weighting, ("dynamic",))

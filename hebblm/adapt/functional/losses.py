@@ -1,8 +1,8 @@
 """The loss of one label per query, without forming its distribution.
 
-Every method here changes the base's distribution at the labels of K entries and renormalises, so that the loss of a
-target costs O(K) a query once the base's normaliser is known. Each function equals gathering from its dense
-counterpart up to rounding.
+Every method here changes the base's distribution at the labels of K entries and renormalises, so
+that the loss of a target costs O(K) a query once the base's normaliser is known. Each function
+equals gathering from its dense counterpart up to rounding.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ from hebblm.adapt import checks
 from hebblm.adapt.functional.shares import mixed
 from hebblm.blocks import blocks
 
-# If less than this is left of the old normaliser, the new one is a difference of nearly equal numbers.
+# If less than this is left of the old normaliser, the new one is a difference of nearly equal
+# numbers.
 DOUBTFUL = -0.75
 
 
 def memory_losses(scores: Tensor, labels: Tensor, mask: Tensor, targets: Tensor) -> Tensor:
-    """Return ``-log q(y)`` (N,) in nats with ``q(y) = sum_k 1[y_k = y] softmax(s)_k`` for each query's target.
+    """Return ``-log q(y)`` (N,) in nats with ``q(y) = sum_k 1[y_k = y] softmax(s)_k`` for each
+    query's target.
 
     It is +inf if the query sees no entry with the target as its label.
     """
@@ -32,7 +34,8 @@ def memory_losses(scores: Tensor, labels: Tensor, mask: Tensor, targets: Tensor)
 def mixture_losses(
     base: Tensor, scores: Tensor, labels: Tensor, mask: Tensor, weight: float, targets: Tensor
 ) -> Tensor:
-    """Return the loss of ``(1 - w) p + w q``, as :func:`memory_mixture` forms it, for each query's target.
+    """Return the loss of ``(1 - w) p + w q``, as :func:`memory_mixture` forms it, for each query's
+    target.
 
     Args:
         base: (N,) losses of the targets under p, nats.
@@ -63,7 +66,8 @@ def logit_sum_losses(
     weight: float,
     targets: Tensor,
 ) -> Tensor:
-    """Return the loss of ``P(y) ~ (1 - w) exp(f_y) + w sum_k 1[y_k = y] exp(s_k)`` for each query's target.
+    """Return the loss of ``P(y) ~ (1 - w) exp(f_y) + w sum_k 1[y_k = y] exp(s_k)`` for each query's
+    target.
 
     Args:
         logits: (N,) f of the target.
@@ -91,22 +95,33 @@ def logit_sum_losses(
 
 
 def _matching(scores: Tensor, labels: Tensor, targets: Tensor) -> Tensor:
-    """``log sum_k 1[y_k = y] exp(s_k)`` (N,) for scores (N, K): only the few entries that match are summed."""
+    """``log sum_k 1[y_k = y] exp(s_k)`` (N,) for scores (N, K): only the few entries that match are
+    summed.
+    """
     row, column = (labels == targets[:, None]).nonzero(as_tuple=True)
     found = scores[row, column]
     peaks = scores.new_full((len(scores),), -torch.inf).scatter_reduce_(0, row, found, "amax")
-    safe = peaks.clamp_min(torch.finfo(peaks.dtype).min)  # an entry out of sight is -inf, and so may be the peak
+    safe = peaks.clamp_min(
+        torch.finfo(peaks.dtype).min
+    )  # an entry out of sight is -inf, and so may be the peak
     sums = torch.zeros_like(peaks).scatter_add_(0, row, (found - safe[row]).exp())
     return safe + sums.log()
 
 
 def changed_losses(
-    dense: Tensor, normalizer: Tensor, labels: Tensor, chosen: Tensor, changes: Tensor, targets: Tensor
+    dense: Tensor,
+    normalizer: Tensor,
+    labels: Tensor,
+    chosen: Tensor,
+    changes: Tensor,
+    targets: Tensor,
 ) -> Tensor:
-    """Return the loss under logits that equal ``dense`` except for some classes of each query, which change by c_i.
+    """Return the loss under logits that equal ``dense`` except for some classes of each query,
+    which change by c_i.
 
-    The new normaliser is ``1 + sum_i (p_i e^c_i - p_i)`` times the old one, p the distribution under ``dense``. Where
-    little would be left, or a term overflows, that query's normaliser is summed again over all classes.
+    The new normaliser is ``1 + sum_i (p_i e^c_i - p_i)`` times the old one, p the distribution
+    under ``dense``. Where little would be left, or a term overflows, that query's normaliser is
+    summed again over all classes.
 
     Args:
         dense: (N, V) logits.
@@ -120,23 +135,28 @@ def changed_losses(
         (N,) nats.
     """
     held = dense.gather(1, labels) - normalizer[:, None]  # log p_i (N, K)
-    moved = torch.where(chosen, (held + changes).exp() - held.exp(), 0).sum(1)  # (N,) new over old normaliser, less 1
+    moved = torch.where(chosen, (held + changes).exp() - held.exp(), 0).sum(
+        1
+    )  # (N,) new over old normaliser, less 1
     grown = moved.double().log1p()
     # One query at a time: the bits of a sum may depend on the number of sums.
     for row in (~((moved > DOUBTFUL) & (moved < torch.inf))).nonzero().flatten().tolist():
         here = chosen[row]
         logits = dense[row].double().index_add(0, labels[row, here], changes[row, here].double())
         grown[row] = logits.logsumexp(0) - normalizer[row]
-    own = torch.where(chosen & (labels == targets[:, None]), changes, 0).sum(1)  # the target's change (N,)
+    own = torch.where(chosen & (labels == targets[:, None]), changes, 0).sum(
+        1
+    )  # the target's change (N,)
     plain = normalizer - dense.gather(1, targets[:, None]).squeeze(1)
     return (plain + grown - own).to(dense.dtype)
 
 
 def growth(logits: Tensor, normalizer: Tensor, change: Tensor, weights: Tensor) -> Tensor:
-    """Return ``log sum_v p_v exp(w d_v)``: the increase of the logits' logsumexp by a change at some weights.
+    """Return ``log sum_v p_v exp(w d_v)``: the increase of the logits' logsumexp by a change at
+    some weights.
 
-    A few queries at a time are exponentiated without subtracting a maximum, while they are in the caches. A sum that
-    leaves the range of the dtype is taken again with its maximum subtracted.
+    A few queries at a time are exponentiated without subtracting a maximum, while they are in the
+    caches. A sum that leaves the range of the dtype is taken again with its maximum subtracted.
 
     Args:
         logits: (N, V) f, with p their softmax.

@@ -66,18 +66,26 @@ def mbpa_delta(
 ) -> MbpaResult:
     """Return the change of the logits that :func:`mbpa_logits` adds to ``base_logits`` (N, V).
 
-    Equation, arguments and errors are those of :func:`mbpa_logits`. Several adapters can share the base logits, the
-    ``products`` ``h_k . h`` (N, K) and the labels' ``groups`` (N, K), see
-    :func:`hebblm.adapt.functional.grouping.group_ids`. If a memory's keys are not states, ``states`` turns keys
-    (n, K, D) into states, a few queries at a time.
+    Equation, arguments and errors are those of :func:`mbpa_logits`. Several adapters can share the
+    base logits, the ``products`` ``h_k . h`` (N, K) and the labels' ``groups`` (N, K), see
+    :func:`hebblm.adapt.functional.grouping.group_ids`. If a memory's keys are not states,
+    ``states`` turns keys (n, K, D) into states, a few queries at a time.
     """
     checks.precise(head.weight)
     checks.some_neighbors(neighbors)
-    solve = _solver(lr=lr, steps=steps, lr_units=lr_units, solver=solver, optimizer=optimizer, pull=pull)
-    weights = closeness(
-        neighbors.distances, neighbors.mask, eps=eps, normalization=closeness_normalization, scale=scale
+    solve = _solver(
+        lr=lr, steps=steps, lr_units=lr_units, solver=solver, optimizer=optimizer, pull=pull
     )
-    weights = weights.to(hidden.dtype) / neighbors.mask.sum(1, keepdim=True).clamp_min(1)  # c_k / |N| (N, K)
+    weights = closeness(
+        neighbors.distances,
+        neighbors.mask,
+        eps=eps,
+        normalization=closeness_normalization,
+        scale=scale,
+    )
+    weights = weights.to(hidden.dtype) / neighbors.mask.sum(1, keepdim=True).clamp_min(
+        1
+    )  # c_k / |N| (N, K)
     delta = torch.zeros_like(base_logits)
     rises = torch.zeros_like(neighbors.mask[:, 0])
     if steps == 0 or (lr == 0 and optimizer != "newton"):
@@ -86,16 +94,21 @@ def mbpa_delta(
     def fill(rows: Tensor) -> None:
         keys = neighbors.keys[rows].to(hidden.dtype)
         keys = keys if states is None else states(keys)
-        solution = solve(_problem(hidden, keys, neighbors, head, base_logits, weights, products, rows))
+        solution = solve(
+            _problem(hidden, keys, neighbors, head, base_logits, weights, products, rows)
+        )
         delta[rows], rises[rows] = solution.delta, solution.rose
 
     parts = list(_parts(hidden, neighbors, head, weights, groups, solver, optimizer))
     if solver == "fast":
         side_by_side(fill, parts, hidden.device)
-    else:  # a query may take gigabytes where all classes are followed: one at a time, by all threads
+    else:
+        # A query may take gigabytes where all classes are followed: one at a time, by all threads.
         for rows in parts:
             fill(rows)
-    return MbpaResult(delta, rises, rises.clone() if lr_units == "guarded" else torch.zeros_like(rises))
+    return MbpaResult(
+        delta, rises, rises.clone() if lr_units == "guarded" else torch.zeros_like(rises)
+    )
 
 
 @renamed(rate="lr_units", method="solver")
@@ -114,13 +127,14 @@ def mbpa_logits(
     closeness_normalization: ClosenessNormalization = "raw",
     scale: Scale = "absolute",
 ) -> Tensor:
-    """Return each query's logits after memory-based parameter adaptation (Eq. 5, Sprechmann et al. 2018).
+    """Return each query's logits after memory-based parameter adaptation (Eq. 5, Sprechmann et al.
+    2018).
 
-    Starting from the base head, ``steps`` steps of the optimizer maximise ``1/|N| sum_k c_k log P(y_k | h_k)`` over
-    (W, b) for one query; the change is thrown away afterwards. The rate of a step of ``sgd`` is ``lr``, or, relative to
-    the curvature of the query's own problem, ``lr / lambda_max(A^1/2 (H H^T + 1) A^1/2)`` with
-    ``A = diag(c_k / |N|)``. The relative rate does not depend on the units of the model or the scale of c_k, and the
-    loss cannot rise for lr <= 4.
+    Starting from the base head, ``steps`` steps of the optimizer maximise ``1/|N| sum_k c_k log
+    P(y_k | h_k)`` over (W, b) for one query; the change is thrown away afterwards. The rate of a
+    step of ``sgd`` is ``lr``, or, relative to the curvature of the query's own problem, ``lr /
+    lambda_max(A^1/2 (H H^T + 1) A^1/2)`` with ``A = diag(c_k / |N|)``. The relative rate does not
+    depend on the units of the model or the scale of c_k, and the loss cannot rise for lr <= 4.
 
     Args:
         hidden: (N, D) queries.
@@ -129,14 +143,16 @@ def mbpa_logits(
         lr: learning rate, at least 0: lambda, or in units of ``1 / lambda_max`` if it is relative.
         steps: number of steps, at least 0.
         eps: the constant in c_k, above 0.
-        lr_units: ``relative`` to curvature, ``absolute``, or ``guarded``: absolute, and a query whose neighbours' loss
-            rises, or is not finite, is run again at a stable rate.
-        solver: ``exact`` agrees with automatic differentiation up to rounding; ``fast`` follows a few hundred classes,
-            and all of a small vocabulary.
-        optimizer: ``newton`` goes to the optimum with a pull and has no rate, see :func:`solve_newton`; ``sgd`` is
-            plain descent; ``rmsprop`` has a fresh state for each query and is slow.
-        pull: pull back to the base head. A step of descent takes ``lr pull`` of the change back, in the unit of the
-            rate. For newton it is above 0, in units of ``(lambda_max (trace - lambda_max))^1/2``.
+        lr_units: ``relative`` to curvature, ``absolute``, or ``guarded``: absolute, and a query
+            whose neighbours' loss rises, or is not finite, is run again at a stable rate.
+        solver: ``exact`` agrees with automatic differentiation up to rounding; ``fast`` follows a
+            few hundred classes, and all of a small vocabulary.
+        optimizer: ``newton`` goes to the optimum with a pull and has no rate, see
+            :func:`solve_newton`; ``sgd`` is plain descent; ``rmsprop`` has a fresh state for each
+            query and is slow.
+        pull: pull back to the base head. A step of descent takes ``lr pull`` of the change back, in
+            the unit of the rate. For newton it is above 0, in units of ``(lambda_max (trace -
+            lambda_max))^1/2``.
         closeness_normalization: ``raw`` c_k, or scaled to ``sum`` 1 or ``max`` 1.
         scale: of distances and eps in c_k, see :func:`closeness`.
 
@@ -144,8 +160,8 @@ def mbpa_logits(
         (N, V) logits; the base logits for a query without neighbours.
 
     Raises:
-        UserError: a value out of range, an unknown word, a head of half precision, K = 0, or ``fast`` or ``relative``
-            together with ``rmsprop``.
+        UserError: a value out of range, an unknown word, a head of half precision, K = 0, or
+            ``fast`` or ``relative`` together with ``rmsprop``.
     """
     base_logits = head.logits(hidden)
     result = mbpa_delta(
@@ -183,7 +199,9 @@ def _parts(
         followed = active_sizes(groups, weights > 0).clamp_max(classes)
     for size in sorted(set(followed.tolist())):
         alike = (followed == size).nonzero().squeeze(1)
-        floats = k * width + size * (width + 3 * k) if solver == "fast" else 6 * k * classes  # that a query takes
+        floats = (
+            k * width + size * (width + 3 * k) if solver == "fast" else 6 * k * classes
+        )  # that a query takes
         if optimizer == "rmsprop":
             floats = 5 * classes * (width + 1) + 3 * k * classes
         for block in blocks(hidden.element_size() * floats, len(alike), hidden.device):
@@ -217,7 +235,9 @@ def _problem(
 def _solver(
     *, lr: float, steps: int, lr_units: LrUnits, solver: Solver, optimizer: Optimizer, pull: float
 ) -> Callable[[Problem], Solution]:
-    """Return the solver of a few queries for these options; UserError for a value outside the equations' range."""
+    """Return the solver of a few queries for these options; UserError for a value outside the
+    equations' range.
+    """
     checks.at_least("lr", lr, 0)
     checks.at_least("steps", steps, 0)
     checks.one_of("lr_units", lr_units, get_args(LrUnits))
@@ -232,16 +252,21 @@ def _solver(
             raise UserError("solver = 'fast' cannot use rmsprop; choose solver = 'exact'")
         if lr_units == "relative":
             raise UserError(
-                "lr_units = 'relative' does not work with rmsprop; choose lr_units = 'guarded' or 'absolute'"
+                "lr_units = 'relative' does not work with rmsprop; choose lr_units = 'guarded' or "
+                "'absolute'"
             )
         return partial(solve_rmsprop, lr=lr, steps=steps, pull=pull, guarded=lr_units == "guarded")
 
     def descend(problem: Problem) -> Solution:
         follow = solve_exact if solver == "exact" or narrow(problem) else solve_fast
         solution = follow(problem, Descent.at(problem, lr, steps, pull, lr_units))
-        if lr_units == "guarded" and bool(solution.rose.any()):  # those queries once more, at a rate that cannot climb
+        if lr_units == "guarded" and bool(
+            solution.rose.any()
+        ):  # those queries once more, at a rate that cannot climb
             part = problem.rows(solution.rose)
-            solution.delta[solution.rose] = follow(part, Descent.stable(part, lr, steps, pull)).delta
+            solution.delta[solution.rose] = follow(
+                part, Descent.stable(part, lr, steps, pull)
+            ).delta
         return solution
 
     return descend

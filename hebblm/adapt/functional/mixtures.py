@@ -18,8 +18,11 @@ from hebblm.types import Neighbors, OutputHead
 Form = Literal["linear", "logit-sum"]
 
 
-def memory_mixture(base_log_probs: Tensor, scores: Tensor, labels: Tensor, mask: Tensor, weight: float) -> Tensor:
-    """Return ``log((1 - w) p + w q)`` with ``q(y) = sum_k 1[y_k = y] softmax(s)_k`` over remembered entries.
+def memory_mixture(
+    base_log_probs: Tensor, scores: Tensor, labels: Tensor, mask: Tensor, weight: float
+) -> Tensor:
+    """Return ``log((1 - w) p + w q)`` with ``q(y) = sum_k 1[y_k = y] softmax(s)_k`` over remembered
+    entries.
 
     Mixture, kNN-LM and the continuous cache differ in the scores s and in which entries they see.
 
@@ -40,9 +43,13 @@ def memory_mixture(base_log_probs: Tensor, scores: Tensor, labels: Tensor, mask:
         return base_log_probs
     empty = ~mask.any(1, keepdim=True)  # (N, 1)
     hidden_entries = ~mask & ~empty  # a row with only -inf would normalise to nan
-    log_weights = scores.masked_fill(empty, 0.0).masked_fill(hidden_entries, -torch.inf).log_softmax(1)
+    log_weights = (
+        scores.masked_fill(empty, 0.0).masked_fill(hidden_entries, -torch.inf).log_softmax(1)
+    )
     log_q = group_logsumexp(log_weights, labels)  # (N, K) log q of each entry's label
-    memory = torch.full_like(base_log_probs, -torch.inf).scatter_(1, labels.expand(scores.shape), log_q)  # (N, V)
+    memory = torch.full_like(base_log_probs, -torch.inf).scatter_(
+        1, labels.expand(scores.shape), log_q
+    )  # (N, V)
     return torch.where(empty, base_log_probs, mixed(memory, base_log_probs, weight))
 
 
@@ -71,7 +78,8 @@ def mixture_from(
         (N, V) log-probabilities in nats.
 
     Raises:
-        UserError: a value out of range, an unknown form, K = 0, or ``logit-sum`` with relative scores.
+        UserError: a value out of range, an unknown form, K = 0, or ``logit-sum`` with relative
+            scores.
     """
     checks.some_neighbors(neighbors)
     checks.at_least("theta", theta, 0)
@@ -87,7 +95,9 @@ def mixture_from(
     scores = scores.masked_fill(~neighbors.mask, -torch.inf)
     grouped = group_logsumexp(scores, neighbors.values)  # (N, K) by each entry's label
     taken = base.gather(1, neighbors.values) + base_share
-    summed = (base + base_share).scatter_(1, neighbors.values, torch.logaddexp(taken, grouped + math.log(gamma)))
+    summed = (base + base_share).scatter_(
+        1, neighbors.values, torch.logaddexp(taken, grouped + math.log(gamma))
+    )
     return torch.where(neighbors.mask.any(1, keepdim=True), summed, base).log_softmax(1)
 
 
@@ -105,8 +115,9 @@ def mixture_log_probs(
 
     ``linear`` (Grave et al. 2016): ``P(y) = (1 - gamma) softmax(f)_y + gamma q_y`` with
     ``q_y = sum_k 1[y_k = y] softmax_k(theta h_k . h)``. ``logit-sum``, as the paper prints it:
-    ``P(y) ~ (1 - gamma) exp(f_y) + gamma sum_k 1[y_k = y] exp(theta h_k . h)``. Both stay in log space, so
-    that no theta overflows. ``relative`` divides h_k . h by its standard deviation over the neighbours.
+    ``P(y) ~ (1 - gamma) exp(f_y) + gamma sum_k 1[y_k = y] exp(theta h_k . h)``. Both stay in log
+    space, so that no theta overflows. ``relative`` divides h_k . h by its standard deviation over
+    the neighbours.
 
     Args:
         hidden: (N, D) queries.
@@ -118,10 +129,12 @@ def mixture_log_probs(
         scale: unit of h_k . h; ``absolute`` as printed.
 
     Returns:
-        (N, V) log-probabilities in nats; the base's, bit for bit, for gamma = 0 and without entries.
+        (N, V) log-probabilities in nats; the base's, bit for bit, for gamma = 0 and without
+        entries.
 
     Raises:
-        UserError: a value out of range, an unknown form, K = 0, or ``logit-sum`` with relative scores.
+        UserError: a value out of range, an unknown form, K = 0, or ``logit-sum`` with relative
+            scores.
     """
     logits = head.logits(hidden)
     products = torch.einsum("nkd,nd->nk", neighbors.keys.to(hidden.dtype), hidden)

@@ -1,4 +1,6 @@
-"""Log-normalisers of remembered keys, by which MbPA's fast form accounts for classes that it does not follow."""
+"""Log-normalisers of remembered keys, by which MbPA's fast form accounts for classes that it does
+not follow.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +20,12 @@ LOG2_E = math.log2(math.e)
 def log_normalizers(keys: Tensor, head: OutputHead) -> Tensor:
     """Return ``log sum_v exp(W_v h_k + b_v)`` of each key, in nats.
 
-    It uses the head's precision: products in bfloat16 were off by up to 4e-3 nats on a trained model, several per cent
-    of a key's probability outside the classes that are followed. It cuts both keys and classes, so that logits are
-    exponentiated and summed while they are in the caches. It does so in one pass; subtracting a maximum would take
-    three. Only keys whose sum leaves the range of the dtype are summed again with their maximum subtracted. Powers of
-    two take a third of the time of those of e: ``exp(x) = 2^(x log2 e)``.
+    It uses the head's precision: products in bfloat16 were off by up to 4e-3 nats on a trained
+    model, several per cent of a key's probability outside the classes that are followed. It cuts
+    both keys and classes, so that logits are exponentiated and summed while they are in the caches.
+    It does so in one pass; subtracting a maximum would take three. Only keys whose sum leaves the
+    range of the dtype are summed again with their maximum subtracted. Powers of two take a third of
+    the time of those of e: ``exp(x) = 2^(x log2 e)``.
 
     Args:
         keys: (M, D), floating point.
@@ -36,7 +39,9 @@ def log_normalizers(keys: Tensor, head: OutputHead) -> Tensor:
     rows = max(1, min(len(keys), ROWS))
     columns = max(1, min(classes, LOGITS // rows))
     bias = head.weight.new_zeros(classes) if head.bias is None else head.bias
-    tiles = list(zip(torch.split(head.weight, columns), torch.split(bias * LOG2_E, columns), strict=True))
+    tiles = list(
+        zip(torch.split(head.weight, columns), torch.split(bias * LOG2_E, columns), strict=True)
+    )
     logits = keys.new_empty(rows * columns, dtype=dtype)
     sums = keys.new_empty(len(keys), dtype=dtype)
     for part, total in zip(torch.split(keys, rows), torch.split(sums, rows), strict=True):

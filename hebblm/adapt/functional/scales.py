@@ -1,4 +1,6 @@
-"""Scores, distances and closeness relative to those that a query sees, independent of the scale of a model's states."""
+"""Scores, distances and closeness relative to those that a query sees, independent of the scale of
+a model's states.
+"""
 
 from __future__ import annotations
 
@@ -38,16 +40,19 @@ def closeness(
     normalization: ClosenessNormalization = "raw",
     scale: Scale = "absolute",
 ) -> Tensor:
-    """Weigh neighbours by ``c_k = 1 / (eps + d_k^2)``, d_k = ||h - h_k|| (the kernel of Sprechmann et al. 2018).
+    """Weigh neighbours by ``c_k = 1 / (eps + d_k^2)``, d_k = ||h - h_k|| (the kernel of Sprechmann
+    et al. 2018).
 
-    ``relative`` takes the mean of the query's ``d^2`` as the unit, ``c_k = 1 / (eps + d_k^2 / mean d^2)``, so that eps
-    and c have no unit. All c are equal if every neighbour is an exact duplicate.
+    ``relative`` takes the mean of the query's ``d^2`` as the unit, ``c_k = 1 / (eps + d_k^2 / mean
+    d^2)``, so that eps and c have no unit. All c are equal if every neighbour is an exact
+    duplicate.
 
     Args:
         distances: (N, K) squared L2 distances.
         mask: (N, K) bool, True for a real entry.
         eps: keeps the closeness of an exact duplicate finite; above 0.
-        normalization: ``raw`` as they are, ``sum`` scaled to sum 1 for each query, ``max`` to maximum 1.
+        normalization: ``raw`` as they are, ``sum`` scaled to sum 1 for each query, ``max`` to
+            maximum 1.
         scale: unit of eps and the distances; ``absolute`` as printed.
 
     Returns:
@@ -64,15 +69,18 @@ def closeness(
     weights = torch.where(mask, 1 / (eps + distances), 0)  # (N, K)
     if normalization == "raw" or weights.shape[-1] == 0:
         return weights
-    whole = weights.sum(-1, keepdim=True) if normalization == "sum" else weights.amax(-1, keepdim=True)
+    whole = (
+        weights.sum(-1, keepdim=True) if normalization == "sum" else weights.amax(-1, keepdim=True)
+    )
     return torch.where(mask, weights / whole, 0)  # a query without entries would divide 0 by 0
 
 
 def log_weights(scores: Tensor, mask: Tensor, *, sharpness: float, scale: Scale) -> Tensor:
     """Return ``sharpness * s_k``, with s ``absolute`` as it is or ``relative`` to its spread.
 
-    The spread is the standard deviation of s over the entries that the query sees. The mean is subtracted as well,
-    which changes no softmax but keeps digits. If all differences are rounding, all weights are equal.
+    The spread is the standard deviation of s over the entries that the query sees. The mean is
+    subtracted as well, which changes no softmax but keeps digits. If all differences are rounding,
+    all weights are equal.
 
     Args:
         scores: (N, K) s, e.g. ``h_k . h`` or ``-||h_k - h||^2``.
@@ -92,7 +100,9 @@ def log_weights(scores: Tensor, mask: Tensor, *, sharpness: float, scale: Scale)
     count, kind = _count(mask, scores), torch.finfo(scores.dtype)
     seen = torch.where(mask, scores, 0)
     centred = torch.where(mask, scores - seen.sum(1, keepdim=True) / count, 0)
-    size, spread = (x.square().sum(1, keepdim=True).div(count).sqrt() for x in (seen, centred))  # (N, 1)
+    size, spread = (
+        x.square().sum(1, keepdim=True).div(count).sqrt() for x in (seen, centred)
+    )  # (N, 1)
     floor = (ROUNDING * kind.eps * size).clamp_min(kind.tiny)
     return sharpness * (centred / torch.maximum(spread, floor))
 

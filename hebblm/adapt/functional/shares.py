@@ -1,4 +1,6 @@
-"""Shares of distributions in their mixture, linear or log-linear: given, or learned from scored tokens."""
+"""Shares of distributions in their mixture, linear or log-linear: given, or learned from scored
+tokens.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ WEIGHT_KEPT = 0.998  # the last 500 tokens decide
 
 
 def mixed(first: Tensor, second: Tensor, weight: float) -> Tensor:
-    """Return ``log(w exp(first) + (1 - w) exp(second))`` for w within [0, 1]; 0 and 1 return one side unchanged."""
+    """Return ``log(w exp(first) + (1 - w) exp(second))`` for w within [0, 1]; 0 and 1 return one
+    side unchanged.
+    """
     checks.share("weight", weight)
     if weight in {0, 1}:
         return first if weight else second
@@ -45,11 +49,12 @@ def log_mixture(parts: Iterable[Tensor], log_shares: Tensor) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class LearnedShares:
-    """The shares w of some distributions in their mixture, learned from their probabilities of the scored tokens.
+    """The shares w of some distributions in their mixture, learned from their probabilities of the
+    scored tokens.
 
-    Expectation maximisation, online and with forgetting (Cappe and Moulines 2009): a token y is part c's with
-    probability ``r_c = w_c p_c(y) / sum_j w_j p_j(y)``, with the w of the token's scoring. After tokens 1 .. T, for
-    each of the C parts before the last::
+    Expectation maximisation, online and with forgetting (Cappe and Moulines 2009): a token y is
+    part c's with probability ``r_c = w_c p_c(y) / sum_j w_j p_j(y)``, with the w of the token's
+    scoring. After tokens 1 .. T, for each of the C parts before the last::
 
         w_c = (10 * 0.3 / C + sum_t 0.996^(T - t) r_tc) / (10 + sum_t 0.996^(T - t))
 
@@ -75,9 +80,11 @@ class LearnedShares:
         return *found, 1 - (sum(found) if self.total is None else self.total)
 
     def after(self, evidence: Iterable[Sequence[float]]) -> LearnedShares:
-        """Return the shares after more tokens, all scored with the present shares, given their C + 1 losses in nats.
+        """Return the shares after more tokens, all scored with the present shares, given their C +
+        1 losses in nats.
 
-        A loss is +inf if a part gave the token probability 0. Tokens with +inf for every part, or nan, are ignored.
+        A loss is +inf if a part gave the token probability 0. Tokens with +inf for every part, or
+        nan, are ignored.
         """
         logs = [math.log(share) if share else -math.inf for share in self.value]
         owned, tokens = self.owned, self.tokens
@@ -87,7 +94,9 @@ class LearnedShares:
             if math.isfinite(most):
                 given = [math.exp(log - most) for log in joint]
                 total = sum(given)
-                owned = tuple(KEPT * old + new / total for old, new in zip(owned, given, strict=False))
+                owned = tuple(
+                    KEPT * old + new / total for old, new in zip(owned, given, strict=False)
+                )
                 tokens = KEPT * tokens + 1
         return replace(self, owned=owned, tokens=tokens)
 
@@ -105,13 +114,14 @@ class LearnedShares:
 class LearnedWeight:
     """The weight s of a change d of logits f, learned from the losses of the scored tokens.
 
-    ``softmax(f + s d)`` is the log-linear interpolation of the distributions without and with the change (Klakow 1998),
-    and beyond s = 1 its extrapolation. Its loss is convex in s. For a token y it is known at three places,
-    ``L(1/2), L(1), L(3/2)``; the parabola through them has the curvature ``2 a`` with
-    ``a = 2 (L(1/2) - 2 L(1) + L(3/2))``, and its minimum at ``2 a (s - 1) = L(1/2) - L(3/2)``. After tokens 1 .. T,
-    later ones counting more::
+    ``softmax(f + s d)`` is the log-linear interpolation of the distributions without and with the
+    change (Klakow 1998), and beyond s = 1 its extrapolation. Its loss is convex in s. For a token y
+    it is known at three places, ``L(1/2), L(1), L(3/2)``; the parabola through them has the
+    curvature ``2 a`` with ``a = 2 (L(1/2) - 2 L(1) + L(3/2))``, and its minimum at ``2 a (s - 1) =
+    L(1/2) - L(3/2)``. After tokens 1 .. T, later ones counting more::
 
-        s = (20 + sum_t 0.998^(T - t) (a_t + (L_t(1/2) - L_t(3/2)) / 2)) / (20 + sum_t 0.998^(T - t) a_t)
+        s = (20 + sum_t 0.998^(T - t) (a_t + (L_t(1/2) - L_t(3/2)) / 2)) / (20 + sum_t 0.998^(T - t)
+        a_t)
 
     within 0 and 3/2.
 
@@ -130,7 +140,9 @@ class LearnedWeight:
         return min(MOST_WEIGHT, max(0.0, found))
 
     def after(self, evidence: Iterable[Sequence[float]]) -> LearnedWeight:
-        """Return the weight after more tokens, given ``L(1/2), L(1), L(3/2)`` of each in nats; skips infinite ones."""
+        """Return the weight after more tokens, given ``L(1/2), L(1), L(3/2)`` of each in nats;
+        skips infinite ones.
+        """
         lowest, curvature = self.lowest, self.curvature
         for less, whole, more in evidence:
             bend = max(0.0, 2 * (less - 2 * whole + more))  # rounding may turn a line

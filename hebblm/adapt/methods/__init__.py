@@ -1,4 +1,5 @@
-"""The methods, one file each: its settings, its rule, and the record that says how to build it and what it needs.
+"""The methods, one file each: its settings, its rule, and the record that says how to build it and
+what it needs.
 
 Loading this package loads no torch; using a rule does.
 """
@@ -49,7 +50,9 @@ class _ByName(dict[str, Method | Ensemble]):
     def __contains__(self, name: object) -> bool:
         if super().__contains__(name):
             return True
-        stem = name.removesuffix(SUFFIX) if isinstance(name, str) and name.endswith(SUFFIX) else None
+        stem = (
+            name.removesuffix(SUFFIX) if isinstance(name, str) and name.endswith(SUFFIX) else None
+        )
         return stem not in WITH_NGRAM and super().__contains__(stem)
 
 
@@ -62,7 +65,9 @@ EVALUATED: dict[str, Method | Ensemble] = _ByName({**METHODS, **ENSEMBLES})
 ALIASES = {"base": "lstm", "base+ngram": "ngram", "lstm+ngram": "ngram"}
 """Other names: the unadapted base need not be an LSTM."""
 STATIC_METHODS = tuple(method.name for method in _RECORDS if not method.moving)
-"""Methods that read the hidden states of the trained base, or of a base that learns for all of them alike."""
+"""Methods that read the hidden states of the trained base, or of a base that learns for all of them
+alike.
+"""
 DYNAMIC_METHODS = tuple(method.name for method in _RECORDS if method.moving)
 PAPER_METHODS = tuple(method.name for method in _RECORDS if method.origin == "paper")
 PUBLISHED = tuple(method.name for method in _RECORDS if method.origin in ("paper", "baseline"))
@@ -73,7 +78,9 @@ TUNABLE = tuple(method.name for method in _RECORDS if method.origin != "variant"
 OUR_METHODS = tuple(method.name for method in _RECORDS if method.origin == "ours")
 
 
-SECTIONS: dict[str, type[Section]] = {kind.section: kind for record in _RECORDS for kind in record.settings}
+SECTIONS: dict[str, type[Section]] = {
+    kind.section: kind for record in _RECORDS for kind in record.settings
+}
 """The sections of all methods' settings, by name."""
 SOURCES: dict[str, Path] = {}
 """The files of methods that users registered."""
@@ -96,10 +103,14 @@ def register(method: Method) -> Method:
         raise UserError(f"a method {method.name!r} is there already; give yours another name")
     for kind in method.settings:
         if SECTIONS.get(kind.section, kind) is not kind:
-            raise UserError(f"a section {kind.section!r} of settings is there already; give yours another name")
+            raise UserError(
+                f"a section {kind.section!r} of settings is there already; give yours another name"
+            )
     SECTIONS.update({kind.section: kind for kind in method.settings})
     METHODS[method.name] = EVALUATED[method.name] = method
-    if (code := getattr(method.rule, "__code__", None)) is not None:  # a class or a partial has no code
+    if (
+        code := getattr(method.rule, "__code__", None)
+    ) is not None:  # a class or a partial has no code
         SOURCES[method.name] = Path(code.co_filename)
     return method
 
@@ -133,16 +144,26 @@ def _load_installed() -> bool:
 
 
 def named(text: str, known: Collection[str] = METHODS) -> list[str]:
-    """Return the methods of a comma-separated list; ``all`` means the default ones and those beyond the paper."""
+    """Return the methods of a comma-separated list; ``all`` means the default ones and those beyond
+    the paper.
+    """
     names = [unaliased(name.strip()) for name in text.split(",")]
-    names = [name for name in known if EVALUATED[name].origin != "variant"] if names == [EVERY] else names
+    names = (
+        [name for name in known if EVALUATED[name].origin != "variant"]
+        if names == [EVERY]
+        else names
+    )
     check_methods(names, known, f", or {EVERY} alone")
     return names
 
 
 def with_ensembled(names: Iterable[str]) -> list[str]:
     """Return methods, and before each ensemble the methods that it mixes."""
-    mixed = (part for name in names for part in (*(ENSEMBLES[name].parts if name in ENSEMBLES else ()), name))
+    mixed = (
+        part
+        for name in names
+        for part in (*(ENSEMBLES[name].parts if name in ENSEMBLES else ()), name)
+    )
     return list(dict.fromkeys(mixed))
 
 
@@ -152,12 +173,16 @@ def unaliased(name: str) -> str:
 
 
 def check_methods(names: list[str], known: Collection[str] = METHODS, among: str = "") -> None:
-    """Refuse a method that is unknown, gone or repeated; ``among`` names choices besides the known methods."""
+    """Refuse a method that is unknown, gone or repeated; ``among`` names choices besides the known
+    methods.
+    """
     for name in names:
         if name in GONE:
             raise UserError(f"{name} is gone; use {GONE[name]}")
         if name in ENSEMBLES and name not in known:
-            raise UserError(f"{name} works in evaluations only; use {' or '.join(ENSEMBLES[name].parts)}")
+            raise UserError(
+                f"{name} works in evaluations only; use {' or '.join(ENSEMBLES[name].parts)}"
+            )
         if name not in known and not (_load_installed() and name in METHODS):
             raise unknown("method", name, known, f"choose from {', '.join(known)}{among}")
     if len(set(names)) < len(names) or not names:
@@ -169,6 +194,8 @@ def with_parts(names: Iterable[str]) -> set[str]:
     parts: set[str] = set()
     for name in names:
         if name not in TUNABLE:
-            raise UserError(f"{name} has no values of its own to tune; choose from {', '.join(TUNABLE)}")
+            raise UserError(
+                f"{name} has no values of its own to tune; choose from {', '.join(TUNABLE)}"
+            )
         parts |= {name, *with_parts(METHODS[name].parts)}
     return parts

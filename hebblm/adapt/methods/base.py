@@ -32,5 +32,10 @@ class Unadapted:
 
 LSTM = Method("lstm", "Base", "paper", lambda settings: Unadapted(), plot_style=("#555555",))
 DYNAMIC_EVALUATION = Method(
-    DYNAMIC, "Dynamic eval.", "baseline", lambda settings: Unadapted(), moving=True, plot_style=("#999933",)
+    DYNAMIC,
+    "Dynamic eval.",
+    "baseline",
+    lambda settings: Unadapted(),
+    moving=True,
+    plot_style=("#999933",),
 )

@@ -1,4 +1,6 @@
-"""Mixture of all components whose shares depend on the query: a softmax gate that goes on learning."""
+"""Mixture of all components whose shares depend on the query: a softmax gate that goes on
+learning.
+"""
 
 from __future__ import annotations
 
@@ -41,10 +43,13 @@ FEATURES = (
     "top label in the stream",
     "tokens of the stream",
 )
-"""The features: a constant, entropies and logarithms of probabilities in nats, of distances, and of 1 + a count."""
-# What the gate starts from, a column a feature, those of the n-gram last; written by recipes/best/fit.py.
-# Fitted on the first 8,000 tokens each of ptb; wt2-to-ptb; ptb by the shipped Llama; and torch's documentation, code of
-# Python and articles of WikiText-2 by SmolLM2-135M-Instruct.
+"""The features: a constant, entropies and logarithms of probabilities in nats, of distances, and of
+1 + a count.
+"""
+# What the gate starts from, a column a feature, those of the n-gram last; written by
+# recipes/best/fit.py. Fitted on the first 8,000 tokens each of ptb; wt2-to-ptb; ptb by the shipped
+# Llama; and torch's documentation, code of Python and articles of WikiText-2 by
+# SmolLM2-135M-Instruct.
 # fmt: off
 WEIGHTS: dict[str, tuple[float, ...]] = {
     "base": (
@@ -94,8 +99,8 @@ WEIGHTS: dict[str, tuple[float, ...]] = {
 }
 # fmt: on
 # What it adds at the beginning of a text; written by recipes/best/beginnings.py.
-# Fitted on lines of council minutes, server log, asyncio code, linear algebra docs, news, German messages;
-# by smollm2-135m, small-wt2-raw.
+# Fitted on lines of council minutes, server log, asyncio code, linear algebra docs, news, German
+# messages; by smollm2-135m, small-wt2-raw.
 # fmt: off
 BEGINNINGS: dict[str, tuple[float, ...]] = {
     "base": (
@@ -148,10 +153,12 @@ BEGINNINGS: dict[str, tuple[float, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class BestConfig(Section):
-    """The mixture of base, caches of three windows, kNN-LM, MbPA at weight 1 and at its own weight, and the n-gram.
+    """The mixture of base, caches of three windows, kNN-LM, MbPA at weight 1 and at its own weight,
+    and the n-gram.
 
     Args:
-        parts: comma-separated components; if some are missing, the gate uses the weights of the others.
+        parts: comma-separated components; if some are missing, the gate uses the weights of the
+            others.
         short: number of most recent tokens that the first cache remembers.
         medium: the same number for the second cache.
         long: the same number for the third cache.
@@ -169,7 +176,9 @@ class BestConfig(Section):
     def __post_init__(self) -> None:
         for name in self.names:
             if name not in COMPONENTS:
-                raise unknown("component", name, COMPONENTS, f"best.parts knows {', '.join(COMPONENTS)}")
+                raise unknown(
+                    "component", name, COMPONENTS, f"best.parts knows {', '.join(COMPONENTS)}"
+                )
         if len(set(self.names)) < len(self.names):
             raise UserError(f"best.parts = {self.parts!r} names a component twice; name each once")
 
@@ -190,11 +199,15 @@ class BestFeatures:
 
         if (ngram := self.ngram) is None:
             return gate_features(batch)
-        return batch.shared(self, lambda: torch.cat([gate_features(batch), ngram.features(batch)], 1))
+        return batch.shared(
+            self, lambda: torch.cat([gate_features(batch), ngram.features(batch)], 1)
+        )
 
 
 def gate_features(batch: EvalBatch) -> Tensor:
-    """Return the features (N, F) of :data:`FEATURES`, float64, all of the order of 1; none depends on the labels."""
+    """Return the features (N, F) of :data:`FEATURES`, float64, all of the order of 1; none depends
+    on the labels.
+    """
     return batch.shared("gate features", lambda: _features(batch))
 
 
@@ -205,7 +218,9 @@ def _features(batch: EvalBatch) -> Tensor:
 
     near, context, log_probs = batch.neighbors, batch.context, batch.log_probs
     lowest = torch.finfo(log_probs.dtype).min
-    entropy = -(log_probs.exp().mul_(log_probs.clamp_min(lowest))).sum(1)  # several times as fast as torch.special.entr
+    entropy = -(log_probs.exp().mul_(log_probs.clamp_min(lowest))).sum(
+        1
+    )  # several times as fast as torch.special.entr
     peak, favourite = log_probs.max(1)
     any_entry = near.mask[:, 0]
     scores = F.log_weights(batch.products, near.mask, sharpness=SHARP, scale="relative")
@@ -270,7 +285,9 @@ def best_rule(settings: MethodSettings) -> Rule:
 
 
 _SECTIONS = (BestConfig, MbpaConfig, NgramConfig)
-BEST = Method("best", "Best (ours)", "ours", best_rule, _SECTIONS, tuned=False, plot_style=("#000000",))
+BEST = Method(
+    "best", "Best (ours)", "ours", best_rule, _SECTIONS, tuned=False, plot_style=("#000000",)
+)
 DYNAMIC_BEST = Method(
     "dynamic+best",
     "Dynamic+Best (ours)",
@@ -281,4 +298,6 @@ DYNAMIC_BEST = Method(
     tuned=False,
     plot_style=("#000000", "--"),
 )
-BEST_OF_BOTH = Ensemble("best-of-both", "Best of both (ours)", "ours", (BEST.name, DYNAMIC_BEST.name), ("#000000", ":"))
+BEST_OF_BOTH = Ensemble(
+    "best-of-both", "Best of both (ours)", "ours", (BEST.name, DYNAMIC_BEST.name), ("#000000", ":")
+)

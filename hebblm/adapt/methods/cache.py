@@ -23,11 +23,14 @@ class CacheConfig(Section):
     """Continuous cache (Grave, Joulin and Usunier 2017).
 
     Args:
-        window: number of most recent tokens it remembers; published for AWD-LSTM: 500 (PTB) and 3785 (WikiText-2).
-        theta: sharpness of the weights exp(theta h_k . h), a number or online: 4, 1.5 and 0.8, each with its own
-            learned share; published, absolute: 1.0 (PTB) and 0.662 (WikiText-2).
-        gamma: share of the cache, a number or learned online; published: 0.1 (PTB) and 0.1279 (WikiText-2).
-        scale: h_k . h relative to its standard deviation over the query's entries, or absolute as published.
+        window: number of most recent tokens it remembers; published for AWD-LSTM: 500 (PTB) and
+            3785 (WikiText-2).
+        theta: sharpness of the weights exp(theta h_k . h), a number or online: 4, 1.5 and 0.8, each
+            with its own learned share; published, absolute: 1.0 (PTB) and 0.662 (WikiText-2).
+        gamma: share of the cache, a number or learned online; published: 0.1 (PTB) and 0.1279
+            (WikiText-2).
+        scale: h_k . h relative to its standard deviation over the query's entries, or absolute as
+            published.
     """
 
     section: ClassVar[str] = "cache"
@@ -49,7 +52,9 @@ class Cache(RememberedLabels):
 
     def entries(self, batch: EvalBatch) -> tuple[Tensor, Tensor, Tensor]:
         past, config = batch.window(self.config.window), self.config
-        scores = F.log_weights(past.products, past.seen, sharpness=float(config.theta), scale=config.scale)
+        scores = F.log_weights(
+            past.products, past.seen, sharpness=float(config.theta), scale=config.scale
+        )
         return scores, past.labels, past.seen
 
     @property
@@ -63,6 +68,10 @@ CACHE = Method(
     "baseline",
     lambda s: memory_mixture(Cache, s[CacheConfig]),
     (CacheConfig,),
-    search_space=lambda s, grid: {"scale": [s[CacheConfig].scale], "theta": grid.theta, "gamma": grid.gamma},
+    search_space=lambda s, grid: {
+        "scale": [s[CacheConfig].scale],
+        "theta": grid.theta,
+        "gamma": grid.gamma,
+    },
     plot_style=("#88ccee",),
 )

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 class Gated:
     """``sum_c w_c P_c`` with ``w = softmax(G x)``: shares of the parts that depend on the query.
 
-    The features (F) do not depend on the answer. x holds them as they are, then faded from the beginning of a text on.
-    G goes on learning from the scored tokens, see :class:`hebblm.adapt.functional.LearnedGate`.
+    The features (F) do not depend on the answer. x holds them as they are, then faded from the
+    beginning of a text on. G goes on learning from the scored tokens, see
+    :class:`hebblm.adapt.functional.LearnedGate`.
     """
 
     name: str
@@ -35,7 +36,9 @@ class Gated:
 
     def log_probs(self, batch: EvalBatch) -> Tensor:
         def compute() -> Tensor:
-            return F.log_mixture((rule.log_probs(batch) for rule in self.rules), self.log_shares(batch))
+            return F.log_mixture(
+                (rule.log_probs(batch) for rule in self.rules), self.log_shares(batch)
+            )
 
         return batch.shared(self, compute)
 
@@ -62,7 +65,9 @@ class Gated:
         return F.LearnedGate(weights, self.lr, self.anchor if self.lr else None)
 
     def evidence(self, batch: EvalBatch, targets: Tensor) -> Tensor:
-        """Return losses of each token under the parts, nats, and its features, (N, C + F) float64."""
+        """Return losses of each token under the parts, nats, and its features, (N, C + F)
+        float64.
+        """
         import torch
 
         return torch.cat([self._losses(batch, targets), self.features(batch)], 1)
@@ -88,7 +93,11 @@ class Gated:
             gates, rows = batch.learned(self)
             weights = torch.stack([gate.weights for gate in gates]).to(device)[rows]  # (N, C, 2F)
             numbers = [(gate.nearness, gate.odds) for gate in gates]
-            nearness, odds = torch.tensor(numbers, dtype=torch.float64, device=device)[rows].unbind(1)
-            return F.anchored(F.log_softmax_shares(F.placed(features, nearness), weights), odds, self.anchor)
+            nearness, odds = torch.tensor(numbers, dtype=torch.float64, device=device)[rows].unbind(
+                1
+            )
+            return F.anchored(
+                F.log_softmax_shares(F.placed(features, nearness), weights), odds, self.anchor
+            )
 
         return batch.shared(("shares", self), compute)

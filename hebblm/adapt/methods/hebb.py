@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from hebblm.adapt import functional as F
 from hebblm.adapt.checks import Scale
-from hebblm.adapt.methods.mbpa import MbpaConfig, adaptation, adapted_logits, mbpa_change, shared_closeness
+from hebblm.adapt.methods.mbpa import (
+    MbpaConfig,
+    adaptation,
+    adapted_logits,
+    mbpa_change,
+    shared_closeness,
+)
 from hebblm.adapt.methods.rule import Method, Rule
 from hebblm.adapt.needs import Needs
 from hebblm.adapt.settings import Decay, Fraction, MethodSettings, NonNegative, Section
@@ -20,20 +26,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class HebbConfig(Section):
-    """Memory-based Hebbian parameter adaptation (Mi, Lin and Faltings 2021); its MbPA term uses the ``mbpa`` settings.
+    """Memory-based Hebbian parameter adaptation (Mi, Lin and Faltings 2021); its MbPA term uses the
+    ``mbpa`` settings.
 
     Args:
         beta: decay of the Hebbian term's weight with the count of a class.
         eta: strength of the Hebbian term; if relative, the nats that a label at closeness 1 gains.
-        gate: gated keeps the whole MbPA change of a class without a Hebbian term; literal shrinks it by 1 - E.
-        classes: labels in N^new: new (not in the training vocabulary), all, or auto (new if there are new words, else
-            all).
+        gate: gated keeps the whole MbPA change of a class without a Hebbian term; literal shrinks
+            it by 1 - E.
+        classes: labels in N^new: new (not in the training vocabulary), all, or auto (new if there
+            are new words, else all).
         constant: the constant E of variant v3.
         counts: examples that n_i counts; observed (training and stream) or memory (entries only).
-        closeness: closeness of the Hebbian term's entries: raw as printed, or scaled to sum 1 or max 1, which bounds
-            the term.
-        scale: relative (closeness to the neighbours' mean squared distance, the term to its value at the query itself)
-            or absolute as printed.
+        closeness: closeness of the Hebbian term's entries: raw as printed, or scaled to sum 1 or
+            max 1, which bounds the term.
+        scale: relative (closeness to the neighbours' mean squared distance, the term to its value
+            at the query itself) or absolute as printed.
     """
 
     section: ClassVar[str] = "hebb"
@@ -63,8 +71,8 @@ class HebbianLogits:
 class Hebb:
     """Hebb: MbPA and the Hebbian term, weighted by the count of a class (Eq. 4 and 7).
 
-    Variant ``v1`` is the Hebbian term alone, ``v2`` takes it over all of N, ``v3`` weighs it by a constant; None is the
-    method itself.
+    Variant ``v1`` is the Hebbian term alone, ``v2`` takes it over all of N, ``v3`` weighs it by a
+    constant; None is the method itself.
     """
 
     config: HebbConfig
@@ -74,7 +82,9 @@ class Hebb:
     def log_probs(self, batch: EvalBatch) -> Tensor:
         def compute() -> Tensor:
             adapted = self._adapted(batch)
-            logits = adapted.dense.scatter_add(1, adapted.labels, adapted.changes.where(adapted.chosen, 0))
+            logits = adapted.dense.scatter_add(
+                1, adapted.labels, adapted.changes.where(adapted.chosen, 0)
+            )
             return logits.log_softmax(1)
 
         return batch.shared(self, compute)
@@ -99,7 +109,9 @@ class Hebb:
         return shared_closeness(batch, self.mbpa)
 
     def _adapted(self, batch: EvalBatch) -> HebbianLogits:
-        """Return ``f_i + (1 - E_i) MbPA_i + E_i eta D_i . h`` (Eq. 7) for the labels, and the other logits."""
+        """Return ``f_i + (1 - E_i) MbPA_i + E_i eta D_i . h`` (Eq. 7) for the labels, and the other
+        logits.
+        """
         return batch.shared(("adapted", self), lambda: self._compute(batch))
 
     def _compute(self, batch: EvalBatch) -> HebbianLogits:
@@ -110,9 +122,13 @@ class Hebb:
         term = hebbian_term(batch, self.mbpa, config, classes)
         changes = config.eta * term.values  # (N, K)
         if self.variant == "v1":
-            return HebbianLogits(batch.logits, batch.log_normalizers, term.labels, term.chosen, changes)
+            return HebbianLogits(
+                batch.logits, batch.log_normalizers, term.labels, term.chosen, changes
+            )
         delta = mbpa_change(batch, self.mbpa)  # (N, V)
-        constant = changes.new_full(changes.shape, config.constant) if self.variant == "v3" else None
+        constant = (
+            changes.new_full(changes.shape, config.constant) if self.variant == "v3" else None
+        )
         weights = constant  # E (N, K)
         if weights is None:
             weights = entry_weights(batch, config.beta, config.counts, term.labels)
@@ -120,7 +136,11 @@ class Hebb:
             dense, normalizers = adapted_logits(batch, self.mbpa)
             changes = weights * (changes - delta.gather(1, term.labels))
         else:
-            every = class_weights(batch, config.beta, config.counts) if constant is None else constant[:, :1]
+            every = (
+                class_weights(batch, config.beta, config.counts)
+                if constant is None
+                else constant[:, :1]
+            )
             dense = batch.logits + (1 - every) * delta
             normalizers = dense.logsumexp(1)
             changes = weights * changes
@@ -134,8 +154,11 @@ class Hebb:
         return new
 
 
-def hebbian_term(batch: EvalBatch, mbpa: MbpaConfig, hebb: HebbConfig, classes: Tensor | None) -> F.HebbianTerm:
-    """Return the Hebbian term of a mini-batch over N^new (V,) bool, computed once for rules with the same closeness.
+def hebbian_term(
+    batch: EvalBatch, mbpa: MbpaConfig, hebb: HebbConfig, classes: Tensor | None
+) -> F.HebbianTerm:
+    """Return the Hebbian term of a mini-batch over N^new (V,) bool, computed once for rules with
+    the same closeness.
 
     The closeness has MbPA's eps, in the unit of ``hebb.scale``.
     """

@@ -22,8 +22,8 @@ class KnnConfig(Section):
     """kNN-LM (Khandelwal et al. 2020).
 
     Args:
-        temperature: T of the weights exp(-d^2 / T), a number or online: 1/4, 2/3 and 5/4, each with its own learned
-            share.
+        temperature: T of the weights exp(-d^2 / T), a number or online: 1/4, 2/3 and 5/4, each with
+            its own learned share.
         gamma: share of the neighbours, a number or learned online from the scored tokens.
         scale: d^2 relative to its standard deviation over the neighbours, or absolute as published.
     """
@@ -47,7 +47,9 @@ class KnnLM(RememberedLabels):
     def entries(self, batch: EvalBatch) -> tuple[Tensor, Tensor, Tensor]:
         near, config = batch.neighbors, self.config
         scores = -near.distances.to(batch.hidden.dtype)
-        scores = F.log_weights(scores, near.mask, sharpness=1 / float(config.temperature), scale=config.scale)
+        scores = F.log_weights(
+            scores, near.mask, sharpness=1 / float(config.temperature), scale=config.scale
+        )
         return scores, near.values, near.mask
 
 

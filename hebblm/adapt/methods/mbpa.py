@@ -1,4 +1,6 @@
-"""MbPA: the head adapted to the neighbours, to the optimum of their loss or by the paper's gradient steps."""
+"""MbPA: the head adapted to the neighbours, to the optimum of their loss or by the paper's gradient
+steps.
+"""
 
 from __future__ import annotations
 
@@ -29,21 +31,26 @@ class MbpaConfig(Section):
     """Memory-based parameter adaptation (Sprechmann et al. 2018).
 
     Args:
-        optimizer: newton (to the optimum of the loss with a pull; has no rate), sgd (plain descent: best with some 15
-            steps and no pull) or rmsprop (fresh state for each query; exact and slow).
-        lr: learning rate of sgd and rmsprop: relative, in units of 1 over the largest eigenvalue of the query's
-            curvature, or lambda.
-        lr_units: relative to the curvature of each query's own problem (the loss cannot rise for lr <= 4), absolute,
-            or guarded: absolute, but a query that diverges is run again at a stable rate, and counted.
+        optimizer: newton (to the optimum of the loss with a pull; has no rate), sgd (plain descent:
+            best with some 15 steps and no pull) or rmsprop (fresh state for each query; exact and
+            slow).
+        lr: learning rate of sgd and rmsprop: relative, in units of 1 over the largest eigenvalue of
+            the query's curvature, or lambda.
+        lr_units: relative to the curvature of each query's own problem (the loss cannot rise for lr
+            <= 4), absolute, or guarded: absolute, but a query that diverges is run again at a
+            stable rate, and counted.
         steps: steps for each query.
         solver: fast (follows a few hundred classes) or exact.
         eps: constant in the closeness 1 / (eps + squared distance).
-        scale: distances and eps relative to the mean squared distance of a query's neighbours, or absolute.
-        closeness: raw as printed, or scaled to sum 1 or max 1; with a relative rate all three are the same.
-        pull: pull back to the base head. For newton in units of the geometric mean of the largest eigenvalue and the
-            sum of all others; for sgd in units of the largest, and each step takes lr * pull of the change back.
-        weight: factor s of the change d of the logits f, which become f + s d: a number, or learned online
-            within 0 and 3/2. 1 is MbPA itself.
+        scale: distances and eps relative to the mean squared distance of a query's neighbours, or
+            absolute.
+        closeness: raw as printed, or scaled to sum 1 or max 1; with a relative rate all three are
+            the same.
+        pull: pull back to the base head. For newton in units of the geometric mean of the largest
+            eigenvalue and the sum of all others; for sgd in units of the largest, and each step
+            takes lr * pull of the change back.
+        weight: factor s of the change d of the logits f, which become f + s d: a number, or learned
+            online within 0 and 3/2. 1 is MbPA itself.
     """
 
     section: ClassVar[str] = "mbpa"
@@ -66,10 +73,13 @@ class MbpaConfig(Section):
                 "choose them so that their product is at most 1"
             )
         if self.optimizer == "newton" and not self.pull > 0:
-            raise UserError(f"mbpa.pull = {self.pull} must be a number above 0 for mbpa.optimizer = newton")
+            raise UserError(
+                f"mbpa.pull = {self.pull} must be a number above 0 for mbpa.optimizer = newton"
+            )
         if self.optimizer == "rmsprop" and (self.solver == "fast" or self.lr_units == "relative"):
             raise UserError(
-                "mbpa.optimizer = 'rmsprop' follows all classes at its own rate; set mbpa.solver=exact and "
+                "mbpa.optimizer = 'rmsprop' follows all classes at its own rate; set "
+                "mbpa.solver=exact and "
                 "mbpa.lr_units=guarded or absolute as well"
             )
 
@@ -171,7 +181,9 @@ def _whole(config: MbpaConfig) -> MbpaConfig:
 
 
 def mbpa_result(batch: EvalBatch, config: MbpaConfig) -> F.MbpaResult:
-    """Return the change of the logits by MbPA at weight 1, computed once per mini-batch and configuration."""
+    """Return the change of the logits by MbPA at weight 1, computed once per mini-batch and
+    configuration.
+    """
     batch.check_keys("MbPA")
     return batch.shared(_whole(config), lambda: _mbpa(batch, config, slice(None)))
 
@@ -193,9 +205,15 @@ def _weights(batch: EvalBatch, config: MbpaConfig) -> Tensor:
 
 
 def _losses(batch: EvalBatch, targets: Tensor, change: Tensor, weights: Tensor) -> Tensor:
-    """Return losses (N, W) of targets (N,) with a change (N, V) of the logits at weights (N, W), nats."""
+    """Return losses (N, W) of targets (N,) with a change (N, V) of the logits at weights (N, W),
+    nats.
+    """
     own = weights * change.gather(1, targets[:, None])
-    return batch.base_losses(targets)[:, None] + F.growth(batch.logits, batch.log_normalizers, change, weights) - own
+    return (
+        batch.base_losses(targets)[:, None]
+        + F.growth(batch.logits, batch.log_normalizers, change, weights)
+        - own
+    )
 
 
 def _mbpa(batch: EvalBatch, config: MbpaConfig, rows: slice | list[int]) -> F.MbpaResult:
@@ -222,11 +240,15 @@ def _mbpa(batch: EvalBatch, config: MbpaConfig, rows: slice | list[int]) -> F.Mb
 def shared_closeness(batch: EvalBatch, config: MbpaConfig) -> Tensor:
     """Return MbPA's closeness c_k of each neighbour (N, K), scaled to sum 1."""
     near = batch.neighbors
-    return F.closeness(near.distances, near.mask, eps=config.eps, normalization="sum", scale=config.scale)
+    return F.closeness(
+        near.distances, near.mask, eps=config.eps, normalization="sum", scale=config.scale
+    )
 
 
 def adapted_logits(batch: EvalBatch, config: MbpaConfig) -> tuple[Tensor, Tensor]:
-    """Return logits after MbPA (N, V) and their logsumexp (N,), computed once per mini-batch and configuration."""
+    """Return logits after MbPA (N, V) and their logsumexp (N,), computed once per mini-batch and
+    configuration.
+    """
 
     def compute() -> tuple[Tensor, Tensor]:
         logits = batch.logits + mbpa_change(batch, config)
@@ -236,10 +258,12 @@ def adapted_logits(batch: EvalBatch, config: MbpaConfig) -> tuple[Tensor, Tensor
 
 
 def fast_errors(batch: EvalBatch, config: MbpaConfig) -> Tensor:
-    """Return the error (M,) of MbPA's fast form against the exact one, on one query in a thousand of the stream.
+    """Return the error (M,) of MbPA's fast form against the exact one, on one query in a thousand
+    of the stream.
 
-    It is the mean of ``|log p - log p_exact|`` over the exact distribution, in nats a token, for the M queries measured
-    in this mini-batch. Only their position in the stream decides which queries are measured.
+    It is the mean of ``|log p - log p_exact|`` over the exact distribution, in nats a token, for
+    the M queries measured in this mini-batch. Only their position in the stream decides which
+    queries are measured.
     """
 
     def compute() -> Tensor:
@@ -248,7 +272,9 @@ def fast_errors(batch: EvalBatch, config: MbpaConfig) -> Tensor:
         if config.solver == "exact" or not rows:
             return batch.hidden.new_zeros(0)
         weights, logits = _weights(batch, config)[rows], batch.logits[rows]
-        exact = (logits + weights * _mbpa(batch, replace(config, solver="exact"), rows).delta).log_softmax(1)
+        exact = (
+            logits + weights * _mbpa(batch, replace(config, solver="exact"), rows).delta
+        ).log_softmax(1)
         fast = (logits + weights * mbpa_result(batch, config).delta[rows]).log_softmax(1)
         return (exact.exp() * (fast - exact).abs()).sum(1)
 
@@ -256,7 +282,9 @@ def fast_errors(batch: EvalBatch, config: MbpaConfig) -> Tensor:
 
 
 def _measured(position: int) -> bool:
-    """Return whether to measure the fast form's error at a position of the stream: one random position per thousand."""
+    """Return whether to measure the fast form's error at a position of the stream: one random
+    position per thousand.
+    """
     block, offset = divmod(position, MEASURED)
     return offset == Random(block).randrange(MEASURED)
 
@@ -284,7 +312,9 @@ class Safeguards:
 
 
 def _search_space(settings: MethodSettings, grid: Grid) -> Axes:
-    """Return the values to try: pull and weight for Newton's steps, rate and number of steps for others."""
+    """Return the values to try: pull and weight for Newton's steps, rate and number of steps for
+    others.
+    """
     if settings[MbpaConfig].optimizer == "newton":
         return {"pull": grid.mbpa_pull, "weight": grid.mbpa_weight}
     return {"lr": grid.mbpa_lr, "steps": grid.mbpa_steps}

@@ -1,4 +1,6 @@
-"""Labels of remembered entries, mixed with the base: the common part of cache, kNN-LM and Mixture."""
+"""Labels of remembered entries, mixed with the base: the common part of cache, kNN-LM and
+Mixture.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ class RememberedLabels(ABC):
     """``q(y) = sum_k 1[y_k = y] w_k``: labels of remembered entries, weighted by a score."""
 
     name: ClassVar[str]
-    in_window: ClassVar[bool] = False  # whether entries are the latest of the stream, not those the memory found
+    in_window: ClassVar[bool] = (
+        False  # whether entries are the latest of the stream, not those the memory found
+    )
     sharpness: ClassVar[str] = "theta"
 
     config: Any  # settings with a sharpness that is a number
@@ -38,11 +42,15 @@ class RememberedLabels(ABC):
 
     @abstractmethod
     def entries(self, batch: EvalBatch) -> tuple[Tensor, Tensor, Tensor]:
-        """Return log-weights (N, K), labels (N, K) or (1, K), and which entries each query sees (N, K)."""
+        """Return log-weights (N, K), labels (N, K) or (1, K), and which entries each query sees (N,
+        K).
+        """
 
     def log_probs(self, batch: EvalBatch) -> Tensor:
         """Return log-probabilities (N, V), nats, the base's for a query that sees no entry."""
-        return batch.shared(self, lambda: F.memory_mixture(batch.log_probs, *self.entries(batch), weight=1.0))
+        return batch.shared(
+            self, lambda: F.memory_mixture(batch.log_probs, *self.entries(batch), weight=1.0)
+        )
 
     def score(self, batch: EvalBatch, targets: Tensor) -> Tensor:
         """Return the loss (N,), nats; +inf for a label that no entry has."""
@@ -58,17 +66,22 @@ class Mixed:
     """``sum_c w_c P_c`` of some rules, with shares learned from the scored tokens."""
 
     rules: tuple[Rule, ...]  # the last one gets the rest
-    share: Share  # sum of all shares but the last, a number or online; with two rules, the first one's share
+    # sum of all shares but the last, a number or online; with two rules, the first one's share
+    share: Share
 
     def log_probs(self, batch: EvalBatch) -> Tensor:
         def compute() -> Tensor:
-            return F.log_mixture((rule.log_probs(batch) for rule in self.rules), self.log_shares(batch))
+            return F.log_mixture(
+                (rule.log_probs(batch) for rule in self.rules), self.log_shares(batch)
+            )
 
         return batch.shared(self, compute)
 
     def score(self, batch: EvalBatch, targets: Tensor) -> Tensor:
         def compute() -> Tensor:
-            return -F.log_mixture((-losses for losses in self._losses(batch, targets)), self.log_shares(batch))
+            return -F.log_mixture(
+                (-losses for losses in self._losses(batch, targets)), self.log_shares(batch)
+            )
 
         return batch.scored(self, targets, compute)
 
@@ -105,7 +118,9 @@ class Mixed:
 
     def _losses(self, batch: EvalBatch, targets: Tensor) -> list[Tensor]:
         """Return losses (N,) under each rule, computed once; nats."""
-        return batch.scored(("parts", self), targets, lambda: [rule.score(batch, targets) for rule in self.rules])
+        return batch.scored(
+            ("parts", self), targets, lambda: [rule.score(batch, targets) for rule in self.rules]
+        )
 
     def log_shares(self, batch: EvalBatch) -> Tensor:
         """log w, (N, C) or (1, C) float64."""
@@ -119,7 +134,9 @@ class Mixed:
 
 
 def memory_mixture(kind: type[RememberedLabels], config: Any) -> Mixed:
-    """Mix a memory, with share ``config.gamma``, and the base; an online sharpness needs one memory per value."""
+    """Mix a memory, with share ``config.gamma``, and the base; an online sharpness needs one memory
+    per value.
+    """
     sharpness = getattr(config, kind.sharpness)
     values = ONLINE_VALUES[kind.sharpness] if isinstance(sharpness, str) else (sharpness,)
     memories = (kind(replace(config, **{kind.sharpness: value, "gamma": 1.0})) for value in values)

@@ -24,11 +24,13 @@ class MixtureConfig(Section):
     """Mixture over the retrieved neighbours.
 
     Args:
-        theta: sharpness of the weights exp(theta h_k . h), a number or online: 4, 1.5 and 0.8, each with its own
-            learned share.
+        theta: sharpness of the weights exp(theta h_k . h), a number or online: 4, 1.5 and 0.8, each
+            with its own learned share.
         gamma: share of the neighbours, a number or learned online from the scored tokens.
-        form: linear (both sides normalised) or logit-sum (as the paper prints it; absolute scale, gamma a number).
-        scale: h_k . h relative to its standard deviation over the neighbours, or absolute as printed.
+        form: linear (both sides normalised) or logit-sum (as the paper prints it; absolute scale,
+            gamma a number).
+        scale: h_k . h relative to its standard deviation over the neighbours, or absolute as
+            printed.
     """
 
     section: ClassVar[str] = "mixture"
@@ -52,13 +54,17 @@ class Mixture(RememberedLabels):
 
     def entries(self, batch: EvalBatch) -> tuple[Tensor, Tensor, Tensor]:
         near, config = batch.neighbors, self.config
-        scores = F.log_weights(batch.products, near.mask, sharpness=float(config.theta), scale=config.scale)
+        scores = F.log_weights(
+            batch.products, near.mask, sharpness=float(config.theta), scale=config.scale
+        )
         return scores, near.values, near.mask
 
 
 @dataclass(frozen=True, slots=True)
 class LogitSum:
-    """Mixture as the paper prints it: the neighbours' weights are added to ``exp(f)`` before both are normalised."""
+    """Mixture as the paper prints it: the neighbours' weights are added to ``exp(f)`` before both
+    are normalised.
+    """
 
     name: ClassVar[str] = "mixture"
     needs: ClassVar[Needs] = Needs(retrieval=True)
@@ -84,10 +90,18 @@ class LogitSum:
         config, near = self.config, batch.neighbors
 
         def compute() -> Tensor:
-            scores = F.log_weights(batch.products, near.mask, sharpness=float(config.theta), scale=config.scale)
+            scores = F.log_weights(
+                batch.products, near.mask, sharpness=float(config.theta), scale=config.scale
+            )
             taken = batch.logits.gather(1, targets[:, None]).squeeze(1)
             return F.logit_sum_losses(
-                taken, batch.log_normalizers, scores, near.values, near.mask, float(config.gamma), targets
+                taken,
+                batch.log_normalizers,
+                scores,
+                near.values,
+                near.mask,
+                float(config.gamma),
+                targets,
             )
 
         return batch.scored(self, targets, compute)
@@ -107,6 +121,10 @@ MIXTURE = Method(
     "paper",
     mixture_rule,
     (MixtureConfig,),
-    search_space=lambda s, grid: {"scale": [s[MixtureConfig].scale], "theta": grid.theta, "gamma": grid.gamma},
+    search_space=lambda s, grid: {
+        "scale": [s[MixtureConfig].scale],
+        "theta": grid.theta,
+        "gamma": grid.gamma,
+    },
     plot_style=("#117733",),
 )

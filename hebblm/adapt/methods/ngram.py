@@ -21,8 +21,17 @@ if TYPE_CHECKING:
     from hebblm.memory.ngrams import Seen
 
 SUFFIX = "+ngram"
-FEATURES = ("no match", "one token matches", "two tokens match", "three or more match", "top share", "count")
-"""Of the longest context seen: its length, the share of its top follower, and ``log(1 + n) / 5`` of its count n."""
+FEATURES = (
+    "no match",
+    "one token matches",
+    "two tokens match",
+    "three or more match",
+    "top share",
+    "count",
+)
+"""Of the longest context seen: its length, the share of its top follower, and ``log(1 + n) / 5`` of
+its count n.
+"""
 # Weights at the start: the longer the match, the less the gate trusts the base.
 BASE_WEIGHTS, NGRAM_WEIGHTS = (4.0, 3.0, 2.0, 1.0, 0.0, 0.0), (0.0,) * 6
 BEGINNING_WEIGHTS = (0.0,) * 6
@@ -34,8 +43,8 @@ class NgramConfig(Section):
 
     Args:
         order: number of words before that it uses.
-        fresh: token (it counts every token before) or interval (like other memories, only those before the last
-            update).
+        fresh: token (it counts every token before) or interval (like other memories, only those
+            before the last update).
         capacity: the most tokens to count.
         lr: learning rate of the gate; 0 keeps the shipped weights.
     """
@@ -87,7 +96,9 @@ class Ngram:
             ngrams = batch.context.ngrams
             assert ngrams is not None
             lowest = (-batch.base_losses(targets)).exp().double().cpu().numpy()  # (N,)
-            return ngrams.score(self.rows(batch), batch.logits.shape[1], targets.cpu().numpy(), lowest)
+            return ngrams.score(
+                self.rows(batch), batch.logits.shape[1], targets.cpu().numpy(), lowest
+            )
 
         return batch.scored(("seen", self), targets, compute)
 

@@ -25,13 +25,17 @@ class Rule(Needing, Protocol):
 
     @property
     def name(self) -> str:
-        """Name of the rule, the same in every version and for all settings; shares are saved under it."""
+        """Name of the rule, the same in every version and for all settings; shares are saved under
+        it.
+        """
 
     def log_probs(self, batch: EvalBatch) -> Tensor:
         """Return log-probabilities (N, V) in nats."""
 
     def score(self, batch: EvalBatch, targets: Tensor) -> Tensor:
-        """Return the loss (N,) in nats of ``targets`` (N,): the same as :meth:`log_probs`, at less cost."""
+        """Return the loss (N,) in nats of ``targets`` (N,): the same as :meth:`log_probs`, at less
+        cost.
+        """
 
 
 @runtime_checkable
@@ -53,13 +57,15 @@ class Method:
     Args:
         name: name on the command line and in results.
         label: name in tables and plots.
-        origin: paper, baseline (one that the paper leaves out), ours, or variant (of the paper's, for an ablation).
+        origin: paper, baseline (one that the paper leaves out), ours, or variant (of the paper's,
+            for an ablation).
         rule: returns its rule.
         settings: sections of the settings that it depends on.
         parts: methods whose tuned values it uses.
         moving: whether it reads the changing states of dynamic evaluation, which has its own base.
         tuned: whether it has its own values to tune on validation text.
-        search_space: returns the values to try point by point; a share ``gamma`` among them is mixed in from losses.
+        search_space: returns the values to try point by point; a share ``gamma`` among them is
+            mixed in from losses.
         plot_style: its colour in plots, and its line style if not solid; empty for a spare one.
     """
 
@@ -78,7 +84,10 @@ class Method:
         """Learning rates, by dotted name, that make it diverge if they are too large."""
         names = ["dynamic.lr"] if self.moving else []
         for values in map(settings.__getitem__, self.settings):
-            own_rate = hasattr(values, "lr") and values.section not in ("best", "ngram")  # gates do not diverge
+            own_rate = hasattr(values, "lr") and values.section not in (
+                "best",
+                "ngram",
+            )  # gates do not diverge
             if own_rate and getattr(values, "optimizer", "sgd") != "newton":
                 names.append(f"{values.section}.lr")
         return ", ".join(names) or "base.lr"
@@ -87,7 +96,8 @@ class Method:
         """Refuse a method that adapts the head if memories keep the states of another layer."""
         if self.rule(settings).needs.descents or self.origin == "variant":
             raise UserError(
-                f"{self.name} adapts the output layer and needs its input as keys; use --key last, knn or mixture"
+                f"{self.name} adapts the output layer and needs its input as keys; use --key last, "
+                "knn or mixture"
             )
 
     def hyperparameters(self, settings: MethodSettings) -> dict[str, Any]:

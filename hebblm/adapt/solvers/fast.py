@@ -1,4 +1,6 @@
-"""Plain gradient descent on the head, followed on a few hundred classes; the others keep their shape."""
+"""Plain gradient descent on the head, followed on a few hundred classes; the others keep their
+shape.
+"""
 
 from __future__ import annotations
 
@@ -21,25 +23,30 @@ FAR = 1e12  # a sum of exponentials may grow or shrink so far before the largest
 
 
 def active_sizes(groups: Tensor, present: Tensor) -> Tensor:
-    """Return the number |A| of classes that each query follows (n,) int64: its different labels and some others.
+    """Return the number |A| of classes that each query follows (n,) int64: its different labels and
+    some others.
 
-    With the tail's place they are a multiple of 32. A query's number depends only on its own neighbours: the ``groups``
-    (n, K) int64 of their labels, for entries ``present`` (n, K) bool.
+    With the tail's place they are a multiple of 32. A query's number depends only on its own
+    neighbours: the ``groups`` (n, K) int64 of their labels, for entries ``present`` (n, K) bool.
     """
     return (distinct(groups, present) + SPARE).floor_divide(STEP).add(1).mul(STEP).sub(1)
 
 
 def narrow(problem: Problem) -> bool:
-    """Return whether a vocabulary is small enough to follow whole: less than two of the largest active sets."""
+    """Return whether a vocabulary is small enough to follow whole: less than two of the largest
+    active sets.
+    """
     return problem.head.weight.shape[0] < 2 * (problem.labels.shape[1] + SPARE + STEP)
 
 
 def choose(base_logits: Tensor, labels: Tensor, present: Tensor, size: int) -> Tensor:
-    """Return the classes to follow (n, size) int64 in ascending order: all labels present, then the base's top classes.
+    """Return the classes to follow (n, size) int64 in ascending order: all labels present, then the
+    base's top classes.
 
     The choice does not use the target, so a score cannot depend on its answer.
     """
-    # (n, K) infinite logits lift the labels above all; an entry that is not real must not pull its label in.
+    # (n, K) infinite logits lift the labels above all; an entry that is not real must not pull its
+    # label in.
     wanted = torch.where(present, torch.inf, -torch.inf).to(base_logits.dtype)
     boosted = base_logits.scatter_reduce(1, labels, wanted, "amax")
     return boosted.topk(size, dim=1, sorted=False).indices.sort(dim=1).values
@@ -50,26 +57,32 @@ class Followed:
     """The followed classes of some queries, and their probabilities at the keys."""
 
     labels: Tensor  # (n, K) int64 places of the neighbours' labels among the classes
-    logits: Tensor  # (n, K, C) log-probabilities at the keys in nats; the last of the C places is the tail, if any
+    # (n, K, C) log-probabilities at the keys in nats; the last of the C places is the tail, if any
+    logits: Tensor
     shares: Tensor  # (n, K, C) their exponentials
-    classes: Tensor | None  # (n, C - 1) int64 the active set; None where all classes are followed and no tail is left
+    classes: (
+        Tensor | None
+    )  # (n, C - 1) int64 the active set; None where all classes are followed and no tail is left
     shape: Tensor  # (n, V) of the query's own tail, q, zero on the active set; empty without a tail
-    # (n, 1) sum_v q_v^2, 1 without a tail: the mean of the tail's classes moves by so much of what its mass would do to
-    # a single class.
+    # (n, 1) sum_v q_v^2, 1 without a tail: the mean of the tail's classes moves by so much of what
+    # its mass would do to a single class.
     overlap: Tensor
 
     def spread(self, change: Tensor) -> Tensor:
-        """Return the change of all logits (n, V), given that of the followed places (n, C); overwrites the shape."""
+        """Return the change of all logits (n, V), given that of the followed places (n, C);
+        overwrites the shape.
+        """
         if self.classes is None:
             return change
         return self.shape.mul_(change[:, -1:]).scatter_(1, self.classes, change[:, :-1])
 
 
 def follow(problem: Problem, present: Tensor, *, whole: bool = False) -> Followed:
-    """Choose the classes to follow: an active set A and a tail or, with ``whole``, all; ``present`` (n, K) are real.
+    """Choose the classes to follow: an active set A and a tail or, with ``whole``, all; ``present``
+    (n, K) are real.
 
-    A key's probability on A is ``exp(Z_k - lse_k)`` with its stored log-normaliser, or an estimate of it; the tail
-    holds the rest of 1.
+    A key's probability on A is ``exp(Z_k - lse_k)`` with its stored log-normaliser, or an estimate
+    of it; the tail holds the rest of 1.
     """
     if whole:
         logits = problem.head.logits(problem.keys).log_softmax(2)
@@ -81,7 +94,9 @@ def follow(problem: Problem, present: Tensor, *, whole: bool = False) -> Followe
     mass = probs.gather(1, chosen).sum(1, keepdim=True)  # of the query on A (n, 1)
     shape = probs.scatter_(1, chosen, 0.0).div_((1 - mass).clamp_min(TAIL))  # q (n, V)
     # A label without an entry may lie outside A; it weighs nothing, so any place serves.
-    labels = torch.searchsorted(chosen, problem.labels).clamp_max_(chosen.shape[1] - 1)  # (n, K) places in A
+    labels = torch.searchsorted(chosen, problem.labels).clamp_max_(
+        chosen.shape[1] - 1
+    )  # (n, K) places in A
     logits = _log_shares(problem, chosen, shape)  # Z - lse, the tail's place last (n, K, A + 1)
     shares = logits.exp()
     shares[:, :, -1] = (1 - shares.sum(2)).clamp_min_(torch.finfo(logits.dtype).tiny)
@@ -93,10 +108,11 @@ def follow(problem: Problem, present: Tensor, *, whole: bool = False) -> Followe
 def solve_fast(problem: Problem, descent: Descent) -> Solution:
     """Follow S steps of descent on an active set A of classes; an approximation of ``solve_exact``.
 
-    The tail moves like the mean of its classes: by ``sum_v q_v^2`` times the change of a single class with its
-    residual, where q is the shape of the query's own tail. For v outside A the change is ``-(sum_k s_k) q_v``, with s_k
-    the tail mass of neighbour k times alpha_k, summed over the steps. ``H H^T + 1`` is approximated by
-    ``U U^T + diag(e)``: a few directions that the keys share, and the rest of each key's own length.
+    The tail moves like the mean of its classes: by ``sum_v q_v^2`` times the change of a single
+    class with its residual, where q is the shape of the query's own tail. For v outside A the
+    change is ``-(sum_k s_k) q_v``, with s_k the tail mass of neighbour k times alpha_k, summed over
+    the steps. ``H H^T + 1`` is approximated by ``U U^T + diag(e)``: a few directions that the keys
+    share, and the rest of each key's own length.
     """
     followed = follow(problem, descent.sizes > 0)
     change, rises = _descend(problem, descent, followed)
@@ -104,17 +120,25 @@ def solve_fast(problem: Problem, descent: Descent) -> Solution:
 
 
 def _descend(problem: Problem, descent: Descent, followed: Followed) -> tuple[Tensor, Tensor]:
-    """Return the change on A and, as minus the mass moved, of the tail (n, A + 1), and whether the loss rose (n,)."""
+    """Return the change on A and, as minus the mass moved, of the tail (n, A + 1), and whether the
+    loss rose (n,).
+    """
     sizes, steps, last_step = descent.sizes, descent.steps, descent.steps + descent.finish
     labels, logits, shares = followed.labels, followed.logits, followed.shares
-    alpha = sizes * (problem.products + problem.one)  # what a key's residual does to the query (n, K)
+    alpha = sizes * (
+        problem.products + problem.one
+    )  # what a key's residual does to the query (n, K)
     if last_step == 1:  # one step needs the residuals at the base head alone: no key has moved yet
         drawn = torch.bmm(alpha.unsqueeze(1), shares).squeeze(1)  # (n, A + 1)
-        return drawn.neg_().scatter_add_(1, labels, alpha), torch.zeros_like(sizes[:, 0], dtype=torch.bool)
+        return drawn.neg_().scatter_add_(1, labels, alpha), torch.zeros_like(
+            sizes[:, 0], dtype=torch.bool
+        )
     factor, _, own = factored(problem)  # U (n, K, r), e (n, K)
     own = (LOG2_E * own * sizes).unsqueeze(2)  # (n, K, 1)
     # What a step multiplies with R = Y - P: alpha, which gives the change, and U^T diag(a).
-    rows = torch.cat([alpha.unsqueeze(1), (factor * sizes.unsqueeze(2)).transpose(1, 2)], 1)  # (n, 1 + r, K)
+    rows = torch.cat(
+        [alpha.unsqueeze(1), (factor * sizes.unsqueeze(2)).transpose(1, 2)], 1
+    )  # (n, 1 + r, K)
     observed = observations(rows, followed)  # the rows' products with Y (n, 1 + r, A + 1)
     # From here on logits count in bits: 2^x takes a third of the time of e^x.
     logits.mul_(LOG2_E)
@@ -131,33 +155,43 @@ def _descend(problem: Problem, descent: Descent, followed: Followed) -> tuple[Te
             first = first if step else last
         if step == steps:  # one more softmax, which was for the loss alone
             break
-        products = torch.baddbmm(observed, rows * scale.unsqueeze(1), shares, alpha=-1)  # rows R (n, 1 + r, A + 1)
+        products = torch.baddbmm(
+            observed, rows * scale.unsqueeze(1), shares, alpha=-1
+        )  # rows R (n, 1 + r, A + 1)
         change.mul_(descent.keep.unsqueeze(1)).add_(products[:, 0])
         if step + 1 < last_step:
             if pulled:
                 logits.sub_(base).mul_(shrink).add_(base)
-            # The tail's classes share what moves it: by their mean each moves by sum_v q_v^2 of that.
+            # The tail's classes share what moves it: by their mean each moves by sum_v q_v^2 of
+            # that.
             products[:, 1:, -1] *= followed.overlap
             shares[:, :, -1] *= followed.overlap
             logits.baddbmm_(factor, products[:, 1:])
-            # What the directions leave of a key moves that key alone: minus its probabilities, plus its label.
-            logits.addcmul_(own * scale.unsqueeze(2), shares, value=-1).scatter_add_(2, labels.unsqueeze(2), own)
+            # What the directions leave of a key moves that key alone: minus its probabilities, plus
+            # its label.
+            logits.addcmul_(own * scale.unsqueeze(2), shares, value=-1).scatter_add_(
+                2, labels.unsqueeze(2), own
+            )
     return change, rose(first, last)
 
 
 def observations(rows: Tensor, followed: Followed) -> Tensor:
-    """Return products (n, m, C) of some rows (n, m, K) with the neighbours' labels Y, without one-hot vectors."""
+    """Return products (n, m, C) of some rows (n, m, K) with the neighbours' labels Y, without
+    one-hot vectors.
+    """
     sums = rows.new_zeros(*rows.shape[:2], followed.logits.shape[2])
     return sums.scatter_add_(2, followed.labels.unsqueeze(1).expand_as(rows), rows)
 
 
 def normalised(logits: Tensor, shares: Tensor, *, fresh: bool) -> Tensor:
-    """Return 1 over the keys' normalisers (n, K); ``fresh`` overwrites shares (n, K, C) with 2 to the logits (bits)."""
+    """Return 1 over the keys' normalisers (n, K); ``fresh`` overwrites shares (n, K, C) with 2 to
+    the logits (bits).
+    """
     if fresh:
         torch.exp2(logits, out=shares)
     scale = shares.sum(2).reciprocal_()
-    # Without the maximum that a softmax takes off, a step saves two passes. Queries that went too far lose theirs, and
-    # those alone: no query's rounding depends on another.
+    # Without the maximum that a softmax takes off, a step saves two passes. Queries that went too
+    # far lose theirs, and those alone: no query's rounding depends on another.
     far = ~((scale > 1 / FAR) & (scale < FAR)).all(1)  # (n,)
     if bool(far.any()):
         logits.sub_(torch.where(far.view(-1, 1, 1), logits.amax(2, keepdim=True), 0))
@@ -166,8 +200,12 @@ def normalised(logits: Tensor, shares: Tensor, *, fresh: bool) -> Tensor:
 
 
 def _log_shares(problem: Problem, chosen: Tensor, shape: Tensor) -> Tensor:
-    """``log p_k(v) = W_v h_k + b_v - lse_k`` (n, K, A + 1) on the classes followed, and a place for the tail."""
-    logits = _logits_on(problem, torch.nn.functional.pad(chosen, (0, 1)))  # the last column is only a place
+    """``log p_k(v) = W_v h_k + b_v - lse_k`` (n, K, A + 1) on the classes followed, and a place for
+    the tail.
+    """
+    logits = _logits_on(
+        problem, torch.nn.functional.pad(chosen, (0, 1))
+    )  # the last column is only a place
     known = problem.log_normalizers
     if known is None:
         known = _estimated_normalizers(problem, logits[:, :, :-1], shape)
@@ -179,51 +217,70 @@ def _log_shares(problem: Problem, chosen: Tensor, shape: Tensor) -> Tensor:
 def _logits_on(problem: Problem, classes: Tensor) -> Tensor:
     """The keys' logits ``W_v h_k + b_v`` (n, K, m) on some classes of each query, (n, m) int64."""
     weight, bias = problem.head.weight, problem.head.bias
-    rows = weight.index_select(0, classes.flatten()).view(*classes.shape, -1).transpose(1, 2)  # (n, D, m)
+    rows = (
+        weight.index_select(0, classes.flatten()).view(*classes.shape, -1).transpose(1, 2)
+    )  # (n, D, m)
     offset = rows.new_zeros(()) if bias is None else bias[classes].unsqueeze(1)
     return problem.head.capped(torch.baddbmm(offset, problem.keys, rows))
 
 
 def _estimated_normalizers(problem: Problem, logits: Tensor, shape: Tensor) -> Tensor:
-    """Estimate the keys' log-normalisers (n, K): exact on A (logits n, K, A), by importance sampling on the tail.
+    """Estimate the keys' log-normalisers (n, K): exact on A (logits n, K, A), by importance
+    sampling on the tail.
 
-    With classes v_1 .. v_M drawn from the query's own tail q, ``sum_{v not in A} exp Z_kv`` is near the mean over them
-    of ``exp(Z_kv) / q_v``, which varies little because keys are near the query. They lie at the M midpoints of q's
-    cumulative distribution: a systematic sample, always the same for the same query.
+    With classes v_1 .. v_M drawn from the query's own tail q, ``sum_{v not in A} exp Z_kv`` is near
+    the mean over them of ``exp(Z_kv) / q_v``, which varies little because keys are near the query.
+    They lie at the M midpoints of q's cumulative distribution: a systematic sample, always the same
+    for the same query.
     """
     cumulative = shape.cumsum(1)  # (n, V)
     total = cumulative[:, -1:]  # 1, or less for a query with next to no tail
-    middles = (torch.arange(SAMPLED, dtype=shape.dtype, device=shape.device) + 0.5) / SAMPLED  # (M,)
+    middles = (
+        torch.arange(SAMPLED, dtype=shape.dtype, device=shape.device) + 0.5
+    ) / SAMPLED  # (M,)
     drawn = torch.searchsorted(cumulative, total * middles).clamp_max_(shape.shape[1] - 1)  # (n, M)
     shares = shape.gather(1, drawn).unsqueeze(1)  # q_v (n, 1, M)
-    ratios = (_logits_on(problem, drawn) - shares.log()).masked_fill_(shares == 0, -torch.inf)  # (n, K, M)
+    ratios = (_logits_on(problem, drawn) - shares.log()).masked_fill_(
+        shares == 0, -torch.inf
+    )  # (n, K, M)
     tail = ratios.logsumexp(2) + (total / SAMPLED).log()  # (n, K)
     return torch.logaddexp(logits.logsumexp(2), tail)
 
 
 def factored(problem: Problem) -> tuple[Tensor, Tensor, Tensor]:
-    """Return U (n, K, r), u (n, r) and e (n, K): ``U U^T + diag(e)`` is near ``H H^T + 1``, and equal on the diagonal.
+    """Return U (n, K, r), u (n, r) and e (n, K): ``U U^T + diag(e)`` is near ``H H^T + 1``, and
+    equal on the diagonal.
 
-    U and u hold the keys and the query on the span of some keys after one round of subspace iteration (Halko et al.
-    2011), and the bias's share: ``U = H X^T L^-T`` with ``X X^T = L L^T``.
+    U and u hold the keys and the query on the span of some keys after one round of subspace
+    iteration (Halko et al. 2011), and the bias's share: ``U = H X^T L^-T`` with ``X X^T = L L^T``.
     """
     keys = problem.keys
     rank = min(RANK, keys.shape[1])
-    present = (problem.weights > 0).sum(1, keepdim=True)  # of each query, ahead of what fills its row (n, 1)
+    present = (problem.weights > 0).sum(
+        1, keepdim=True
+    )  # of each query, ahead of what fills its row (n, 1)
     evenly = torch.arange(rank, device=keys.device) * (present - 1).clamp_min(0)
-    start = evenly.floor_divide(max(rank - 1, 1)).unsqueeze(2).expand(-1, -1, keys.shape[2])  # (n, r, D)
-    # One round: what the keys that we start from see of all others, and from there back to D numbers.
-    main = torch.bmm(keys.gather(1, start), keys.transpose(1, 2)) * problem.weights.unsqueeze(1)  # (n, r, K)
+    start = (
+        evenly.floor_divide(max(rank - 1, 1)).unsqueeze(2).expand(-1, -1, keys.shape[2])
+    )  # (n, r, D)
+    # One round: what the keys that we start from see of all others, and from there back to D
+    # numbers.
+    main = torch.bmm(keys.gather(1, start), keys.transpose(1, 2)) * problem.weights.unsqueeze(
+        1
+    )  # (n, r, K)
     tiny = torch.finfo(main.dtype).tiny
     main = main / main.abs().amax(2, keepdim=True).clamp_min(tiny)
     main = torch.nn.functional.normalize(torch.bmm(main, keys), dim=2, eps=tiny)  # X (n, r, D)
     gram = torch.bmm(main, main.transpose(1, 2))
     gram.diagonal(dim1=1, dim2=2).add_(RIDGE)
-    # L^-T makes unit directions of X, which need not be orthogonal; the ridge keeps L regular where two are alike.
+    # L^-T makes unit directions of X, which need not be orthogonal; the ridge keeps L regular where
+    # two are alike.
     lower = torch.linalg.cholesky_ex(gram).L
     query = torch.bmm(problem.hidden.unsqueeze(1), main.transpose(1, 2))  # (n, 1, r)
     products = torch.cat([torch.bmm(keys, main.transpose(1, 2)), query], 1)  # (n, K + 1, r)
-    factor: Tensor = torch.linalg.solve_triangular(lower.transpose(1, 2), products, upper=True, left=False)
+    factor: Tensor = torch.linalg.solve_triangular(
+        lower.transpose(1, 2), products, upper=True, left=False
+    )
     lengths = torch.linalg.vector_norm(keys, dim=2).square_()  # (n, K)
     # What rounding may take below 0.
     own = (lengths - factor[:, :-1].square().sum(2)).clamp_min_(0)
@@ -233,6 +290,8 @@ def factored(problem: Problem) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def neighbor_loss(logits: Tensor, scale: Tensor, labels: Tensor, sizes: Tensor) -> Tensor:
-    """``-sum_k a_k log p_k(y_k)`` (n,) in nats, of logits (n, K, A) in bits and one over their normaliser (n, K)."""
+    """``-sum_k a_k log p_k(y_k)`` (n,) in nats, of logits (n, K, A) in bits and one over their
+    normaliser (n, K).
+    """
     taken = logits.gather(2, labels.unsqueeze(2)).squeeze(2) / LOG2_E + scale.log()
     return -torch.where(sizes > 0, sizes * taken, 0).sum(1)

@@ -10,13 +10,16 @@ from torch import Tensor
 from hebblm.adapt.checks import LrUnits
 from hebblm.types import OutputHead
 
-STABLE = 4.0  # cross-entropy has a Hessian of at most 1/2 in the logits, so descent cannot climb below 2 / (1/2)
+# cross-entropy has a Hessian of at most 1/2 in the logits, so descent cannot climb below 2 / (1/2)
+STABLE = 4.0
 MARGIN = 0.9  # room for what the power method leaves out
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Softmax problem of each query: ``-sum_k w_k log P(y_k | h_k)`` over its own copy of the head (Eq. 5)."""
+    """Softmax problem of each query: ``-sum_k w_k log P(y_k | h_k)`` over its own copy of the head
+    (Eq. 5).
+    """
 
     head: OutputHead  # the base's, weight (V, D) and bias (V,) or None; it stays as it is
     hidden: Tensor  # (n, D) queries
@@ -24,7 +27,9 @@ class Problem:
     labels: Tensor  # (n, K) int64
     weights: Tensor  # (n, K) w_k = c_k / |N|, not negative; zero where there is no entry
     base_logits: Tensor  # (n, V) W h + b
-    log_normalizers: Tensor | None  # (n, K) logsumexp of each key's base logits in nats; None where not known
+    log_normalizers: (
+        Tensor | None
+    )  # (n, K) logsumexp of each key's base logits in nats; None where not known
     products: Tensor  # (n, K) h_k . h
 
     @property
@@ -52,15 +57,19 @@ class Descent:
     """Gradient descent's step sizes, decay and number of steps."""
 
     sizes: Tensor  # (n, K) a_k = rate w_k
-    keep: Tensor  # (n,) what a step leaves of the change so far: 1 - rate p with p the pull toward the base head
+    # (n,) what a step leaves of the change so far: 1 - rate p with p the pull toward the base head
+    keep: Tensor
     steps: int  # S, at least 1
-    finish: bool = False  # whether the loss is also taken after the last step, which costs as much as a step
+    finish: bool = (
+        False  # whether the loss is also taken after the last step, which costs as much as a step
+    )
 
     @classmethod
     def at(cls, problem: Problem, lr: float, steps: int, pull: float, lr_units: LrUnits) -> Descent:
         """Return descent at rate ``lr``, or at each query's ``lr / lambda_max`` if ``relative``.
 
-        A relative pull is in the unit of the rate, so that a step takes back ``lr * pull`` in either case.
+        A relative pull is in the unit of the rate, so that a step takes back ``lr * pull`` in
+        either case.
         """
         weights = problem.weights
         keep = torch.full_like(weights[:, 0], 1 - lr * pull)
@@ -80,14 +89,17 @@ class Descent:
 class Solution:
     """Final change of the logits after a descent."""
 
-    delta: Tensor  # (n, V) in nats, apart from the logits because single precision would swallow small steps
-    # (n,) bool, whether the neighbours' loss was above its first value where it was taken last: before the last step,
-    # or after it where the descent asks for that.
+    # (n, V) in nats, apart from the logits because single precision would swallow small steps
+    delta: Tensor
+    # (n,) bool, whether the neighbours' loss was above its first value where it was taken last:
+    # before the last step, or after it where the descent asks for that.
     rose: Tensor
 
 
 def key_products(hidden: Tensor, keys: Tensor) -> Tensor:
-    """``h_k . h`` (N, K) of queries (N, D) and their keys (N, K, D), which may be of another precision."""
+    """``h_k . h`` (N, K) of queries (N, D) and their keys (N, K, D), which may be of another
+    precision.
+    """
     # A row times a matrix: several times as fast as the matrix times a column.
     return torch.bmm(hidden.unsqueeze(1), keys.to(hidden.dtype).transpose(1, 2)).squeeze(1)
 
@@ -95,16 +107,19 @@ def key_products(hidden: Tensor, keys: Tensor) -> Tensor:
 def curvature(keys: Tensor, weights: Tensor, one: float) -> Tensor:
     """Largest eigenvalue (n,) of ``A^1/2 (H H^T + 1) A^1/2``, A = diag(w), by the power method.
 
-    The loss of Eq. 5 is ``sum_k w_k l(Z_k)`` in the keys' logits ``Z_k = W h_k + b``, and softmax cross-entropy l has
-    a Hessian of at most 1/2 in them. So the Hessian in (W, b) is at most half this number, and the loss cannot rise
-    at rate ``rho / lambda_max`` for rho <= 4.
+    The loss of Eq. 5 is ``sum_k w_k l(Z_k)`` in the keys' logits ``Z_k = W h_k + b``, and softmax
+    cross-entropy l has a Hessian of at most 1/2 in them. So the Hessian in (W, b) is at most half
+    this number, and the loss cannot rise at rate ``rho / lambda_max`` for rho <= 4.
 
-    The start ``A^1/2 1`` is near the leading vector, because neighbours point the same way: after one iteration the
-    Rayleigh quotient is within 1e-3 of the value on the states of trained language models.
-    It exceeds the true value by rounding at most, and is 0 for a query without entries.
+    The start ``A^1/2 1`` is near the leading vector, because neighbours point the same way: after
+    one iteration the Rayleigh quotient is within 1e-3 of the value on the states of trained
+    language models. It exceeds the true value by rounding at most, and is 0 for a query without
+    entries.
     """
     image = key_products(torch.bmm(weights.unsqueeze(1), keys).squeeze(1), keys)  # H H^T w (n, K)
-    image = weights * (image + one * weights.sum(1, keepdim=True))  # A^1/2 v, with v = A^1/2 (H H^T + 1) A^1/2 A^1/2 1
+    image = weights * (
+        image + one * weights.sum(1, keepdim=True)
+    )  # A^1/2 v, with v = A^1/2 (H H^T + 1) A^1/2 A^1/2 1
     image = image / image.abs().amax(1, keepdim=True).clamp_min(torch.finfo(image.dtype).tiny)
     mean = torch.bmm(image.unsqueeze(1), keys).squeeze(1)  # H^T A^1/2 v (n, D)
     squares = torch.where(weights > 0, image.square() / weights, 0).sum(1)  # |v|^2
@@ -113,7 +128,9 @@ def curvature(keys: Tensor, weights: Tensor, one: float) -> Tensor:
 
 
 def relative_weights(problem: Problem) -> Tensor:
-    """Return ``w_k / lambda_max`` (n, K), whose largest curvature is 1; 0 for a query without entries."""
+    """Return ``w_k / lambda_max`` (n, K), whose largest curvature is 1; 0 for a query without
+    entries.
+    """
     # Scaled to 1 first, so that neither a tiny nor a huge closeness leaves the range of the dtype.
     weights = problem.weights
     weights = weights / weights.amax(1, keepdim=True).clamp_min(torch.finfo(weights.dtype).tiny)

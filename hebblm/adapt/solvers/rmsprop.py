@@ -12,16 +12,19 @@ EPSILON = 1e-8
 BACKTRACKS = 12
 
 
-def solve_rmsprop(problem: Problem, *, lr: float, steps: int, pull: float, guarded: bool) -> Solution:
+def solve_rmsprop(
+    problem: Problem, *, lr: float, steps: int, pull: float, guarded: bool
+) -> Solution:
     """Follow S >= 1 steps of RMSprop with a fresh state for each query.
 
     With the gradient ``g = -(Y - softmax(Z))^T diag(w) H`` of the neighbours' loss (Eq. 5)::
 
         v <- 0.99 v + 0.01 g^2        dW <- (1 - lr p) dW - lr g / (sqrt(v) + 1e-8)
 
-    The pull p toward the base head stays outside the running mean of squares. RMSprop has no bound on a stable rate:
-    ``guarded`` quarters a query's rate until the neighbours' loss does not rise, and keeps the base head if no rate is
-    small enough; queries whose loss rose at first are marked in ``rose``.
+    The pull p toward the base head stays outside the running mean of squares. RMSprop has no bound
+    on a stable rate: ``guarded`` quarters a query's rate until the neighbours' loss does not rise,
+    and keeps the base head if no rate is small enough; queries whose loss rose at first are marked
+    in ``rose``.
     """
     rates = torch.full_like(problem.hidden[:, 0], lr)  # (n,)
     solution = _follow(problem, rates, steps, pull)
@@ -40,7 +43,9 @@ def solve_rmsprop(problem: Problem, *, lr: float, steps: int, pull: float, guard
 
 
 def _follow(problem: Problem, rates: Tensor, steps: int, pull: float) -> Solution:
-    """Return the change of the logits (n, V) in nats at rates (n,), and whether the neighbours' loss rose overall."""
+    """Return the change of the logits (n, V) in nats at rates (n,), and whether the neighbours'
+    loss rose overall.
+    """
     head, labels = problem.head, problem.labels.unsqueeze(2)
     keys, hidden, weight = problem.keys, problem.hidden, head.weight
     if head.bias is not None:  # the bias is the weight of a constant input
@@ -55,7 +60,9 @@ def _follow(problem: Problem, rates: Tensor, steps: int, pull: float) -> Solutio
     for _ in range(steps):
         logits = torch.baddbmm(base, keys, change.transpose(1, 2))  # (n, K, V)
         residual = (-logits.softmax(2)).scatter_add_(2, labels, ones)  # Y - softmax(Z)
-        gradient = -(residual * problem.weights.unsqueeze(2)).transpose(1, 2) @ keys  # (n, V, D + 1)
+        gradient = (
+            -(residual * problem.weights.unsqueeze(2)).transpose(1, 2) @ keys
+        )  # (n, V, D + 1)
         square.mul_(SMOOTHING).addcmul_(gradient, gradient, value=1 - SMOOTHING)
         change = change * (1 - rate * pull) - rate * gradient / (square.sqrt() + EPSILON)
     last = torch.baddbmm(base, keys, change.transpose(1, 2))
@@ -66,4 +73,6 @@ def _follow(problem: Problem, rates: Tensor, steps: int, pull: float) -> Solutio
 def _loss(logits: Tensor, problem: Problem) -> Tensor:
     """``-sum_k w_k log softmax(Z_k)[y_k]`` (n,) in nats for logits Z (n, K, V)."""
     taken = logits.gather(2, problem.labels.unsqueeze(2)).squeeze(2)  # (n, K)
-    return torch.where(problem.weights > 0, problem.weights * (logits.logsumexp(2) - taken), 0).sum(1)
+    return torch.where(problem.weights > 0, problem.weights * (logits.logsumexp(2) - taken), 0).sum(
+        1
+    )

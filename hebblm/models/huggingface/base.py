@@ -1,4 +1,6 @@
-"""A causal language model of ``transformers`` that reads streams longer than its context, fixed or learning."""
+"""A causal language model of ``transformers`` that reads streams longer than its context, fixed or
+learning.
+"""
 
 from __future__ import annotations
 
@@ -29,13 +31,13 @@ BESIDE = 4096  # tokens that continuations of one text hold together, each with 
 class HuggingFaceBase(GradientBase):
     """Causal language model of ``transformers`` that reads one stream, or several side by side.
 
-    A model with attention reads in windows. After ``context`` tokens it reads the last ``context - stride`` of them
-    again and goes on from there. So it predicts each token once, with at least that many tokens before it. If a
-    tokenizer puts a token before every text, it replaces the first of them. A model whose state does not grow carries
-    it on from the beginning of the stream.
+    A model with attention reads in windows. After ``context`` tokens it reads the last ``context -
+    stride`` of them again and goes on from there. So it predicts each token once, with at least
+    that many tokens before it. If a tokenizer puts a token before every text, it replaces the first
+    of them. A model whose state does not grow carries it on from the beginning of the stream.
 
-    The weights are the trained model's own. A base that learns has copies of the learning weights, in float32 if the
-    model has half precision, which would lose most steps.
+    The weights are the trained model's own. A base that learns has copies of the learning weights,
+    in float32 if the model has half precision, which would lose most steps.
 
     Args:
         network: the trained network; it never changes.
@@ -65,14 +67,20 @@ class HuggingFaceBase(GradientBase):
         head = self._trained.head_with(self._own)
         if head is self._trained.head:
             return head
-        return OutputHead(head.weight.detach(), None if head.bias is None else head.bias.detach(), head.cap)
+        return OutputHead(
+            head.weight.detach(), None if head.bias is None else head.bias.detach(), head.cap
+        )
 
     def parameters(self) -> dict[str, nn.Parameter]:
         """Return the weights that may learn, by name; from then on they are this base's own."""
         if not self._own:
             trained = self._trained.parameters
             self._own = {
-                name: nn.Parameter(trained[name].to(torch.promote_types(trained[name].dtype, torch.float32), copy=True))
+                name: nn.Parameter(
+                    trained[name].to(
+                        torch.promote_types(trained[name].dtype, torch.float32), copy=True
+                    )
+                )
                 for name in self._trained.learns
             }
         return self._own
@@ -86,7 +94,9 @@ class HuggingFaceBase(GradientBase):
             parts.append(self._advance(ids[:, :room]))
             ids = ids[:, room:]
         width = trained.head.weight.shape[1] + trained.key_width * trained.keyed
-        return torch.cat(parts, 1) if parts else trained.head.weight.new_zeros(self._streams, 0, width)
+        return (
+            torch.cat(parts, 1) if parts else trained.head.weight.new_zeros(self._streams, 0, width)
+        )
 
     def _loss(self, hidden: Tensor, targets: Tensor) -> Tensor:
         head = self._trained.head_with(self._own)
@@ -99,13 +109,16 @@ class HuggingFaceBase(GradientBase):
     def stream_state(self) -> State:
         """Return the tokens of the window, to read again later, or a recurrent model's state.
 
-        For a model that learns also keys and values of the window: weights that have learned since would compute
-        others.
+        For a model that learns also keys and values of the window: weights that have learned since
+        would compute others.
         """
         kept = self._cache is not None and (self._recurrent or self.tracked)
         carried = dict(tensors_of(self._cache)) if kept else {}
         window = self._window if self._streams > 1 else self._window[0]
-        return {TOKENS: window.clone(), **{name: tensor.clone() for name, tensor in carried.items()}}
+        return {
+            TOKENS: window.clone(),
+            **{name: tensor.clone() for name, tensor in carried.items()},
+        }
 
     def load_stream_state(self, state: State) -> None:
         self._begin()
@@ -117,14 +130,20 @@ class HuggingFaceBase(GradientBase):
             if window.shape[1]:
                 self._advance(window)
             elif carried:
-                self._advance(self._trained.probe_ids[:1].expand(self._streams, 1))  # makes what holds the tensors
+                self._advance(
+                    self._trained.probe_ids[:1].expand(self._streams, 1)
+                )  # makes what holds the tensors
             if carried:
                 self._carry(carried)
         self._window = window.clone()
 
     def state_dict(self) -> State:
         """Return the state with keys and values of the window as they were computed."""
-        carried = {} if self._cache is None or self._recurrent or self.tracked else dict(tensors_of(self._cache))
+        carried = (
+            {}
+            if self._cache is None or self._recurrent or self.tracked
+            else dict(tensors_of(self._cache))
+        )
         return {**super().state_dict(), **prefixed("cache ", carried)}
 
     def load_state_dict(self, state: State) -> None:
@@ -150,7 +169,8 @@ class HuggingFaceBase(GradientBase):
         """Tokens until the window moves on."""
         if self._recurrent:
             raise UserError(
-                f"{type(self._trained.model).__name__} carries a state that cannot go back; leave draft out"
+                f"{type(self._trained.model).__name__} carries a state that cannot go back; leave "
+                "draft out"
             )
         return (self._trained.context - self._window.shape[1]) or self._trained.stride
 
@@ -164,28 +184,46 @@ class HuggingFaceBase(GradientBase):
             if not all(getattr(layer, "is_croppable", False) for layer in cache.layers):
                 raise ValueError("a layer keeps more than one state a token")
             cache.crop(-count)
-        except (AttributeError, ValueError, RuntimeError):  # not every cache can be cut; the window is read again
+        except (
+            AttributeError,
+            ValueError,
+            RuntimeError,
+        ):  # not every cache can be cut; the window is read again
             self._cache = None
 
     @torch.no_grad()
     def branches(self, rows: Sequence[Tensor]) -> list[Tensor]:
-        """Return the hidden states of several continuations, at once if that does not change them."""
+        """Return the hidden states of several continuations, at once if that does not change
+        them.
+        """
         if len(rows) < 2 or not self._branching:
             return super().branches(rows)
         most = max(1, BESIDE // (self._window.shape[1] + max(map(len, rows)) + 1))
-        return [state for at in range(0, len(rows), most) for state in self._beside(rows[at : at + most])]
+        return [
+            state
+            for at in range(0, len(rows), most)
+            for state in self._beside(rows[at : at + most])
+        ]
 
     def _beside(self, rows: Sequence[Tensor]) -> list[Tensor]:
-        """Return the hidden states of continuations read as one batch, the shorter ones padded at their end."""
+        """Return the hidden states of continuations read as one batch, the shorter ones padded at
+        their end.
+        """
         if len(rows) == 1:
             return super().branches(rows)
         base = HuggingFaceBase(self._trained, own=self._own, streams=len(rows))
         base._window = self._window.expand(len(rows), -1)
-        shared = {id(tensor): tensor for _, tensor in tensors_of(self._cache)} if self._cache is not None else {}
+        shared = (
+            {id(tensor): tensor for _, tensor in tensors_of(self._cache)}
+            if self._cache is not None
+            else {}
+        )
         if shared:  # what holds the tensors is copied, they themselves are repeated
             base._cache = replace_tensors(
                 copy.deepcopy(self._cache, shared),
-                lambda _, one: one.repeat_interleave(len(rows), 0) if one.ndim > 1 and len(one) == 1 else one,
+                lambda _, one: (
+                    one.repeat_interleave(len(rows), 0) if one.ndim > 1 and len(one) == 1 else one
+                ),
             )
         states = base.read(pad_sequence([*rows], batch_first=True))
         return [states[b, : len(row)] for b, row in enumerate(rows)]
@@ -194,7 +232,10 @@ class HuggingFaceBase(GradientBase):
     def _branching(self) -> bool:
         """Whether continuations of one beginning have the same states in a batch as alone."""
         network, ids = self._trained, self._trained.probe_ids
-        tried = [ids[-2:], ids[:3].flip(0)], [ids[-1:], ids[:1]]  # some models read rows of a single token otherwise
+        tried = (
+            [ids[-2:], ids[:3].flip(0)],
+            [ids[-1:], ids[:1]],
+        )  # some models read rows of a single token otherwise
         with turn(network.model):
             exact = is_exact(network.model, ids)
 
@@ -224,7 +265,9 @@ class HuggingFaceBase(GradientBase):
 
     @property
     def _anew(self) -> bool:
-        """Whether the window is read again each time: no state can be carried, or no gradient passes it."""
+        """Whether the window is read again each time: no state can be carried, or no gradient
+        passes it.
+        """
         return self._trained.steps == "none" or (self.tracked and not self._trained.differentiable)
 
     @property
@@ -233,7 +276,9 @@ class HuggingFaceBase(GradientBase):
         return self._trained.recurrent and not self._anew
 
     def _advance(self, ids: Tensor) -> Tensor:
-        """Return states (B, N, D) after tokens (B, N) that fit into the window, or begin the next one."""
+        """Return states (B, N, D) after tokens (B, N) that fit into the window, or begin the next
+        one.
+        """
         trained, window = self._trained, self._window
         ids = ids.to(window.device)
         if window.shape[1] == trained.context:
@@ -248,8 +293,12 @@ class HuggingFaceBase(GradientBase):
         return states[:, -ids.shape[1] :]
 
     def _forward(self, ids: Tensor) -> Tensor:
-        """Return states (B, N, D) after tokens (B, N) that follow the cache, and extend the cache."""
-        hidden, self._cache = self._trained.states(ids, self._cache, self._own, carry=not self._anew)
+        """Return states (B, N, D) after tokens (B, N) that follow the cache, and extend the
+        cache.
+        """
+        hidden, self._cache = self._trained.states(
+            ids, self._cache, self._own, carry=not self._anew
+        )
         if self._anew:
             self._cache = None
         elif self.tracked and self._cache is not None:

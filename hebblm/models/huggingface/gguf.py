@@ -1,4 +1,6 @@
-"""Files of llama.cpp (GGUF): checked before any model is built, and read once, by ``transformers``."""
+"""Files of llama.cpp (GGUF): checked before any model is built, and read once, by
+``transformers``.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,22 @@ from hebblm.models.huggingface.probe import line
 from hebblm.progress import say
 
 INSTALL = "GGUF files need more to be installed: pip install -e '.[gguf]' in the checkout"
-GPT2 = ("gpt-2", "gpt2", "phi-2", "mpt", "olmo", "jais", "trillion", "exaone4", "roberta-bpe", "gigachat")
+GPT2 = (
+    "gpt-2",
+    "gpt2",
+    "phi-2",
+    "mpt",
+    "olmo",
+    "jais",
+    "trillion",
+    "exaone4",
+    "roberta-bpe",
+    "gigachat",
+)
 DIGITS = ("smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b")
-"""Ways of llama.cpp to split a text before its pieces are found: GPT-2's, and the same with digits split off first."""
+"""Ways of llama.cpp to split a text before its pieces are found: GPT-2's, and the same with digits
+split off first.
+"""
 VALUES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 """Types of weights that are not in blocks."""
 _ALONE = RLock()  # what is changed in other modules while a file is read
@@ -34,24 +49,36 @@ class GgufFile:
     dtype: str  # of its weights; that of blocks of a few bits once they are unpacked
 
     def tokenizer(self) -> Any:
-        """Its tokenizer, which splits a text like the model's own even if ``transformers`` would not."""
+        """Its tokenizer, which splits a text like the model's own even if ``transformers`` would
+        not.
+        """
         from tokenizers import pre_tokenizers
         from transformers import PreTrainedTokenizerFast
-        from transformers.integrations.gguf.gguf_tokenizer_mapping import GGUF_PRE_TOKENIZER_SPLITS, get_gguf_tokenizer
+        from transformers.integrations.gguf.gguf_tokenizer_mapping import (
+            GGUF_PRE_TOKENIZER_SPLITS,
+            get_gguf_tokenizer,
+        )
 
         _, described, _ = get_gguf_tokenizer(str(self.path))
-        tokenizer = PreTrainedTokenizerFast.from_pretrained(str(self.path.parent), gguf_file=self.path.name)
+        tokenizer = PreTrainedTokenizerFast.from_pretrained(
+            str(self.path.parent), gguf_file=self.path.name
+        )
         way = described.get("pre_tokenizer_type")
         if described.get("tokenizer_type") != "gpt2" or way in (*GGUF_PRE_TOKENIZER_SPLITS, *GPT2):
             return tokenizer
         if way in DIGITS:
             tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-                [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+                [
+                    pre_tokenizers.Digits(individual_digits=True),
+                    pre_tokenizers.ByteLevel(add_prefix_space=False),
+                ]
             )
         else:
             say(
-                f"{self.path} splits texts in a way ({way}) that transformers does not know, so GPT-2's way is used: "
-                "its pieces may differ from its training; hebblm.load((model, tokenizer)) takes its own tokenizer"
+                f"{self.path} splits texts in a way ({way}) that transformers does not know, so "
+                "GPT-2's way is used: "
+                "its pieces may differ from its training; hebblm.load((model, tokenizer)) takes "
+                "its own tokenizer"
             )
         return tokenizer
 
@@ -71,8 +98,8 @@ def opened(path: Path) -> Iterator[GgufFile]:
     gguf: Any = package
     _ALONE.acquire()
     kept = gguf.GGUFReader, gguf.get_tensor_name_map, loading.tqdm
-    # transformers reads all of the header for the configuration and again for the weights, and makes a table of names
-    # for each module: with a large vocabulary that takes most of the time.
+    # transformers reads all of the header for the configuration and again for the weights, and
+    # makes a table of names for each module: with a large vocabulary that takes most of the time.
     gguf.GGUFReader, gguf.get_tensor_name_map = functools.cache(kept[0]), functools.cache(kept[1])
     loading.tqdm = lambda tensors, **_: tensors
     try:
@@ -82,19 +109,34 @@ def opened(path: Path) -> Iterator[GgufFile]:
             tensors = gguf.GGUFReader(str(path)).tensors
         except Exception as error:  # of many kinds, all of them of the file
             raise UserError(
-                f"{path} is cut short, damaged, or not a GGUF file ({line(error)}); download it again"
+                f"{path} is cut short, damaged, or not a GGUF file ({line(error)}); download it "
+                "again"
             ) from error
         if (parts := metadata.get("split.count", 0)) > 1:
-            raise UserError(f"{path} is one of {parts} parts; make one file of them with llama-gguf-split --merge")
-        types, architecture = {tensor.tensor_type.name for tensor in tensors}, metadata["general.architecture"]
-        unknown = sorted(types - {*GGML_NAME.values(), *VALUES}) if architecture in GGUF_CONFIG_ARCHS else []
+            raise UserError(
+                f"{path} is one of {parts} parts; make one file of them with llama-gguf-split "
+                "--merge"
+            )
+        types, architecture = (
+            {tensor.tensor_type.name for tensor in tensors},
+            metadata["general.architecture"],
+        )
+        unknown = (
+            sorted(types - {*GGML_NAME.values(), *VALUES})
+            if architecture in GGUF_CONFIG_ARCHS
+            else []
+        )
         if unknown:
             raise UserError(
-                f"{path} has weights of type {unknown[0]}, which transformers does not read; use another file"
+                f"{path} has weights of type {unknown[0]}, which transformers does not read; use "
+                "another file"
             )
-        # Norms are in float32 next to other types. In half precision, processors compute bfloat16 faster, or neither.
+        # Norms are in float32 next to other types. In half precision, processors compute bfloat16
+        # faster, or neither.
         stored = next((VALUES[kind] for kind in ("BF16", "F16", "F32") if kind in types), "float32")
-        with np.errstate(all="ignore"):  # of damaged blocks; weights that are not finite are refused later
+        with np.errstate(
+            all="ignore"
+        ):  # of damaged blocks; weights that are not finite are refused later
             yield GgufFile(path, len(tensors), stored if types <= {*VALUES} else "bfloat16")
     finally:
         gguf.GGUFReader, gguf.get_tensor_name_map, loading.tqdm = kept

@@ -1,6 +1,8 @@
-"""The layers of a model that hebblm reads: its softmax layer, and the one whose states a memory keeps.
+"""The layers of a model that hebblm reads: its softmax layer, and the one whose states a memory
+keeps.
 
-The softmax layer of a causal language model is found by its output, and checked against the model's logits.
+The softmax layer of a causal language model is found by its output, and checked against the model's
+logits.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ ROUNDING = 4  # units of rounding that half precision may be off by, where it is
 ROWS = 1024  # of the output layer whose logits are compared at a time
 LAST = "last"
 FFN_INPUT = "ffn-input"
-FFN = re.compile(r"(mlp|ffn|feed_forward|moe|fc1|dense_h_to_4h)$")  # end of a feed-forward layer's name
+FFN = re.compile(
+    r"(mlp|ffn|feed_forward|moe|fc1|dense_h_to_4h)$"
+)  # end of a feed-forward layer's name
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +45,13 @@ class FoundHead:
     cap: float | None = None  # of the soft cap after that, cap tanh(logits / cap)
 
     def of(self, parameters: Mapping[str, Tensor]) -> OutputHead:
-        """Return the head of these parameters, with the scale folded in; in float32 if they have half precision."""
+        """Return the head of these parameters, with the scale folded in; in float32 if they have
+        half precision.
+        """
         weight, bias = parameters[self.weight], None if self.bias is None else parameters[self.bias]
-        return OutputHead(self._scaled(weight), None if bias is None else self._scaled(bias), self.cap)
+        return OutputHead(
+            self._scaled(weight), None if bias is None else self._scaled(bias), self.cap
+        )
 
     def _scaled(self, tensor: Tensor) -> Tensor:
         if tensor.dtype.itemsize < 4:
@@ -60,43 +68,70 @@ class Key:
     entering: bool = False  # those that enter the module, not those that leave it
 
     def states(self) -> AbstractContextManager[list[Tensor]]:
-        """Record the states (B, T, D_key) of each forward pass; empty for those that enter the output layer."""
-        return nullcontext([]) if self.module is None else states_of(self.module, entering=self.entering)
+        """Record the states (B, T, D_key) of each forward pass; empty for those that enter the
+        output layer.
+        """
+        return (
+            nullcontext([])
+            if self.module is None
+            else states_of(self.module, entering=self.entering)
+        )
 
 
 def find_key(model: Any, name: str) -> Key:
-    """Find the layer named ``last``, ``ffn-input``, or by number: from 0, or negative from the end."""
+    """Find the layer named ``last``, ``ffn-input``, or by number: from 0, or negative from the
+    end.
+    """
     if name == LAST:
         return Key(name)
     if name == FFN_INPUT:
         layers = [module for path, module in model.named_modules() if FFN.search(path)]
         if not layers:
-            raise UserError(f"{type(model).__name__} has no feed-forward layer by a known name; name a layer by number")
+            raise UserError(
+                f"{type(model).__name__} has no feed-forward layer by a known name; name a layer "
+                "by number"
+            )
         return Key(name, layers[-1], entering=True)
     layers = layers_of(model)
     if not layers:
-        raise UserError(f"{type(model).__name__} has no list of layers, so key {name!r} must be last or ffn-input")
+        raise UserError(
+            f"{type(model).__name__} has no list of layers, so key {name!r} must be last or "
+            "ffn-input"
+        )
     if not re.fullmatch(r"-?\d+", name) or not -len(layers) <= int(name) < len(layers):
-        raise UserError(f"key {name!r} must be last, ffn-input or a layer from 0 to {len(layers) - 1}")
+        raise UserError(
+            f"key {name!r} must be last, ffn-input or a layer from 0 to {len(layers) - 1}"
+        )
     return Key(name, layers[int(name)])
 
 
 def layers_of(model: Any) -> list[nn.Module]:
     """Return the layers of a model: its longest list of modules, empty if it has no such list."""
-    return max((list(module) for module in model.modules() if isinstance(module, nn.ModuleList)), key=len, default=[])
+    return max(
+        (list(module) for module in model.modules() if isinstance(module, nn.ModuleList)),
+        key=len,
+        default=[],
+    )
 
 
 @contextmanager
-def states_of(module: nn.Module, *, entering: bool = True, last_only: bool = False) -> Iterator[list[Tensor]]:
-    """Record the hidden states (B, T, D) that enter or leave a layer in this thread; other threads are not affected.
+def states_of(
+    module: nn.Module, *, entering: bool = True, last_only: bool = False
+) -> Iterator[list[Tensor]]:
+    """Record the hidden states (B, T, D) that enter or leave a layer in this thread; other threads
+    are not affected.
 
-    ``last_only`` passes only the last state of a sequence to an output layer whose logits are not needed.
+    ``last_only`` passes only the last state of a sequence to an output layer whose logits are not
+    needed.
     """
     noted: list[Tensor] = []
     thread = get_ident()
 
-    # A pass of another thread gives no options where it comes upon a hook that is just put in or taken out.
-    def before(_: nn.Module, inputs: tuple[Any, ...], options: dict[str, Any] | None = None) -> tuple[Any, Any] | None:
+    # A pass of another thread gives no options where it comes upon a hook that is just put in or
+    # taken out.
+    def before(
+        _: nn.Module, inputs: tuple[Any, ...], options: dict[str, Any] | None = None
+    ) -> tuple[Any, Any] | None:
         if get_ident() != thread:
             return None
         states = inputs[0] if inputs else (options or {})["hidden_states"]
@@ -119,9 +154,11 @@ def states_of(module: nn.Module, *, entering: bool = True, last_only: bool = Fal
 
 @torch.no_grad()
 def find_head(model: Any, ids: Tensor, exact: bool) -> FoundHead:
-    """Find the softmax layer of a model whose logits are that layer's, scaled by a constant or softly capped.
+    """Find the softmax layer of a model whose logits are that layer's, scaled by a constant or
+    softly capped.
 
-    They are compared on a few tokens (1, T), in float32 if ``exact``, whatever the type of the weights.
+    They are compared on a few tokens (1, T), in float32 if ``exact``, whatever the type of the
+    weights.
     """
     kind = type(model).__name__
     with probing(kind):
@@ -130,12 +167,18 @@ def find_head(model: Any, ids: Tensor, exact: bool) -> FoundHead:
         raise UserError(f"{kind} has no output layer that gives each token a logit; {READS}")
     if hasattr(module, "base_layer"):
         raise UserError(
-            f"an adapter changes the output layer of {kind}; merge it, with model = model.merge_and_unload(), or load "
+            f"an adapter changes the output layer of {kind}; merge it, with model = "
+            "model.merge_and_unload(), or load "
             "the folder of the adapter"
         )
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     weight = getattr(module, "weight", None)
-    if weight is None or id(weight) not in names or weight.ndim != 2 or not weight.is_floating_point():
+    if (
+        weight is None
+        or id(weight) not in names
+        or weight.ndim != 2
+        or not weight.is_floating_point()
+    ):
         raise UserError(
             f"{kind} has no output layer with a plain weight matrix; load it unquantised, or leave "
             "its output layer out of the quantisation"
@@ -153,13 +196,23 @@ def find_head(model: Any, ids: Tensor, exact: bool) -> FoundHead:
     rounding = 0.0 if exact else ROUNDING * torch.finfo(weight.dtype).eps
     plain = FoundHead(module, names[id(weight)], None if bias is None else names[id(bias)])
     hidden = states[0][0].double().to(weight.device)  # (T, D)
-    product = torch.cat([hidden @ rows.double().t() for rows in torch.split(weight, ROWS)], -1)  # (T, V)
+    product = torch.cat(
+        [hidden @ rows.double().t() for rows in torch.split(weight, ROWS)], -1
+    )  # (T, V)
     product = product if bias is None else product + bias.double()
-    return _fitted(plain, product, logits.to(product.device), [float(cap) for cap in named if cap], rounding, kind)
+    return _fitted(
+        plain,
+        product,
+        logits.to(product.device),
+        [float(cap) for cap in named if cap],
+        rounding,
+        kind,
+    )
 
 
 def logits_of(model: Any, ids: Tensor) -> Tensor:
-    """Return logits (1, T, V) of a model after tokens (1, T); refuse them unless each token has a finite, nonzero row.
+    """Return logits (1, T, V) of a model after tokens (1, T); refuse them unless each token has a
+    finite, nonzero row.
 
     States that overflow give all zeros.
     """
@@ -167,23 +220,35 @@ def logits_of(model: Any, ids: Tensor) -> Tensor:
     with probing(kind):
         logits = getattr(model(ids), "logits", None)
     if not isinstance(logits, Tensor) or logits.ndim != 3 or logits.shape[:2] != ids.shape:
-        given = f"logits of shape {tuple(logits.shape)}" if isinstance(logits, Tensor) else "no logits"
-        raise UserError(f"{kind} gives {given} for a text of {ids.shape[1]} tokens; {READS} that give a row a token")
+        given = (
+            f"logits of shape {tuple(logits.shape)}" if isinstance(logits, Tensor) else "no logits"
+        )
+        raise UserError(
+            f"{kind} gives {given} for a text of {ids.shape[1]} tokens; {READS} that give a row a "
+            "token"
+        )
     finite = bool(logits.isfinite().all())
     if finite and bool(logits.any()):
         return logits
     weights = [weight for weight in model.parameters() if weight.is_floating_point()]
     what = "logits" if all(bool(weight.isfinite().all()) for weight in weights) else "weights"
-    dtype = torch.float16 if any(weight.dtype == torch.float16 for weight in weights) else weights[0].dtype
+    dtype = (
+        torch.float16
+        if any(weight.dtype == torch.float16 for weight in weights)
+        else weights[0].dtype
+    )
     remedy = "load it with --dtype float32" if dtype == torch.float16 else "get the model anew"
     fault = "all zero" if finite else "not finite"
-    raise UserError(f"the {what} of {kind} are {fault} in {str(dtype).removeprefix('torch.')}; {remedy}")
+    raise UserError(
+        f"the {what} of {kind} are {fault} in {str(dtype).removeprefix('torch.')}; {remedy}"
+    )
 
 
 def _fitted(
     plain: FoundHead, product: Tensor, logits: Tensor, caps: list[float], rounding: float, kind: str
 ) -> FoundHead:
-    """Return the head with scale and cap that turn the layer's product (T, V) into the model's logits (T, V), float64.
+    """Return the head with scale and cap that turn the layer's product (T, V) into the model's
+    logits (T, V), float64.
 
     Rounding may change logits by a share of the largest one.
     """
@@ -191,13 +256,16 @@ def _fitted(
     for cap in (*caps, None):
         clear = torch.ones_like(logits) if cap is None else (logits.abs() < CLEAR * cap).double()
         straight = logits if cap is None else cap * (clear * logits / cap).atanh()
-        scale = float((clear * straight * product).sum() / (clear * product.square()).sum())  # least squares
+        scale = float(
+            (clear * straight * product).sum() / (clear * product.square()).sum()
+        )  # least squares
         scale = 1.0 if abs(scale - 1) < tolerance else scale
         again = scale * product if cap is None else cap * (scale * product / cap).tanh()
         if scale > 0 and float((again - logits).abs().max()) <= tolerance * size:
             return replace(plain, scale=scale, cap=cap)
     gap = float((product - logits).abs().max())
     raise UserError(
-        f"the logits of {kind} are not its output layer's, scaled or softly capped (they differ by {gap:.3g}); "
+        f"the logits of {kind} are not its output layer's, scaled or softly capped (they differ by "
+        f"{gap:.3g}); "
         "hebblm cannot adapt this model"
     )

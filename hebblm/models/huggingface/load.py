@@ -1,4 +1,6 @@
-"""Loading a causal language model and its tokenizer from the hub or a folder, from safetensors only."""
+"""Loading a causal language model and its tokenizer from the hub or a folder, from safetensors
+only.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +22,23 @@ from hebblm.models.huggingface.probe import READS, check_kind, line
 from hebblm.models.pretrained import PRETRAINED, obtain
 from hebblm.progress import say
 
-LOCATION = ("cache_dir", "force_download", "local_files_only", "proxies", "revision", "subfolder", "token")
+LOCATION = (
+    "cache_dir",
+    "force_download",
+    "local_files_only",
+    "proxies",
+    "revision",
+    "subfolder",
+    "token",
+)
 """Options for the place of a model, which its tokenizer shares."""
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 KEPT = "bfloat16"  # type of unpacked weights that are kept
 INSTALL = "models of transformers need more to be installed: pip install -e '.[hf]' in the checkout"
 OPENED = "open model and tokenizer yourself, and give hebblm.load((model, tokenizer))"
 CONVERT = (
-    "convert them in a place that you trust: AutoModelForCausalLM.from_pretrained(..., use_safetensors=False)"
+    "convert them in a place that you trust: AutoModelForCausalLM.from_pretrained(..., "
+    "use_safetensors=False)"
     ".save_pretrained(FOLDER)"
 )
 
@@ -41,28 +52,33 @@ class Loaded(NamedTuple):
     file_sha256: str = ""  # of a GGUF file
 
 
-def load_causal(name: str | Path, *, device: torch.device, dtype: str = "auto", **options: Any) -> Loaded:
+def load_causal(
+    name: str | Path, *, device: torch.device, dtype: str = "auto", **options: Any
+) -> Loaded:
     """Load a causal language model and its tokenizer.
 
     Args:
         name: hub id, folder, GGUF file or one of ``PRETRAINED``.
         device: device of the model, unless ``options`` have a ``device_map``.
-        dtype: type of the weights: auto (as they are stored, but float32 for float16 on a CPU, which has no arithmetic
-            of that type: products would be slow, and gradients overflow; bfloat16 for the blocks of a GGUF file),
-            float32, bfloat16 or float16.
-        options: passed to ``AutoModelForCausalLM.from_pretrained``, e.g. ``device_map``, ``quantization_config`` or
-            ``gguf_file`` (of that folder or hub id). Options for the place of a model, such as ``token``, ``revision``
-            or ``subfolder``, go to the tokenizer as well.
+        dtype: type of the weights: auto (as they are stored, but float32 for float16 on a CPU,
+            which has no arithmetic of that type: products would be slow, and gradients overflow;
+            bfloat16 for the blocks of a GGUF file), float32, bfloat16 or float16.
+        options: passed to ``AutoModelForCausalLM.from_pretrained``, e.g. ``device_map``,
+            ``quantization_config`` or ``gguf_file`` (of that folder or hub id). Options for the
+            place of a model, such as ``token``, ``revision`` or ``subfolder``, go to the tokenizer
+            as well.
     """
     if dtype not in DTYPES:
         raise UserError(f"dtype {dtype!r} must be one of {', '.join(DTYPES)}")
     if options.get("use_safetensors") is False:
         raise UserError(
-            "use_safetensors = False: pickled weights could run anything when they are opened; leave it out"
+            "use_safetensors = False: pickled weights could run anything when they are opened; "
+            "leave it out"
         )
     if options.get("trust_remote_code"):
         raise UserError(
-            "trust_remote_code = True: code from a model's folder is never run; give hebblm.load((model, tokenizer))"
+            "trust_remote_code = True: code from a model's folder is never run; give "
+            "hebblm.load((model, tokenizer))"
         )
     try:
         from transformers import AutoTokenizer
@@ -84,9 +100,12 @@ def load_causal(name: str | Path, *, device: torch.device, dtype: str = "auto", 
             return Loaded(*_load_gguf(Path(name), device, dtype, others), origin, found)
         return Loaded(*_load_kept(Path(name), device, found), origin, found)
     folder = Path(name)
-    if not folder.is_dir() and (folder.is_absolute() or str(name).startswith((".", "~")) or len(folder.parts) > 2):
+    if not folder.is_dir() and (
+        folder.is_absolute() or str(name).startswith((".", "~")) or len(folder.parts) > 2
+    ):
         raise UserError(
-            f"{name} is not a folder; name a folder of save_pretrained, or a model of the hub as OWNER/NAME"
+            f"{name} is not a folder; name a folder of save_pretrained, or a model of the hub as "
+            "OWNER/NAME"
         )
     with _in_one_line(str(name)), quiet_hub(), _quiet():
         adapter = find_adapter(str(name), location)
@@ -94,10 +113,14 @@ def load_causal(name: str | Path, *, device: torch.device, dtype: str = "auto", 
         model = _load_model(str(name), location, device, dtype, options)
     else:
         model = _with_adapter(adapter, location, device, dtype, options)
-    holder, its_location = (str(name), location) if adapter is None or adapter.tokenizer else _base(adapter, location)
+    holder, its_location = (
+        (str(name), location) if adapter is None or adapter.tokenizer else _base(adapter, location)
+    )
     try:
         with _in_one_line(f"the tokenizer of {holder}"), quiet_hub():
-            tokenizer = AutoTokenizer.from_pretrained(holder, **its_location, trust_remote_code=False)
+            tokenizer = AutoTokenizer.from_pretrained(
+                holder, **its_location, trust_remote_code=False
+            )
             tokenizer("a")  # some values are looked at only now
     except UserError as error:
         raise UserError(f"{error}; {OPENED}" if OPENED not in str(error) else str(error)) from error
@@ -105,7 +128,11 @@ def load_causal(name: str | Path, *, device: torch.device, dtype: str = "auto", 
 
 
 def _load_model(
-    name: str, location: Mapping[str, Any], device: torch.device, dtype: str, options: Mapping[str, Any]
+    name: str,
+    location: Mapping[str, Any],
+    device: torch.device,
+    dtype: str,
+    options: Mapping[str, Any],
 ) -> Any:
     from transformers import AutoConfig, AutoModelForCausalLM
 
@@ -114,7 +141,9 @@ def _load_model(
     with _in_one_line(name), quiet_hub(), _quiet():
         if folder.is_dir():
             _check_stored(folder / location.get("subfolder", ""))
-        config = AutoConfig.from_pretrained(name, **location, trust_remote_code=False)  # None would ask
+        config = AutoConfig.from_pretrained(
+            name, **location, trust_remote_code=False
+        )  # None would ask
         _check_causal(name, config)
         if folder.is_dir():
             _check_layers(folder / location.get("subfolder", ""), config)
@@ -126,10 +155,15 @@ def _load_model(
     return _placed(name, config, loaded, device, dtype, "device_map" in options)
 
 
-def _load_gguf(path: Path, device: torch.device, dtype: str, options: Mapping[str, Any]) -> tuple[Any, Any]:
+def _load_gguf(
+    path: Path, device: torch.device, dtype: str, options: Mapping[str, Any]
+) -> tuple[Any, Any]:
     """Load the model of a GGUF file, with its blocks unpacked, and its tokenizer."""
     if "quantization_config" in options:
-        raise UserError(f"quantization_config: the weights of {path} are unpacked when they are read; leave it out")
+        raise UserError(
+            f"quantization_config: the weights of {path} are unpacked when they are read; leave it "
+            "out"
+        )
     loaded: Any
     with _in_one_line(str(path)), gguf.opened(path) as file, _quiet():
         from transformers import AutoConfig, AutoModelForCausalLM, GgufConfig
@@ -138,9 +172,17 @@ def _load_gguf(path: Path, device: torch.device, dtype: str, options: Mapping[st
         config = AutoConfig.from_pretrained(**place)
         _check_causal(str(path), config)
         if (layers := getattr(config.get_text_config(), "num_hidden_layers", 0)) > file.tensors:
-            raise UserError(f"{path} has {file.tensors:,} weights, too few for {layers:,} layers; download it again")
+            raise UserError(
+                f"{path} has {file.tensors:,} weights, too few for {layers:,} layers; download it "
+                "again"
+            )
         loaded = AutoModelForCausalLM.from_pretrained(
-            **{**options, **place, "config": config, "dtype": getattr(torch, file.dtype if dtype == "auto" else dtype)},
+            **{
+                **options,
+                **place,
+                "config": config,
+                "dtype": getattr(torch, file.dtype if dtype == "auto" else dtype),
+            },
             quantization_config=GgufConfig(dequantize=True),
             output_loading_info=True,
         )
@@ -152,7 +194,9 @@ def _load_gguf(path: Path, device: torch.device, dtype: str, options: Mapping[st
 
 
 def _load_kept(path: Path, device: torch.device, found: str) -> tuple[Any, Any]:
-    """Load a model from its unpacked weights; without them unpack the GGUF file, and keep them for the next time."""
+    """Load a model from its unpacked weights; without them unpack the GGUF file, and keep them for
+    the next time.
+    """
     from transformers import AutoTokenizer
 
     folder = unpacked.folder_of(path)
@@ -164,7 +208,9 @@ def _load_kept(path: Path, device: torch.device, found: str) -> tuple[Any, Any]:
     try:
         with _quiet():
             unpacked.keep(folder, found, model, tokenizer)
-    except UserError as error:  # of a full disk, or a cache that others own: the model is there all the same
+    except (
+        UserError
+    ) as error:  # of a full disk, or a cache that others own: the model is there all the same
         say(f"{error}; until then each start unpacks the weights again")
     return model, tokenizer
 
@@ -176,16 +222,23 @@ def _check_causal(name: str, config: Any) -> None:
     kind = _kind_of(config)
     check_kind(kind, config, f"cannot load {name}: ")
     if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
-        raise UserError(f"cannot load {name}: {kind} is not a causal language model for transformers; {READS}")
+        raise UserError(
+            f"cannot load {name}: {kind} is not a causal language model for transformers; {READS}"
+        )
 
 
-def _placed(name: str, config: Any, loaded: tuple[Any, Any], device: torch.device, dtype: str, mapped: bool) -> Any:
-    """Put a model on its device, unless it was ``mapped``; refuse it if the report of its loading lacks weights."""
+def _placed(
+    name: str, config: Any, loaded: tuple[Any, Any], device: torch.device, dtype: str, mapped: bool
+) -> Any:
+    """Put a model on its device, unless it was ``mapped``; refuse it if the report of its loading
+    lacks weights.
+    """
     (model, report), kind = loaded, _kind_of(config)
     if missing := sorted(report["missing_keys"]):
         if (built := type(model).__name__) != kind:
             raise UserError(
-                f"cannot load {name}: {kind} lacks {_listed(missing)} of {built}, which would be random; {READS}"
+                f"cannot load {name}: {kind} lacks {_listed(missing)} of {built}, which would be "
+                f"random; {READS}"
             )
         raise UserError(
             f"cannot load {name}: it lacks {_listed(missing)}, which would be random: "
@@ -200,14 +253,19 @@ def _placed(name: str, config: Any, loaded: tuple[Any, Any], device: torch.devic
 
 
 def _with_adapter(
-    adapter: PeftAdapter, location: Mapping[str, Any], device: torch.device, dtype: str, options: Mapping[str, Any]
+    adapter: PeftAdapter,
+    location: Mapping[str, Any],
+    device: torch.device,
+    dtype: str,
+    options: Mapping[str, Any],
 ) -> Any:
     """Load the base model of an adapter, with the adapter merged into its weights."""
     name, base_location = _base(adapter, location)
     with _in_one_line(f"{adapter.name}, an adapter"), quiet_hub(), _quiet():
         if find_adapter(name, base_location) is not None:
             raise UserError(
-                f"the base of {adapter.name} is {name}, an adapter as well; merge that one with merge_and_unload, and "
+                f"the base of {adapter.name} is {name}, an adapter as well; merge that one with "
+                "merge_and_unload, and "
                 "save the model"
             )
     others = {key: value for key, value in options.items() if key not in LOCATION}
@@ -218,14 +276,25 @@ def _with_adapter(
 
 def _base(adapter: PeftAdapter, location: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """Return the name of an adapter's base model, and the options for its place."""
-    base_location = {key: value for key, value in location.items() if key not in ("revision", "subfolder")}
-    return adapter.base, base_location if adapter.revision is None else {**base_location, "revision": adapter.revision}
+    base_location = {
+        key: value for key, value in location.items() if key not in ("revision", "subfolder")
+    }
+    return adapter.base, base_location if adapter.revision is None else {
+        **base_location,
+        "revision": adapter.revision,
+    }
 
 
 def _kind_of(config: Any) -> str:
-    """Return the class name that a model was saved from, or its architecture if that is not known."""
+    """Return the class name that a model was saved from, or its architecture if that is not
+    known.
+    """
     names = config.architectures
-    return names[0] if isinstance(names, list) and names and isinstance(names[0], str) else str(config.model_type)
+    return (
+        names[0]
+        if isinstance(names, list) and names and isinstance(names[0], str)
+        else str(config.model_type)
+    )
 
 
 def _listed(names: list[str]) -> str:
@@ -242,24 +311,33 @@ def _check_stored(folder: Path) -> None:
     if index.is_file():
         weights = read_json(index).get("weight_map", {})
         if missing := sorted(set(weights.values()) - {path.name for path in files}):
-            raise UserError(f"{folder} lacks {missing[0]}, which {index.name} names; download the folder again")
+            raise UserError(
+                f"{folder} lacks {missing[0]}, which {index.name} names; download the folder again"
+            )
     if files:
         return
     pickled = sorted(path.name for kind in ("*.bin", "*.pt", "*.pth") for path in folder.glob(kind))
     if pickled:
-        raise UserError(f"{folder / pickled[0]} is pickled, and could run anything when it is opened; {CONVERT}")
-    raise UserError(f"{folder} has no weights (*.safetensors); save the model there with save_pretrained")
+        raise UserError(
+            f"{folder / pickled[0]} is pickled, and could run anything when it is opened; {CONVERT}"
+        )
+    raise UserError(
+        f"{folder} has no weights (*.safetensors); save the model there with save_pretrained"
+    )
 
 
 def _check_layers(folder: Path, config: Any) -> None:
-    """Refuse a folder with fewer weights than its config.json has layers: building them could take forever."""
+    """Refuse a folder with fewer weights than its config.json has layers: building them could take
+    forever.
+    """
     layers, weights = getattr(config.get_text_config(), "num_hidden_layers", 0), 0
     for path in folder.glob("*.safetensors"):
         with safe_open(path, framework="pt") as opened:
             weights += len(opened.keys())
     if layers > weights:
         raise UserError(
-            f"num_hidden_layers = {layers} of {folder / 'config.json'} is more than the {weights:,} weights there: "
+            f"num_hidden_layers = {layers} of {folder / 'config.json'} is more than the "
+            f"{weights:,} weights there: "
             "they do not fit; download the folder again"
         )
 
@@ -270,7 +348,10 @@ def _quiet() -> Iterator[None]:
     from transformers import utils
 
     transformers_logging: Any = utils.logging
-    shown, verbosity = transformers_logging.is_progress_bar_enabled(), transformers_logging.get_verbosity()
+    shown, verbosity = (
+        transformers_logging.is_progress_bar_enabled(),
+        transformers_logging.get_verbosity(),
+    )
     transformers_logging.disable_progress_bar()
     transformers_logging.set_verbosity_error()
     try:
@@ -288,8 +369,12 @@ def _in_one_line(name: str) -> Iterator[None]:
         yield
     except UserError:
         raise
-    except Exception as error:  # transformers, hub and safetensors raise many kinds; all of them are of the input
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    except (
+        Exception
+    ) as error:  # transformers, hub and safetensors raise many kinds; all of them are of the input
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [
+            type(error).__name__
+        ]
         fault = lines[0]
         if fault.endswith(":"):  # the next line says what
             fault = " ".join(lines[:2])
@@ -305,6 +390,12 @@ def _in_one_line(name: str) -> Iterator[None]:
             fault = f"a value in its files, or an option, is wrong ({line(error)})"
         elif "safetensors" in str(error) and "pickle" not in fault:
             fault = f"it has no safetensors weights; {CONVERT}"
-        elif "not a local folder" in fault or "connect" in fault.lower() or "offline" in fault.lower():
-            fault = "there is no such folder, and the hub has none of that name or cannot be reached"
+        elif (
+            "not a local folder" in fault
+            or "connect" in fault.lower()
+            or "offline" in fault.lower()
+        ):
+            fault = (
+                "there is no such folder, and the hub has none of that name or cannot be reached"
+            )
         raise UserError(f"cannot load {name}: {fault[:300]}") from error

@@ -1,4 +1,6 @@
-"""A trained causal language model of ``transformers``: its bases, its states of a text, its weights."""
+"""A trained causal language model of ``transformers``: its bases, its states of a text, its
+weights.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +33,9 @@ SAMPLE = 512  # numbers of a parameter that tell it from another
 class Weights:
     """The weights of a model at the time of opening.
 
-    torch counts changes of tensors, even of a single number; a copy of a tensor starts at 0 again. It does not count
-    changes by ``.data`` or a fused optimizer, but those change most numbers, and so the hash.
+    torch counts changes of tensors, even of a single number; a copy of a tensor starts at 0 again.
+    It does not count changes by ``.data`` or a fused optimizer, but those change most numbers, and
+    so the hash.
     """
 
     def __init__(self, model: Any, key: str, file_sha256: str) -> None:
@@ -48,7 +51,9 @@ class Weights:
         raise UserError("the weights changed since hebblm.load; load the model again")
 
     def _fingerprint(self) -> str:
-        return _fingerprint(self._model, f"{'' if self._key == LAST else self._key}{self.file_sha256}")
+        return _fingerprint(
+            self._model, f"{'' if self._key == LAST else self._key}{self.file_sha256}"
+        )
 
     def __reduce__(self) -> tuple[type[Weights], tuple[Any, str, str]]:
         """Copy the model, and read its weights again."""
@@ -56,7 +61,9 @@ class Weights:
 
 
 def _fingerprint(model: Any, beside: str) -> str:
-    """Return a hash of shapes, types and some numbers of the weights, and of the active adapters."""
+    """Return a hash of shapes, types and some numbers of the weights, and of the active
+    adapters.
+    """
     digest = hashlib.sha256(beside.encode())
     for name, weight in model.named_parameters():
         flat = weight.detach().flatten()
@@ -64,16 +71,28 @@ def _fingerprint(model: Any, beside: str) -> str:
         sample = sample.double() if sample.is_floating_point() else sample  # numpy has no bfloat16
         digest.update(f"{name} {tuple(weight.shape)} {weight.dtype}".encode())
         digest.update(sample.cpu().numpy().tobytes())
-    for name, module in model.named_modules():  # an adapter's effect depends on more than its weights
+    for (
+        name,
+        module,
+    ) in model.named_modules():  # an adapter's effect depends on more than its weights
         if isinstance(getattr(module, "disable_adapters", None), bool):
-            state = (module.active_adapters, module.disable_adapters, getattr(module, "scaling", None))
+            state = (
+                module.active_adapters,
+                module.disable_adapters,
+                getattr(module, "scaling", None),
+            )
             digest.update(f"{name} {state}".encode())
     return digest.hexdigest()
 
 
 def _counts(model: Any) -> list[tuple[int, int]]:
-    """Return the address of each weight and its number of changes; torch does not count in inference mode."""
-    return [(weight.data_ptr(), 0 if weight.is_inference() else weight._version) for weight in model.parameters()]
+    """Return the address of each weight and its number of changes; torch does not count in
+    inference mode.
+    """
+    return [
+        (weight.data_ptr(), 0 if weight.is_inference() else weight._version)
+        for weight in model.parameters()
+    ]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,11 +115,14 @@ class HuggingFaceModel(Network):
         seed: int = 0,
         streams: int = 1,
     ) -> HuggingFaceBase:
-        """Open a base at the beginning of its streams; its vocabulary is closed, so it takes no further rows."""
+        """Open a base at the beginning of its streams; its vocabulary is closed, so it takes no
+        further rows.
+        """
         base = HuggingFaceBase(self, update, streams=streams)
         if streams > 1 and not self._in_streams():
             raise UserError(
-                f"{type(self.model).__name__} computes differently for several streams at once; leave --streams out"
+                f"{type(self.model).__name__} computes differently for several streams at once; "
+                "leave --streams out"
             )
         base.grow(rows)
         return base
@@ -109,10 +131,12 @@ class HuggingFaceModel(Network):
     def segments(
         self, ids: Ids, done: int = 0, state: State | None = None, rank: int = 0, ranks: int = 1
     ) -> Iterator[Segment]:
-        """Read a training stream in windows, several at a time; its segments hold every label except the first, once.
+        """Read a training stream in windows, several at a time; its segments hold every label
+        except the first, once.
 
-        Each window begins with the ``context - stride`` tokens before it, whose states are thrown away; if windows
-        begin with a special token, it is one of these. Several processes divide a segment's windows in their order.
+        Each window begins with the ``context - stride`` tokens before it, whose states are thrown
+        away; if windows begin with a special token, it is one of these. Several processes divide a
+        segment's windows in their order.
         """
         total, device = len(ids) - 1, self.head.weight.device
         stream = torch.from_numpy(np.asarray(ids, dtype=np.int64))
@@ -124,20 +148,26 @@ class HuggingFaceModel(Network):
             mine = partition(len(starts), rank, ranks)
             starts = starts[mine.start : mine.stop]
             if not starts:
-                yield Segment(self.head.weight.new_empty(0, self.key_width), stream[:0].to(device), {})
+                yield Segment(
+                    self.head.weight.new_empty(0, self.key_width), stream[:0].to(device), {}
+                )
                 continue
             block = torch.zeros(len(starts), self.context, dtype=torch.int64)
             keep = torch.zeros(len(starts), self.context, dtype=torch.bool)
             labels = []
             for row, start in enumerate(starts):
                 first, stop = max(0, start - warm), min(start + self.stride, total)
-                offset = int(begins and (first > 0 or int(stream[0]) != self.begin))  # of the text in the window
+                offset = int(
+                    begins and (first > 0 or int(stream[0]) != self.begin)
+                )  # of the text in the window
                 block[row, :offset] = self.begin or 0
                 block[row, offset : offset + stop - first] = stream[first:stop]
                 keep[row, offset + start - first : offset + stop - first] = True
                 labels.append(stream[start + 1 : stop + 1])
             hidden, _ = self.states(block, None, {}, carry=False)
-            yield Segment(hidden[keep.to(device)][:, -self.key_width :], torch.cat(labels).to(device), {})
+            yield Segment(
+                hidden[keep.to(device)][:, -self.key_width :], torch.cat(labels).to(device), {}
+            )
 
     def segment_count(self, total: int) -> int:
         return -(-total // (self._together * self.stride))
@@ -145,20 +175,27 @@ class HuggingFaceModel(Network):
     def label_places(self, total: int) -> npt.NDArray[np.int64]:
         return np.arange(total, dtype=np.int64) + 1
 
-    def mean_squares(self, train: Ids, segment: int, announce: Callable[[float], None] | None = None) -> list[Tensor]:
-        """Return the mean square of the gradient of a segment's mean loss, by parameter of :meth:`base`.
+    def mean_squares(
+        self, train: Ids, segment: int, announce: Callable[[float], None] | None = None
+    ) -> list[Tensor]:
+        """Return the mean square of the gradient of a segment's mean loss, by parameter of
+        :meth:`base`.
 
-        The ids are read as 20 rows, each segment after the one before it, if the model has room for both.
+        The ids are read as 20 rows, each segment after the one before it, if the model has room for
+        both.
         """
         most = longest(self.model.config)
         warm = segment if self.recurrent or not most else min(segment, most - segment)
         if warm < 0:
             raise UserError(
-                f"dynamic.segment = {segment} must be at most the {most} tokens that the model can read at once"
+                f"dynamic.segment = {segment} must be at most the {most} tokens that the model can "
+                "read at once"
             )
         rows = min(STREAMS, max(1, len(train) // (2 * segment + 1)))
         width = len(train) // rows
-        block = torch.from_numpy(np.asarray(train[: rows * width], dtype=np.int64)).view(rows, width)
+        block = torch.from_numpy(np.asarray(train[: rows * width], dtype=np.int64)).view(
+            rows, width
+        )
         parameters = HuggingFaceBase(self).parameters()
 
         def losses() -> Iterator[Tensor]:
@@ -166,7 +203,9 @@ class HuggingFaceModel(Network):
             for start in track(starts, "gradient statistics", len(starts), "segments", announce):
                 stop = min(start + segment, width - 1)
                 window = block[:, start - warm : stop]
-                hidden, _ = self.states(self.begun(window) if warm else window, None, parameters, carry=False)
+                hidden, _ = self.states(
+                    self.begun(window) if warm else window, None, parameters, carry=False
+                )
                 head = self.head_with(parameters)
                 logits = head.logits(hidden[:, warm:, : head.weight.shape[1]])
                 targets = block[:, start + 1 : stop + 1].to(logits.device)
@@ -200,15 +239,22 @@ class HuggingFaceModel(Network):
         }
 
     def _in_streams(self) -> bool:
-        """Whether two streams side by side, read on by a single token, have the same states as each alone."""
+        """Whether two streams side by side, read on by a single token, have the same states as each
+        alone.
+        """
         rows = torch.stack([self.probe_ids, self.probe_ids.flip(0)])  # (2, T)
         with turn(self.model):
             exact = is_exact(self.model, self.probe_ids)
 
         def alike() -> bool:
-            together, alone = HuggingFaceBase(self, streams=2), [HuggingFaceBase(self) for _ in rows]
+            together, alone = (
+                HuggingFaceBase(self, streams=2),
+                [HuggingFaceBase(self) for _ in rows],
+            )
             for part in (slice(0, -1), slice(-1, None)):
-                expected = torch.stack([base.read(row[part]) for base, row in zip(alone, rows, strict=True)])
+                expected = torch.stack(
+                    [base.read(row[part]) for base, row in zip(alone, rows, strict=True)]
+                )
                 try:
                     states = together.read(rows[:, part])
                 except (RuntimeError, ValueError, IndexError):  # it reads one text at a time
@@ -226,18 +272,27 @@ class HuggingFaceModel(Network):
 
 
 def longest(config: Any) -> int | None:
-    """Return the number of tokens that a model of this configuration reads at once, None for any number.
+    """Return the number of tokens that a model of this configuration reads at once, None for any
+    number.
 
-    Positions of type longrope change when a text grows beyond a certain length, even those of earlier tokens. A carried
-    state would keep the former positions.
+    Positions of type longrope change when a text grows beyond a certain length, even those of
+    earlier tokens. A carried state would keep the former positions.
     """
     text = config.get_text_config()
     most = getattr(text, "max_position_embeddings", None)
     rotary = getattr(text, "rope_parameters", None) or getattr(text, "rope_scaling", None) or {}
-    kinds = [kind for kind in (rotary, *rotary.values()) if isinstance(kind, dict)]  # some have one a kind of layer
+    kinds = [
+        kind for kind in (rotary, *rotary.values()) if isinstance(kind, dict)
+    ]  # some have one a kind of layer
     short = [
-        kind.get("original_max_position_embeddings", getattr(text, "original_max_position_embeddings", None))
+        kind.get(
+            "original_max_position_embeddings",
+            getattr(text, "original_max_position_embeddings", None),
+        )
         for kind in kinds
         if kind.get("rope_type", kind.get("type")) == "longrope"
     ]
-    return min((length for length in (most, *short) if isinstance(length, int) and length > 0), default=None)
+    return min(
+        (length for length in (most, *short) if isinstance(length, int) and length > 0),
+        default=None,
+    )

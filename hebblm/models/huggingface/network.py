@@ -1,4 +1,6 @@
-"""A causal language model of ``transformers`` as a network: tokens in, hidden states and a carried state out."""
+"""A causal language model of ``transformers`` as a network: tokens in, hidden states and a carried
+state out.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +23,16 @@ Steps = Literal["many", "one", "none"]
 CARRIED = ("cache", "past_key_values", "cache_params", "state")
 """Names of the state that forward passes carry, in and out; ``cache`` since transformers 5.24."""
 _LOCKS: WeakKeyDictionary[Any, AbstractContextManager[Any]] = WeakKeyDictionary()
-"""Locks by module, not by reader: a module may have several readers, and copies of readers cannot hold a lock."""
+"""Locks by module, not by reader: a module may have several readers, and copies of readers cannot
+hold a lock.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Network:
-    """A causal language model and its way of reading; see :func:`hebblm.models.huggingface.open.open_causal`."""
+    """A causal language model and its way of reading; see
+    :func:`hebblm.models.huggingface.open.open_causal`.
+    """
 
     model: Any  # in evaluation mode while it is read
     found: FoundHead
@@ -36,9 +42,13 @@ class Network:
     context: int  # tokens of a window
     stride: int  # by which it moves on
     begin: int | None  # token that each window begins with, None if it begins with any
-    carries: str | None  # name of what the forward pass carries from token to token, None if nothing
+    carries: (
+        str | None
+    )  # name of what the forward pass carries from token to token, None if nothing
     recurrent: bool  # whether that does not grow, so that no window is needed
-    steps: Steps  # how many tokens can be read after a carried state; with 0 the window is read again
+    steps: (
+        Steps  # how many tokens can be read after a carried state; with 0 the window is read again
+    )
     differentiable: bool  # whether gradients can be taken where something is carried
     probe_ids: Tensor  # (T,) a few tokens
     key: Key  # whose states memories keep
@@ -49,13 +59,17 @@ class Network:
         return self.key.module is not None
 
     def head_with(self, own: Mapping[str, Tensor]) -> OutputHead:
-        """Return the softmax layer with weights in place of the model's, by name; without such weights, as trained."""
+        """Return the softmax layer with weights in place of the model's, by name; without such
+        weights, as trained.
+        """
         if self.found.weight not in own and self.found.bias not in own:
             return self.head
         return self.found.of({**self.parameters, **own})
 
     def begun(self, window: Tensor) -> Tensor:
-        """Return the window (B, T) with its first token replaced by the tokenizer's token before texts, if any."""
+        """Return the window (B, T) with its first token replaced by the tokenizer's token before
+        texts, if any.
+        """
         if self.begin is None:
             return window
         return torch.cat([window.new_full((len(window), 1), self.begin), window[:, 1:]], 1)
@@ -63,7 +77,8 @@ class Network:
     def states(
         self, ids: Tensor, carried: object, own: Mapping[str, Tensor], *, carry: bool = True
     ) -> tuple[Tensor, object]:
-        """Return hidden states (B, T, D) that enter the softmax layer, and the carried state after them.
+        """Return hidden states (B, T, D) that enter the softmax layer, and the carried state after
+        them.
 
         If memories keep another layer's states, these follow: (B, T, D + D_key).
 
@@ -75,18 +90,29 @@ class Network:
         """
         ids = ids.to(self.model.get_input_embeddings().weight.device)
         options = {} if self.carries is None else {self.carries: carried, "use_cache": carry}
-        with turn(self.model), states_of(self.found.module, last_only=True) as entering, self.key.states() as keys:
+        with (
+            turn(self.model),
+            states_of(self.found.module, last_only=True) as entering,
+            self.key.states() as keys,
+        ):
             if own:
                 # Quantised weights are more than their numbers: they stay in their places.
-                weights = {name: weight for name, weight in self.parameters.items() if weight.is_floating_point()}
-                weights |= {name: weight.to(self.parameters[name].dtype) for name, weight in own.items()}
+                weights = {
+                    name: weight
+                    for name, weight in self.parameters.items()
+                    if weight.is_floating_point()
+                }
+                weights |= {
+                    name: weight.to(self.parameters[name].dtype) for name, weight in own.items()
+                }
                 out = functional_call(self.model, weights, (ids,), options)
             else:
                 out = self.model(ids, **options)
         head = self.head.weight
         if self.keyed and (not keys or keys[0].shape[:-1].numel() != ids.numel()):
             raise UserError(
-                f"the layer of key {self.key.name!r} in {type(self.model).__name__} has no state for each token; name "
+                f"the layer of key {self.key.name!r} in {type(self.model).__name__} has no state "
+                "for each token; name "
                 "another"
             )
         parts = [
@@ -98,7 +124,9 @@ class Network:
 
 @contextmanager
 def turn(model: Any) -> Iterator[None]:
-    """Lock a model for one reader, in evaluation mode; afterwards each module has its own mode again."""
+    """Lock a model for one reader, in evaluation mode; afterwards each module has its own mode
+    again.
+    """
     with _LOCKS.setdefault(model, RLock()):  # one step, between threads as well
         training = [module for module in model.modules() if module.training]
         try:
@@ -111,7 +139,9 @@ def turn(model: Any) -> Iterator[None]:
 
 
 def tensors_of(carried: Any, path: str = "") -> Iterator[tuple[str, Tensor]]:
-    """Return the tensors in a carried state of any type, each under a name; always in the same order."""
+    """Return the tensors in a carried state of any type, each under a name; always in the same
+    order.
+    """
     for key, value in _items(carried):
         name = f"{path} {key}".strip()
         if isinstance(value, Tensor):
@@ -152,4 +182,6 @@ def _items(holder: Any) -> list[tuple[Any, Any]]:
 
 
 def _may_hold(value: Any) -> bool:
-    return isinstance(value, (list, tuple, dict)) or type(value).__module__.startswith("transformers.")
+    return isinstance(value, (list, tuple, dict)) or type(value).__module__.startswith(
+        "transformers."
+    )

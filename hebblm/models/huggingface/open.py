@@ -13,18 +13,37 @@ from torch import Tensor
 
 from hebblm.errors import UserError
 from hebblm.models.huggingface.adapter import MERGED, unwrapped
-from hebblm.models.huggingface.layers import LAST, FoundHead, find_head, find_key, layers_of, logits_of
+from hebblm.models.huggingface.layers import (
+    LAST,
+    FoundHead,
+    find_head,
+    find_key,
+    layers_of,
+    logits_of,
+)
 from hebblm.models.huggingface.load import load_causal
 from hebblm.models.huggingface.model import HuggingFaceModel, Weights, longest
 from hebblm.models.huggingface.network import CARRIED, replace_tensors, tensors_of, turn
-from hebblm.models.huggingface.probe import READS, agree, arithmetic, check_kind, holds, is_exact, probing
+from hebblm.models.huggingface.probe import (
+    READS,
+    agree,
+    arithmetic,
+    check_kind,
+    holds,
+    is_exact,
+    probing,
+)
 from hebblm.progress import say
 from hebblm.text.subwords import token_before
 
 CONTEXT = 4096  # default tokens of a window; less if the model was trained with less
 LARGE = 100_000_000  # parameters above which only some learn in dynamic evaluation
 LAST_PART = 4  # of its layers: the last of so many parts has those that learn
-LEARNS = ("lm_head", "norm", "bias")  # those where no layers are found; the output layer, by any name, is lm_head
+LEARNS = (
+    "lm_head",
+    "norm",
+    "bias",
+)  # those where no layers are found; the output layer, by any name, is lm_head
 PROBE = 12  # tokens that show how a model is read
 BEHIND = 7  # tokens that are read after the state of the others
 
@@ -43,13 +62,16 @@ def open_causal(
     """Open a causal language model for reading, after a test with a few tokens.
 
     Args:
-        model: a model of ``transformers``, compiled or not; it is read in evaluation mode, and keeps its own mode.
-        context: tokens of a window, at most the window of its training; None for that, but at most 4,096.
+        model: a model of ``transformers``, compiled or not; it is read in evaluation mode, and
+            keeps its own mode.
+        context: tokens of a window, at most the window of its training; None for that, but at most
+            4,096.
         stride: tokens by which the window moves on; None for half of it.
-        learns: parts of the names of the weights that learn in dynamic evaluation. None for all weights; above 100
-            million parameters, for the last matrix of each layer in the last quarter.
-        key: states that memories keep: last (those that enter the output layer), ffn-input (those that enter the last
-            feed-forward layer), or the number of a layer, for its output.
+        learns: parts of the names of the weights that learn in dynamic evaluation. None for all
+            weights; above 100 million parameters, for the last matrix of each layer in the last
+            quarter.
+        key: states that memories keep: last (those that enter the output layer), ffn-input (those
+            that enter the last feed-forward layer), or the number of a layer, for its output.
         begin: token that each window begins with, None for any.
         origin: its origin, for results.
         file_sha256: hash of the file, if it was loaded from a single one.
@@ -59,7 +81,10 @@ def open_causal(
     )  # the model that torch.compile wrapped: the wrapper's own call does not show its arguments
     given, model = model, unwrapped(model)
     if not hasattr(model, "get_output_embeddings") or not hasattr(model, "config"):
-        raise UserError(f"{type(model).__name__} is not a language model of transformers; give (model, tokenizer)")
+        raise UserError(
+            f"{type(model).__name__} is not a language model of transformers; give (model, "
+            "tokenizer)"
+        )
     kind = type(model).__name__
     check_kind(kind, model.config)
     rows = _token_rows(model)
@@ -68,8 +93,10 @@ def open_causal(
         parameters = {name: weight.detach() for name, weight in model.named_parameters()}
     if away := [name for name, weight in parameters.items() if weight.is_meta]:
         raise UserError(
-            f"{len(away):,} weights of {kind} ({away[0]}, ...) are kept off its devices, where nothing "
-            "can be computed with them; load it with a device_map that has room for all of them, as device_map='cpu'"
+            f"{len(away):,} weights of {kind} ({away[0]}, ...) are kept off its devices, where "
+            "nothing "
+            "can be computed with them; load it with a device_map that has room for all of them, "
+            "as device_map='cpu'"
         )
     size = len(rows)
     ids = (torch.arange(PROBE) * 7919 + 3) % size
@@ -83,10 +110,12 @@ def open_causal(
         found = find_head(model, ids[None], exact)
         if given is not model:
             _check_inside(given, model, ids[None], exact)
-    # No rows of the layer yet: a large one in float32 would be in memory together with the probes' copy of its weights.
+    # No rows of the layer yet: a large one in float32 would be in memory together with the probes'
+    # copy of its weights.
     head = found.of({name: parameters[name][:0] for name in (found.weight, found.bias) if name})
     opened = HuggingFaceModel(
-        model, found, head, parameters, _learning(model, found, learns), context, stride, begin, carries,
+        model, found, head, parameters, _learning(model, found, learns), context, stride, begin,
+        carries,
         False, "none", True, ids, chosen, head.weight.shape[1], origin,
         Weights(model, chosen.name, file_sha256),
     )  # fmt: skip
@@ -94,7 +123,8 @@ def open_causal(
         opened = _probed(opened, exact)
     if opened.steps == "none":
         say(
-            f"{kind} cannot go on from what it has read, so its window is read again for each interval: "
+            f"{kind} cannot go on from what it has read, so its window is read again for each "
+            "interval: "
             "long ones (update_every) take less time"
         )
     opened = replace(opened, head=found.of(parameters))
@@ -102,9 +132,15 @@ def open_causal(
 
 
 def load_and_open(
-    name: str | Path, reading: Mapping[str, Any], *, device: torch.device, dtype: str, **options: Any
+    name: str | Path,
+    reading: Mapping[str, Any],
+    *,
+    device: torch.device,
+    dtype: str,
+    **options: Any,
 ) -> tuple[HuggingFaceModel, Any]:
-    """Load and open a model by name, with the arguments of :func:`open_causal` in ``reading``, and its tokenizer.
+    """Load and open a model by name, with the arguments of :func:`open_causal` in ``reading``, and
+    its tokenizer.
 
     The other arguments are those of :func:`hebblm.models.huggingface.load.load_causal`.
     """
@@ -126,13 +162,19 @@ def _token_rows(model: Any) -> Tensor:
 
 @torch.no_grad()
 def _check_inside(outer: Any, model: Any, ids: Tensor, exact: bool) -> None:
-    """Refuse a ``PeftModel`` that computes more than the model inside, whose layers hold its adapter."""
+    """Refuse a ``PeftModel`` that computes more than the model inside, whose layers hold its
+    adapter.
+    """
     if not holds(lambda: agree(logits_of(model, ids), logits_of(outer, ids), exact), exact):
-        raise UserError(f"{type(outer).__name__} does more than the layers of its adapter compute; {MERGED}")
+        raise UserError(
+            f"{type(outer).__name__} does more than the layers of its adapter compute; {MERGED}"
+        )
 
 
 def _probed(opened: HuggingFaceModel, exact: bool) -> HuggingFaceModel:
-    """Return the model with the result of a test on a few tokens: it is causal, and how its state goes on."""
+    """Return the model with the result of a test on a few tokens: it is causal, and how its state
+    goes on.
+    """
     ids = opened.probe_ids[None]
     first = ids.shape[1] - min(BEHIND, ids.shape[1] - 1)
     with arithmetic(exact):
@@ -159,14 +201,19 @@ def _probed(opened: HuggingFaceModel, exact: bool) -> HuggingFaceModel:
             return False
         return agree(torch.cat(parts, 1), rows, exact)
 
-    if not alike and not (exact and holds(causal, exact)):  # half precision allows for more than its rounding
+    if not alike and not (
+        exact and holds(causal, exact)
+    ):  # half precision allows for more than its rounding
         raise UserError(
-            f"{type(opened.model).__name__} lets later tokens change earlier predictions, so it is not causal; {READS}"
+            f"{type(opened.model).__name__} lets later tokens change earlier predictions, so it is "
+            f"not causal; {READS}"
         )
     opened = replace(opened, key_width=whole.shape[2] - opened.head.weight.shape[1] * opened.keyed)
     if carried is None:
         return replace(opened, carries=None)
-    sizes = [sum(tensor.numel() for _, tensor in tensors_of(item)) for item in (carried, behind_all)]
+    sizes = [
+        sum(tensor.numel() for _, tensor in tensors_of(item)) for item in (carried, behind_all)
+    ]
     recurrent = sizes[0] == sizes[1] > 0
     if holds(lambda: goes_on(ids.shape[1]), exact):
         return replace(opened, recurrent=recurrent, steps="many")
@@ -176,7 +223,9 @@ def _probed(opened: HuggingFaceModel, exact: bool) -> HuggingFaceModel:
 
 
 def _has_gradients(opened: HuggingFaceModel) -> bool:
-    """Return whether gradients pass reading after a carried state, in any pieces: some models overwrite their state."""
+    """Return whether gradients pass reading after a carried state, in any pieces: some models
+    overwrite their state.
+    """
     first = opened.learns[0]
     own = {first: torch.nn.Parameter(opened.parameters[first].clone())}
     ids, carried, parts = opened.probe_ids[None], None, []
@@ -201,11 +250,20 @@ def _window(config: Any, context: int | None, stride: int | None) -> tuple[int, 
         context = CONTEXT if limit is None else min(CONTEXT, limit)
     if context < 2 or (limit is not None and context > limit):
         most = getattr(config.get_text_config(), "max_position_embeddings", None)
-        why = "" if limit is None or limit == most else ", above which its positions change (longrope)"
-        raise UserError(f"context = {context} must lie between 2 and the model's {limit or 'memory'} tokens{why}")
+        why = (
+            ""
+            if limit is None or limit == most
+            else ", above which its positions change (longrope)"
+        )
+        raise UserError(
+            f"context = {context} must lie between 2 and the model's {limit or 'memory'} "
+            f"tokens{why}"
+        )
     stride = max(1, context // 2) if stride is None else stride
     if not 1 <= stride < context:
-        raise UserError(f"stride = {stride} must lie between 1 and {context - 1}, one less than the context")
+        raise UserError(
+            f"stride = {stride} must lie between 1 and {context - 1}, one less than the context"
+        )
     return context, stride
 
 
@@ -219,8 +277,12 @@ def _learning(model: Any, found: FoundHead, asked: Sequence[str] | None) -> tupl
         if late := _last_matrices(model, floating):
             return late
         asked = LEARNS
-    norms = [name for name, module in model.named_modules() if "norm" in type(module).__name__.lower()]
-    kinds: dict[str, list[str]] = {part: [name for name in floating if part in name] for part in asked}
+    norms = [
+        name for name, module in model.named_modules() if "norm" in type(module).__name__.lower()
+    ]
+    kinds: dict[str, list[str]] = {
+        part: [name for name in floating if part in name] for part in asked
+    }
     if "lm_head" in kinds:
         kinds["lm_head"] += [name for name in (found.weight, found.bias) if name]
     if "norm" in kinds:
@@ -233,15 +295,22 @@ def _learning(model: Any, found: FoundHead, asked: Sequence[str] | None) -> tupl
 
 
 def _last_matrices(model: Any, floating: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of the last matrix of each layer in a model's last quarter: the second of its feed-forward part.
+    """Return the names of the last matrix of each layer in a model's last quarter: the second of
+    its feed-forward part.
 
     Their gradients do not pass earlier layers, and few weights are copied.
     """
     layers = layers_of(model)
-    shapes = {name: weight.ndim for name, weight in model.named_parameters() if name in set(floating)}
+    shapes = {
+        name: weight.ndim for name, weight in model.named_parameters() if name in set(floating)
+    }
     names = {id(module): name for name, module in model.named_modules()}
     chosen = []
     for layer in layers[-max(1, len(layers) // LAST_PART) :]:
-        matrices = [name for name, ndim in shapes.items() if ndim > 1 and name.startswith(f"{names[id(layer)]}.")]
+        matrices = [
+            name
+            for name, ndim in shapes.items()
+            if ndim > 1 and name.startswith(f"{names[id(layer)]}.")
+        ]
         chosen += matrices[-1:]
     return tuple(chosen)

@@ -1,4 +1,6 @@
-"""Tests with a few tokens that show a model's computation, and refuse one that is not a causal language model."""
+"""Tests with a few tokens that show a model's computation, and refuse one that is not a causal
+language model.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +26,16 @@ TASKS = {  # by the end of the class's name
 }
 HALF = (torch.float16, torch.bfloat16)
 FLOATING = (*HALF, torch.float32)
-LOOSE = 64  # units of float32's rounding, of the largest state, that two ways of reading may differ by
+LOOSE = (
+    64  # units of float32's rounding, of the largest state, that two ways of reading may differ by
+)
 NOISE = 1 / 16  # of a state's norm, where half precision is all that there is
 
 
 def check_kind(kind: str, config: Any, where: str = "") -> None:
-    """Refuse a model that does not predict the next token of a text, by its class and configuration."""
+    """Refuse a model that does not predict the next token of a text, by its class and
+    configuration.
+    """
     if getattr(config, "is_encoder_decoder", False):
         raise UserError(f"{where}{kind} is an encoder-decoder; {READS}")
     for ending, task in TASKS.items():
@@ -44,9 +50,12 @@ def probing(kind: str) -> Iterator[None]:
         yield
     except UserError:
         raise
-    except Exception as error:  # of any kind: architectures check their configuration as they compute
+    except (
+        Exception
+    ) as error:  # of any kind: architectures check their configuration as they compute
         raise UserError(
-            f"{kind} cannot read a text that is given as token ids alone ({line(error)}); {READS} that can"
+            f"{kind} cannot read a text that is given as token ids alone ({line(error)}); {READS} "
+            "that can"
         ) from error
 
 
@@ -71,12 +80,18 @@ class Wide(TorchFunctionMode):
         name, kwargs = getattr(func, "__name__", ""), kwargs or {}
         if name == "embedding":  # a few rows of a large matrix
             return self._wide(func(*args, **kwargs))
-        if name in ("__get__", "__set__", "__setitem__") or (name.endswith("_") and not name.endswith("__")):
-            return func(*args, **kwargs)  # an attribute, or a change, which a copy would take in place of what is meant
+        if name in ("__get__", "__set__", "__setitem__") or (
+            name.endswith("_") and not name.endswith("__")
+        ):
+            return func(
+                *args, **kwargs
+            )  # an attribute, or a change, which a copy would take in place of what is meant
         return func(*tree_map(self._wide, args), **tree_map(self._wide, kwargs))
 
     def _wide(self, value: Any) -> Any:
-        """Return a tensor or a type with the arithmetic's number of bits, anything else as it is."""
+        """Return a tensor or a type with the arithmetic's number of bits, anything else as it
+        is.
+        """
         if isinstance(value, Tensor):
             return value.to(self._dtype) if value.dtype in self._smaller else value
         return self._dtype if isinstance(value, torch.dtype) and value in self._smaller else value
@@ -84,7 +99,8 @@ class Wide(TorchFunctionMode):
 
 @torch.no_grad()
 def is_exact(model: Any, ids: Tensor) -> bool:
-    """Return whether a model reads tokens (T,) in float32, or can: in half precision rounding hides most differences.
+    """Return whether a model reads tokens (T,) in float32, or can: in half precision rounding hides
+    most differences.
 
     Some functions exist only in half precision, such as flash attention and some 8-bit weights.
     """
@@ -94,7 +110,9 @@ def is_exact(model: Any, ids: Tensor) -> bool:
         with Wide(torch.float32):
             model(ids[None])
     except torch.OutOfMemoryError:  # says nothing about the model's functions
-        say("not enough memory to check this model in float32; it is checked in half precision only")
+        say(
+            "not enough memory to check this model in float32; it is checked in half precision only"
+        )
         return False
     except Exception:  # of any kind; what has nothing to do with precision comes again
         return False
@@ -102,14 +120,18 @@ def is_exact(model: Any, ids: Tensor) -> bool:
 
 
 def arithmetic(exact: bool) -> AbstractContextManager[Any]:
-    """Return the arithmetic for a model's tests: float32 if possible (see :func:`is_exact`), else its own."""
+    """Return the arithmetic for a model's tests: float32 if possible (see :func:`is_exact`), else
+    its own.
+    """
     return Wide(torch.float32) if exact else nullcontext()
 
 
 def holds(test: Callable[[], bool], exact: bool) -> bool:
-    """Return whether two ways of reading agree in a test; where they do not in float32, float64 tells.
+    """Return whether two ways of reading agree in a test; where they do not in float32, float64
+    tells.
 
-    Products of other shapes are rounded otherwise, on some processors by more than :func:`agree` allows.
+    Products of other shapes are rounded otherwise, on some processors by more than :func:`agree`
+    allows.
     """
     with arithmetic(exact):
         if test():
@@ -119,13 +141,19 @@ def holds(test: Callable[[], bool], exact: bool) -> bool:
     try:
         with Wide(torch.float64):
             return test()
-    except Exception:  # of any kind: this device or a function of the model has no float64, so float32 counts
+    except (
+        Exception
+    ):  # of any kind: this device or a function of the model has no float64, so float32 counts
         return False
 
 
 def agree(states: Tensor, expected: Tensor, exact: bool) -> bool:
-    """Return whether states (..., D) that were read in two ways, in half precision or not, are equal up to rounding."""
+    """Return whether states (..., D) that were read in two ways, in half precision or not, are
+    equal up to rounding.
+    """
     gap = states - expected
     if not exact:
         return bool((gap.norm(dim=-1) <= NOISE * expected.norm(dim=-1)).all())
-    return float(gap.abs().max()) <= LOOSE * torch.finfo(torch.float32).eps * max(1.0, float(expected.abs().max()))
+    return float(gap.abs().max()) <= LOOSE * torch.finfo(torch.float32).eps * max(
+        1.0, float(expected.abs().max())
+    )

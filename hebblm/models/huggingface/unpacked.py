@@ -1,4 +1,6 @@
-"""Weights of a GGUF file, kept unpacked in a folder next to it: unpacking them takes most of the time of a start."""
+"""Weights of a GGUF file, kept unpacked in a folder next to it: unpacking them takes most of the
+time of a start.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ def folder_of(path: Path) -> Path:
 
 
 def is_whole(folder: Path, gguf_sha256: str) -> bool:
-    """Whether a folder holds the weights of that file, each of its files as it was written; if not, it is removed."""
+    """Whether a folder holds the weights of that file, each of its files as it was written; if not,
+    it is removed.
+    """
     if not folder.is_dir():
         return False
     try:

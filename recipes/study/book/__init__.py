@@ -1,4 +1,6 @@
-"""The results book: every run under a folder of results, next to the paper, as Markdown, LaTeX and one HTML page."""
+"""The results book: every run under a folder of results, next to the paper, as Markdown, LaTeX and
+one HTML page.
+"""
 
 from __future__ import annotations
 

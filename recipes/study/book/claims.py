@@ -1,4 +1,6 @@
-"""Claims of the paper about its methods next to a run: reproduced, reversed, or undecided by its intervals."""
+"""Claims of the paper about its methods next to a run: reproduced, reversed, or undecided by its
+intervals.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,8 @@ from hebblm.report.result import MethodResult, Result
 from hebblm.report.table import Column, Table
 from recipes.study import paper
 
-# The comparisons that the paper's text makes. Which of the two is better is read off its numbers, scenario by scenario.
+# The comparisons that the paper's text makes. Which of the two is better is read off its numbers,
+# scenario by scenario.
 PAIRS = (
     ("mixture", BASE),
     ("mbpa", BASE),
@@ -41,7 +44,9 @@ class Claim:
 
     text: str  # what is claimed
     run: str  # name of the run
-    paper: float | None  # the paper's margin, above 0; None where it states an order without numbers
+    paper: (
+        float | None
+    )  # the paper's margin, above 0; None where it states an order without numbers
     here: float  # the run's margin; the order is the paper's where it is above 0
     interval: Interval = None  # both ends of an interval of that margin; None where none is known
     better: str = ""  # the method that the paper has before the other one
@@ -51,7 +56,9 @@ class Claim:
 
     @property
     def outcome(self) -> Outcome:
-        """Whether the interval leaves out 0, on the paper's side or the other; an infinite margin needs none."""
+        """Whether the interval leaves out 0, on the paper's side or the other; an infinite margin
+        needs none.
+        """
         low, high = (self.here, self.here) if math.isinf(self.here) else self.interval or (0.0, 0.0)
         return "reproduced" if low > 0 else "reversed" if high < 0 else "undecided"
 
@@ -60,7 +67,8 @@ def language_claims(runs: Mapping[str, Result]) -> list[Claim]:
     """Return the paper's claims next to the runs of its scenarios, margins in nats per token.
 
     Args:
-        runs: by name; those of other scenarios, and of less than a tenth of the paper's stream, are left out.
+        runs: by name; those of other scenarios, and of less than a tenth of the paper's stream, are
+            left out.
     """
     return [claim for name, result in runs.items() for claim in _of_run(name, result)]
 
@@ -98,7 +106,9 @@ def pair_claims(
 
 
 def claim_tables(claims: Iterable[Claim], unit: str) -> list[Table]:
-    """Return claims that came out the other way round, undecided and reproduced ones, a table each; none is empty."""
+    """Return claims that came out the other way round, undecided and reproduced ones, a table each;
+    none is empty.
+    """
     known = list(claims)
     columns = (
         Column("The paper's claim"),
@@ -111,11 +121,18 @@ def claim_tables(claims: Iterable[Claim], unit: str) -> list[Table]:
     tables = []
     for outcome in get_args(Outcome):
         rows = tuple(
-            (c.text, c.run, c.paper, c.here, _ends(c.interval), c.reason or None) for c in known if c.outcome == outcome
+            (c.text, c.run, c.paper, c.here, _ends(c.interval), c.reason or None)
+            for c in known
+            if c.outcome == outcome
         )
-        note = f"{len(rows)} of {len(known)} comparisons. Margin: {unit}; below 0 the order is the reverse."
+        note = (
+            f"{len(rows)} of {len(known)} comparisons. Margin: {unit}; below 0 the order is the "
+            "reverse."
+        )
         if rows:
-            tables.append(Table(outcome, f"{outcome.capitalize()} ({unit})", columns, rows, (note,)))
+            tables.append(
+                Table(outcome, f"{outcome.capitalize()} ({unit})", columns, rows, (note,))
+            )
     return tables
 
 
@@ -124,7 +141,9 @@ def _ends(interval: Interval) -> str | None:
 
 
 def other_settings_tables(counted: Iterable[Claim], others: Iterable[Claim]) -> list[Table]:
-    """Margins of claims that were met again under other settings, a table a group of runs; nats per token."""
+    """Margins of claims that were met again under other settings, a table a group of runs; nats per
+    token.
+    """
     margins: dict[str, dict[str, float]] = {}
     for claim in others:
         margins.setdefault(claim.text, {})[claim.run] = claim.here
@@ -135,10 +154,20 @@ def other_settings_tables(counted: Iterable[Claim], others: Iterable[Claim]) -> 
     tables = []
     for run, claims in groups.items():
         again = list(dict.fromkeys(name for claim in claims for name in margins[claim.text]))
-        columns = [Column("The paper's claim"), Column("Margin", "signed", subheader="paper", decimals=3)]
-        columns += [Column("Margin", "signed", subheader=name, decimals=3) for name in (run, *again)]
+        columns = [
+            Column("The paper's claim"),
+            Column("Margin", "signed", subheader="paper", decimals=3),
+        ]
+        columns += [
+            Column("Margin", "signed", subheader=name, decimals=3) for name in (run, *again)
+        ]
         rows = tuple(
-            (claim.text, claim.paper, claim.here, *(margins[claim.text].get(name) for name in again))
+            (
+                claim.text,
+                claim.paper,
+                claim.here,
+                *(margins[claim.text].get(name) for name in again),
+            )
             for claim in claims
         )
         title = f"The same claims under other settings than those of {run} (nats per token)"
@@ -167,13 +196,19 @@ def _of_run(name: str, result: Result) -> Iterator[Claim]:
         return
     label = result.scenario.label
     ours = {method: item.nll for method, item in result.methods.items()}
-    oov = {method: item.oov_nll for method, item in result.methods.items() if item.oov_nll is not None}
-    theirs = printed.nll or {method: math.log(value) for method, value in printed.perplexity.items()}
+    oov = {
+        method: item.oov_nll for method, item in result.methods.items() if item.oov_nll is not None
+    }
+    theirs = printed.nll or {
+        method: math.log(value) for method, value in printed.perplexity.items()
+    }
     known, new = (partial(_interval, result, part) for part in (ALL, OOV))
     yield from chain(
         pair_claims(label, name, theirs, ours, PAIRS, interval=known),
         _best(label, name, theirs, ours, known),
-        pair_claims(f"{label}, new words", name, printed.oov_nll, oov, PAIRS, part="oov", interval=new),
+        pair_claims(
+            f"{label}, new words", name, printed.oov_nll, oov, PAIRS, part="oov", interval=new
+        ),
         _best(f"{label}, new words", name, printed.oov_nll, oov, new, "oov"),
     )
     if {"mbpa", "hebb"} <= ours.keys():
@@ -194,29 +229,46 @@ def _best(
     interval: Callable[[str, str], Interval],
     part: Part = "all",
 ) -> Iterator[Claim]:
-    """Yield that Mixture+Hebb is the best of the paper's methods; its margin is that over the best other one.
+    """Yield that Mixture+Hebb is the best of the paper's methods; its margin is that over the best
+    other one.
 
-    Where that is one of a pair of :data:`PAIRS`, the same measurement is a claim already, and counts once.
+    Where that is one of a pair of :data:`PAIRS`, the same measurement is a claim already, and
+    counts once.
     """
     if BEST not in theirs or not theirs.keys() <= ours.keys():
         return
-    rivals = [min((method for method in theirs if method != BEST), key=losses.__getitem__) for losses in (theirs, ours)]
+    rivals = [
+        min((method for method in theirs if method != BEST), key=losses.__getitem__)
+        for losses in (theirs, ours)
+    ]
     if (BEST, rivals[1]) in PAIRS:
         return
-    margins = [_margin(losses[rival], losses[BEST]) for losses, rival in zip((theirs, ours), rivals, strict=True)]
+    margins = [
+        _margin(losses[rival], losses[BEST])
+        for losses, rival in zip((theirs, ours), rivals, strict=True)
+    ]
     text = f"{name_of(BEST)} best of the paper's methods, {where}"
     yield Claim(text, run, margins[0], margins[1], interval(BEST, rivals[1]), BEST, rivals[1], part)
 
 
 def _where_hebb_gains(name: str, result: Result, printed: paper.Published) -> Iterator[Claim]:
-    """Yield that Hebb's gain on MbPA comes from rare words within a domain, and from new words across domains."""
+    """Yield that Hebb's gain on MbPA comes from rare words within a domain, and from new words
+    across domains.
+    """
     mbpa, hebb, label = result.methods["mbpa"], result.methods["hebb"], result.scenario.label
     if printed.frequency:
-        pairs = (printed.frequency["mbpa"], printed.frequency["hebb"]), (_buckets(mbpa), _buckets(hebb))
+        pairs = (
+            (printed.frequency["mbpa"], printed.frequency["hebb"]),
+            (_buckets(mbpa), _buckets(hebb)),
+        )
         if all({RARE, FREQUENT} <= losses.keys() for pair in pairs for losses in pair):
-            text = f"Hebb gains more on MbPA on rare words ({RARE}) than on frequent ones ({FREQUENT}), {label}"
+            text = (
+                f"Hebb gains more on MbPA on rare words ({RARE}) than on frequent ones "
+                f"({FREQUENT}), {label}"
+            )
             theirs, ours = (
-                math.log(low[RARE] / high[RARE]) - math.log(low[FREQUENT] / high[FREQUENT]) for low, high in pairs
+                math.log(low[RARE] / high[RARE]) - math.log(low[FREQUENT] / high[FREQUENT])
+                for low, high in pairs
             )
             interval = _difference(result, RARE, FREQUENT)
             yield Claim(text, name, theirs, ours, interval, "hebb", "mbpa", "where")
@@ -225,11 +277,15 @@ def _where_hebb_gains(name: str, result: Result, printed: paper.Published) -> It
         theirs = on_oov - _margin(printed.nll["mbpa"], printed.nll["hebb"])
         ours = _margin(mbpa.oov_nll, hebb.oov_nll) - _margin(mbpa.nll, hebb.nll)
         text = f"Hebb gains more on MbPA on new words than on all, {label}"
-        yield Claim(text, name, theirs, ours, _difference(result, OOV, ALL), "hebb", "mbpa", "where")
+        yield Claim(
+            text, name, theirs, ours, _difference(result, OOV, ALL), "hebb", "mbpa", "where"
+        )
 
 
 def _difference(result: Result, part: str, other: str) -> Interval:
-    """Return how far apart the intervals of Hebb's gain over MbPA on two parts can be: wider than a joint one."""
+    """Return how far apart the intervals of Hebb's gain over MbPA on two parts can be: wider than a
+    joint one.
+    """
     first, second = (_interval(result, name, "hebb", "mbpa") for name in (part, other))
     return None if first is None or second is None else (first[0] - second[1], first[1] - second[0])
 

@@ -32,7 +32,9 @@ PAPER_SCALE = "paper"
 Shares = Mapping[str, Sequence[float]]
 """By method, the share of right answers of each seed."""
 Numbers = tuple[str, dict[str, float | None], dict[str, list[float]]]
-"""What is compared, and by method the right answers: the paper's in per cent, and the result's of each seed."""
+"""What is compared, and by method the right answers: the paper's in per cent, and the result's of
+each seed.
+"""
 
 
 def image_claims(documents: Mapping[str, Mapping[str, Any]]) -> list[Claim]:
@@ -50,10 +52,17 @@ def _of_result(name: str, document: Mapping[str, Any]) -> Iterator[Claim]:
         return
     for where, theirs, ours in _numbers(document):
         means = {method: _ALL * fmean(shares) for method, shares in ours.items() if shares}
-        # The ablation repeats the experiment online: what is no version of Hebb is a claim there already.
+        # The ablation repeats the experiment online: what is no version of Hebb is a claim there
+        # already.
         pairs = VERSIONS if document["experiment"] == "ablation" else (*PAIRS, *VERSIONS)
         claims = pair_claims(
-            where, name, _wrong(theirs), _wrong(means), pairs, method_name, interval=partial(_interval, ours)
+            where,
+            name,
+            _wrong(theirs),
+            _wrong(means),
+            pairs,
+            method_name,
+            interval=partial(_interval, ours),
         )
         yield from (replace(claim, reason=_reason(claim, document)) for claim in claims)
 
@@ -73,20 +82,29 @@ def _reason(claim: Claim, document: Mapping[str, Any]) -> str:
 
 
 def _wrong(right: Mapping[str, float | None]) -> dict[str, float]:
-    """Return shares of wrong answers in per cent: as of a pair of losses, the smaller is the better."""
+    """Return shares of wrong answers in per cent: as of a pair of losses, the smaller is the
+    better.
+    """
     return {method: _ALL - value for method, value in right.items() if value is not None}
 
 
 def _numbers(document: Mapping[str, Any]) -> Iterator[Numbers]:
     """Yield every column of the paper's tables that the result has."""
     methods, experiment = document["methods"], document["experiment"]
-    family = family_of(document["settings"]["backbone"]) if document["data"]["name"] == "CIFAR-100" else None
+    family = (
+        family_of(document["settings"]["backbone"])
+        if document["data"]["name"] == "CIFAR-100"
+        else None
+    )
     if family is None:
         return
     if experiment in ("online", "ablation"):
         for key in KEYS:
             theirs = {name: paper.image(experiment, family, key, name) for name in methods}
-            ours = {name: _right(next(iter(m["conditions"].values())), key) for name, m in methods.items()}
+            ours = {
+                name: _right(next(iter(m["conditions"].values())), key)
+                for name, m in methods.items()
+            }
             yield f"{experiment}, {key} classes", theirs, ours
     elif experiment == "pretrain-classes":
         for count in next(iter(methods.values()))["conditions"]:
@@ -96,13 +114,19 @@ def _numbers(document: Mapping[str, Any]) -> Iterator[Numbers]:
     elif experiment == "incremental":
         for epoch in map(int, paper.image(experiment, family)):
             for key in KEYS:
-                theirs = {name: paper.image(experiment, family, str(epoch), key, name) for name in methods}
-                ours = {name: _right(m["conditions"]["1:1"], key, epoch) for name, m in methods.items()}
+                theirs = {
+                    name: paper.image(experiment, family, str(epoch), key, name) for name in methods
+                }
+                ours = {
+                    name: _right(m["conditions"]["1:1"], key, epoch) for name, m in methods.items()
+                }
                 yield f"incremental, epoch {epoch}, {key} classes", theirs, ours
 
 
 def _permuted(name: str, document: Mapping[str, Any]) -> Iterator[Claim]:
-    """Yield the order that the paper reads off its figure, by average accuracy where most is stored."""
+    """Yield the order that the paper reads off its figure, by average accuracy where most is
+    stored.
+    """
     size = max(document["settings"]["stored"])
     ours = {
         method.removesuffix(f"-{size}"): [seed["average_accuracy"] for seed in item["seeds"]]
@@ -122,7 +146,9 @@ def _upper(method: str) -> str:
 
 
 def _right(condition: Mapping[str, Any], key: str, epoch: int | None = None) -> list[float]:
-    """Return each seed's share of right answers, at the end or after an epoch; none where that was not measured."""
+    """Return each seed's share of right answers, at the end or after an epoch; none where that was
+    not measured.
+    """
     points = condition["seeds"]
     if epoch is not None:
         points = [point for seed in points for point in seed["curve"] if point["at"] == epoch]

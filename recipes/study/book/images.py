@@ -1,4 +1,6 @@
-"""Chapters on images: one section an experiment, by the tables and plots that the experiments themselves have."""
+"""Chapters on images: one section an experiment, by the tables and plots that the experiments
+themselves have.
+"""
 
 from __future__ import annotations
 
@@ -31,18 +33,26 @@ def complete(name: str) -> Iterator[None]:
     try:
         yield
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, StopIteration) as error:
-        raise UserError(f"{name} lacks parts of a result ({error!r}); run hebblm-vision again") from error
+        raise UserError(
+            f"{name} lacks parts of a result ({error!r}); run hebblm-vision again"
+        ) from error
 
 
 def _experiment(name: str, document: Mapping[str, Any]) -> Section:
-    """Return the section of one result; an experiment that the book does not know is named in one line."""
+    """Return the section of one result; an experiment that the book does not know is named in one
+    line.
+    """
     experiment, by = document["experiment"], document["provenance"]
     title = f"{experiment}, {document['scale']}: {name}"
     origin = f"{by['command']}: commit {str(by['commit'])[:12]}, device {by['device']}."
     if experiment not in RUNS:
-        return Section(title, (origin, f"The book does not know the experiment {experiment!r}."), level=2)
+        return Section(
+            title, (origin, f"The book does not know the experiment {experiment!r}."), level=2
+        )
     pictures = tuple(
-        Picture(f"{name.replace('/', '-')}-{PurePosixPath(file).stem}", f"{caption}, {name}", figure)
+        Picture(
+            f"{name.replace('/', '-')}-{PurePosixPath(file).stem}", f"{caption}, {name}", figure
+        )
         for file, (caption, figure) in figures(document, most=0).items()
     )
     return Section(title, (origin,), tuple(tables(document)), pictures, level=2)

@@ -1,4 +1,6 @@
-"""Chapters on language models: all runs at a glance, readings side by side, and every run by itself."""
+"""Chapters on language models: all runs at a glance, readings side by side, and every run by
+itself.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,10 @@ from hebblm.report.text_tables import forgetting_table
 from recipes.study.book.section import Picture, Section
 from recipes.study.paper import paper_tables
 
-_POLICIES = ("new_rows", "update_every")  # of the scenario, in addition to those that every result has
+_POLICIES = (
+    "new_rows",
+    "update_every",
+)  # of the scenario, in addition to those that every result has
 
 
 def language_sections(runs: Mapping[str, Result]) -> list[Section]:
@@ -66,7 +71,9 @@ def run_table(runs: Mapping[str, Result]) -> Table:
 
 
 def preset_of(result: Result) -> str:
-    """Return the preset whose shape the base model has, with how it came about; ``other`` for any other shape."""
+    """Return the preset whose shape the base model has, with how it came about; ``other`` for any
+    other shape.
+    """
     model, scenario = result.model, result.scenario
     shape = tuple(model.get(key) for key in ("embedding_dim", "hidden_dim", "layers"))
     vocabulary = int(model.get("vocabulary_size") or 1)
@@ -81,7 +88,9 @@ def preset_of(result: Result) -> str:
 def _run(name: str, result: Result) -> Section:
     """Return everything about one run."""
     by = result.provenance
-    origin = f"{by.get('command')}: commit {str(by.get('commit'))[:12]}, base model {preset_of(result)}."
+    origin = (
+        f"{by.get('command')}: commit {str(by.get('commit'))[:12]}, base model {preset_of(result)}."
+    )
     memory = ", ".join(f"{key} {value}" for key, value in flatten(result.memory))
     tables = present(
         *paper_tables(result),
@@ -105,7 +114,9 @@ def _run(name: str, result: Result) -> Section:
 
 
 def _readings(runs: Mapping[str, Result]) -> list[Section]:
-    """Return, for each scenario that was run more than once, its runs side by side with what they differ in."""
+    """Return, for each scenario that was run more than once, its runs side by side with what they
+    differ in.
+    """
     groups: dict[tuple[str, str, str], dict[str, Result]] = {}
     for name, result in runs.items():
         scenario = result.scenario
@@ -115,7 +126,10 @@ def _readings(runs: Mapping[str, Result]) -> list[Section]:
             f"{label}: its runs side by side",
             tables=(
                 replace(side_by_side(group), title=f"Methods by run on {label}"),
-                *(replace(table, title=f"{table.title}, {label}") for table in present(occurrences_by_run(group))),
+                *(
+                    replace(table, title=f"{table.title}, {label}")
+                    for table in present(occurrences_by_run(group))
+                ),
                 *_differences(label, group),
             ),
             level=2,
@@ -156,7 +170,8 @@ def _settings(result: Result) -> dict[str, str]:
     for method, item in result.methods.items():
         own, found = dotted(method), {}
         for key, value in flatten(item.hyperparameters):
-            # Combinations have the settings of their parts by section, single methods have them plain.
+            # Combinations have the settings of their parts by section, single methods have them
+            # plain.
             short = key.removeprefix("adaptation.")
             found[short if "." in short else f"{own}.{short}"] = value
         named |= {key: value for key, value in found.items() if key not in named}

@@ -36,7 +36,9 @@ def latex_escape(text: str) -> str:
 
 
 def latex_number(cell: Written) -> Markup:
-    """Return a displayed number in LaTeX: true minus signs, powers of ten, the infinity sign; the best in bold."""
+    """Return a displayed number in LaTeX: true minus signs, powers of ten, the infinity sign; the
+    best in bold.
+    """
     text = cell.text
     mantissa, exponent_mark, exponent = text.partition("e")
     if text == MISSING:

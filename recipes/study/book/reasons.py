@@ -1,4 +1,6 @@
-"""Circumstances that the outcome of a claim may hang on, each computed from the numbers of the run."""
+"""Circumstances that the outcome of a claim may hang on, each computed from the numbers of the
+run.
+"""
 
 from __future__ import annotations
 
@@ -60,13 +62,19 @@ def _does_not_recombine(claim: Claim, result: Result) -> str | None:
         if theirs is None or not {bucket.bucket for bucket in item.frequency} <= theirs.keys():
             continue
         total = recombine(
-            [FrequencyBucket.from_nll(b.bucket, b.tokens, math.log(theirs[b.bucket])) for b in item.frequency]
+            [
+                FrequencyBucket.from_nll(b.bucket, b.tokens, math.log(theirs[b.bucket]))
+                for b in item.frequency
+            ]
         )
-        if total is None or (claim.part == "all" and abs(total - math.log(theirs[ALL])) <= (claim.paper or 0.0)):
+        if total is None or (
+            claim.part == "all" and abs(total - math.log(theirs[ALL])) <= (claim.paper or 0.0)
+        ):
             continue
         if abs(total - math.log(theirs[ALL])) > math.log1p(1e-3):
             return (
-                f"the paper's numbers by training count make {math.exp(total):.2f} for {name_of(method)}, "
+                f"the paper's numbers by training count make {math.exp(total):.2f} for "
+                f"{name_of(method)}, "
                 f"not the {theirs[ALL]:.2f} that it prints"
             )
     return None
@@ -74,11 +82,16 @@ def _does_not_recombine(claim: Claim, result: Result) -> str | None:
 
 def _diverges(claim: Claim, result: Result) -> str | None:
     """Many queries diverged at the tuned rate."""
-    counts = [result.methods[method].stabilized_queries or 0 for method in (claim.better, claim.worse)]
+    counts = [
+        result.methods[method].stabilized_queries or 0 for method in (claim.better, claim.worse)
+    ]
     share = max(counts) / result.scenario.tokens
     if share < MANY:
         return None
-    return f"{100 * share:.1f} % of the queries diverged at the tuned rate and were run at a stable one"
+    return (
+        f"{100 * share:.1f} % of the queries diverged at the tuned rate and were run at a stable "
+        "one"
+    )
 
 
 def _at_the_end_of_its_grid(claim: Claim, result: Result) -> str | None:
@@ -88,7 +101,9 @@ def _at_the_end_of_its_grid(claim: Claim, result: Result) -> str | None:
         points = getattr(Grid(), _GRIDS[name]) if name in _GRIDS else ()
         tried = [point for point in points if not isinstance(point, str)]
         if tried and value in (min(tried), max(tried)):
-            found.append(f"{name} = {value:g}, the {'least' if value == min(tried) else 'largest'} tried")
+            found.append(
+                f"{name} = {value:g}, the {'least' if value == min(tried) else 'largest'} tried"
+            )
     return ", ".join(found) or None
 
 
@@ -103,7 +118,9 @@ def _another_reading(claim: Claim, result: Result) -> str | None:
 
 
 def _where_it_is_lost(claim: Claim, result: Result) -> str | None:
-    """What the margin is made of: new and known words across domains, training counts within one."""
+    """What the margin is made of: new and known words across domains, training counts within
+    one.
+    """
     if claim.part != "all" or not math.isfinite(claim.here):
         return None
     better, worse = result.methods[claim.better], result.methods[claim.worse]
@@ -112,7 +129,9 @@ def _where_it_is_lost(claim: Claim, result: Result) -> str | None:
         if better.oov_nll is None or worse.oov_nll is None:
             return None
         new = (worse.oov_nll - better.oov_nll) * result.scenario.oov_tokens / total
-        return f"of the margin, {new:+.3f} is on new words and {claim.here - new:+.3f} on known ones"
+        return (
+            f"of the margin, {new:+.3f} is on new words and {claim.here - new:+.3f} on known ones"
+        )
     its = {bucket.bucket: bucket.nll for bucket in worse.frequency}
     shares = {
         mine.bucket: (loss - mine.nll) * mine.tokens / total
@@ -134,11 +153,16 @@ def _rare_words(claim: Claim, result: Result) -> str | None:
     if claim.part != "where" or not theirs:
         return None
     rare = result.methods[claim.worse].frequency[0]
-    if rare.perplexity is None or rare.bucket not in theirs or rare.perplexity < APART * theirs[rare.bucket]:
+    if (
+        rare.perplexity is None
+        or rare.bucket not in theirs
+        or rare.perplexity < APART * theirs[rare.bucket]
+    ):
         return None
     return (
         f"{name_of(claim.worse)}'s perplexity at a training count {rare.bucket} is "
-        f"{display(rare.perplexity, 'perplexity')}, the paper's {display(theirs[rare.bucket], 'perplexity')}"
+        f"{display(rare.perplexity, 'perplexity')}, the paper's "
+        f"{display(theirs[rare.bucket], 'perplexity')}"
     )
 
 

@@ -58,25 +58,38 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """All files of a folder of results, by name: the file's folder, or the file without its suffix."""
+    """All files of a folder of results, by name: the file's folder, or the file without its
+    suffix.
+    """
 
     language: dict[str, Result] = field(default_factory=dict)  # evaluations of language models
     tunings: dict[str, Tuning] = field(default_factory=dict)  # tuned hyper-parameters
-    readings: dict[str, Readings] = field(default_factory=dict)  # what the paper leaves open, compared
+    readings: dict[str, Readings] = field(
+        default_factory=dict
+    )  # what the paper leaves open, compared
     costs: dict[str, BenchResult] = field(default_factory=dict)  # measurements of cost
     images: dict[str, dict[str, Any]] = field(default_factory=dict)  # image experiments, as JSON
-    unknown: dict[str, str] = field(default_factory=dict)  # by path, the schema that the book does not know
+    unknown: dict[str, str] = field(
+        default_factory=dict
+    )  # by path, the schema that the book does not know
     origins: dict[str, Origin] = field(default_factory=dict)  # by path
 
 
 def load_sources(root: Path) -> Sources:
     """Read every JSON file below a folder, in the order of their paths.
 
-    A ``config.json`` next to what it belongs to, tuned values or a model, says nothing of its own and is passed over.
+    A ``config.json`` next to what it belongs to, tuned values or a model, says nothing of its own
+    and is passed over.
     """
-    paths = sorted(path for path in root.rglob("*.json") if not _is_companion(path)) if root.is_dir() else []
+    paths = (
+        sorted(path for path in root.rglob("*.json") if not _is_companion(path))
+        if root.is_dir()
+        else []
+    )
     if not paths:
-        raise UserError(f"no JSON file under {root}; name a folder of results such as recipes/results")
+        raise UserError(
+            f"no JSON file under {root}; name a folder of results such as recipes/results"
+        )
     sources = Sources()
     for path in paths:
         place = path.relative_to(root)
@@ -111,7 +124,9 @@ def _add(sources: Sources, path: Path, place: str, name: str) -> None:
 
 
 def _is_companion(path: Path) -> bool:
-    """Return whether a file only repeats, for a command or a model, what another one next to it stands for."""
+    """Return whether a file only repeats, for a command or a model, what another one next to it
+    stands for.
+    """
     owners = (TUNED_FILE, "model.safetensors")
     return path.name == "config.json" and any(path.with_name(owner).is_file() for owner in owners)
 

@@ -1,4 +1,6 @@
-"""Choice of the run of a scenario that is held against the paper, and of the settings a run was made with."""
+"""Choice of the run of a scenario that is held against the paper, and of the settings a run was
+made with.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,10 @@ from hebblm.report.result import Result
 from recipes.study import paper
 
 RULE = (
-    "Of the runs of a scenario one counts: with other values than the paper's, with the policies that are the "
-    "default, with the share of new words nearest to the paper's, of the paper's methods and of the tokens the most, "
+    "Of the runs of a scenario one counts: with other values than the paper's, with the policies "
+    "that are the "
+    "default, with the share of new words nearest to the paper's, of the paper's methods and of "
+    "the tokens the most, "
     "with the base of the lowest validation perplexity. "
     "What the others give is told apart."
 )
@@ -34,7 +38,9 @@ def counted_runs(runs: Mapping[str, Result]) -> dict[str, Result]:
 
 
 def settings_of(result: Result, method: str) -> dict[str, Any]:
-    """Return the hyper-parameters of one method of a run by dotted name, as ``hebblm-eval --set`` knows them."""
+    """Return the hyper-parameters of one method of a run by dotted name, as ``hebblm-eval --set``
+    knows them.
+    """
     named: dict[str, Any] = {}
     for key, value in result.methods[method].hyperparameters.items():
         if isinstance(value, Mapping):
@@ -45,7 +51,9 @@ def settings_of(result: Result, method: str) -> dict[str, Any]:
 
 
 def has_paper_values(result: Result) -> bool:
-    """Return whether all hyper-parameters of a run for which the paper states an optimum are that optimum."""
+    """Return whether all hyper-parameters of a run for which the paper states an optimum are that
+    optimum.
+    """
     known: dict[str, Any] = {}
     for method in result.methods:
         known |= settings_of(result, method)

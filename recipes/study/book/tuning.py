@@ -1,4 +1,6 @@
-"""The chapter on tuning: chosen values next to the paper's, and the validation loss of every method."""
+"""The chapter on tuning: chosen values next to the paper's, and the validation loss of every
+method.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,10 @@ def _losses(tunings: Mapping[str, Tuning]) -> Table:
     """Return the loss of every method at its best values, a column a file."""
     methods = ordered(method for tuning in tunings.values() for method in tuning.nll)
     columns = (Column("Method"), *(Column("Nats", "nll", "min", name) for name in tunings))
-    rows = tuple((name_of(method), *(tuning.nll.get(method) for tuning in tunings.values())) for method in methods)
+    rows = tuple(
+        (name_of(method), *(tuning.nll.get(method) for tuning in tunings.values()))
+        for method in methods
+    )
     return Table("tuned-loss", "Loss on validation text at the best values", columns, rows)
 
 
@@ -39,14 +44,22 @@ def _values(name: str, tuning: Tuning) -> Table:
     """Return the chosen values next to the paper's."""
     source, target = tuning.scenario.get("source"), tuning.scenario.get("target")
     starts = PAPER.get(str(target) if source == target else "cross", {})
-    printed = {key: value for key, value in starts.items() if not key.startswith("knn.")}  # none of the paper's
+    printed = {
+        key: value for key, value in starts.items() if not key.startswith("knn.")
+    }  # none of the paper's
     rows: list[tuple[Cell, ...]] = [
         (key, _text(tuning.values.get(key)), _text(printed.get(key)))
         for key in dict.fromkeys([*tuning.values, *printed])
     ]
     points = ", ".join(f"{name_of(method)} {count:,}" for method, count in tuning.points.items())
     columns = (Column("Hyper-parameter"), Column("Tuned"), Column("Paper"))
-    return Table("tuned-values", f"Chosen values, {name}", columns, tuple(rows), (f"Points tried: {points}.",))
+    return Table(
+        "tuned-values",
+        f"Chosen values, {name}",
+        columns,
+        tuple(rows),
+        (f"Points tried: {points}.",),
+    )
 
 
 def _text(value: object) -> str | None:

@@ -14,7 +14,7 @@ from recipes.study.book.latex import latex_escape, to_latex
 from recipes.study.book.section import Section
 
 _PAGE = Path(__file__).with_name("book.html.j2")
-_PREAMBLE = r"""% For pdflatex. What it needs is in TeX Live's collections latex and latexrecommended.
+_PREAMBLE = r"""% For pdflatex. It needs TeX Live's collections latex and latexrecommended.
 \documentclass[10pt,a4paper]{article}
 \usepackage[T1]{fontenc}
 \IfFileExists{lmodern.sty}{\usepackage{lmodern}}{}
@@ -32,7 +32,9 @@ _PREAMBLE = r"""% For pdflatex. What it needs is in TeX Live's collections latex
 \usebox{\fitted}}
 """
 _WITHIN = r"width=0.8\linewidth,height=0.8\textheight,keepaspectratio"
-_LISTED = re.compile(r",(?=[a-z])")  # in a command: names without a space, between which a line may end
+_LISTED = re.compile(
+    r",(?=[a-z])"
+)  # in a command: names without a space, between which a line may end
 _BREAK = r",\\allowbreak{}"
 _MARKDOWN, _FIGURES = "book.md", "figures"
 
@@ -40,10 +42,14 @@ _MARKDOWN, _FIGURES = "book.md", "figures"
 def write_book(title: str, sections: Sequence[Section], directory: Path) -> list[Path]:
     """Write ``book.md``, ``book.tex``, ``book.html`` and ``figures/*.png``, each file atomically.
 
-    The same sections give the same bytes. Pictures that an earlier book in the folder shows and this one does not are
-    removed; whatever else lies there stays.
+    The same sections give the same bytes. Pictures that an earlier book in the folder shows and
+    this one does not are removed; whatever else lies there stays.
     """
-    drawn = {picture.name: plots.render(picture.figure, "png") for section in sections for picture in section.pictures}
+    drawn = {
+        picture.name: plots.render(picture.figure, "png")
+        for section in sections
+        for picture in section.pictures
+    }
     written = []
     for name, data in drawn.items():
         written.append(write_bytes(directory / _FIGURES / f"{name}.png", data))
@@ -73,7 +79,8 @@ def markdown(title: str, sections: Sequence[Section]) -> str:
         parts += [f"{markdown_escape(line)}\n" for line in section.lines]
         parts += [to_markdown(table, level=4) for table in section.tables]
         parts += [
-            f"![{markdown_escape(picture.caption)}]({_FIGURES}/{picture.name}.png)\n" for picture in section.pictures
+            f"![{markdown_escape(picture.caption)}]({_FIGURES}/{picture.name}.png)\n"
+            for picture in section.pictures
         ]
     return "\n".join(parts)
 
@@ -106,5 +113,8 @@ def page(title: str, sections: Sequence[Section], drawn: Mapping[str, bytes]) ->
     """Return the book as one HTML file that needs no other file."""
     template = HTML.from_string(_PAGE.read_text(encoding="utf-8"))
     return template.render(
-        title=title, sections=sections, drawn=drawn, encode=lambda data: base64.b64encode(data).decode()
+        title=title,
+        sections=sections,
+        drawn=drawn,
+        encode=lambda data: base64.b64encode(data).decode(),
     )

@@ -16,7 +16,12 @@ WT2_ENTRIES = 2_300_000  # WikiText-2: training text and test stream
 WT2_CLASSES = 33_278
 FLAT = 1.1  # a cost that grows by less than a tenth over the stream is called flat
 LINEAR = 1.1  # largest exponent that is called linear
-ADAPTATION = {(10_000, 1): 45, (10_000, 5): 140, (33_278, 1): 250, (33_278, 5): 700}  # times naive, by V and S
+ADAPTATION = {
+    (10_000, 1): 45,
+    (10_000, 5): 140,
+    (33_278, 1): 250,
+    (33_278, 5): 700,
+}  # times naive, by V and S
 HEBBIAN = 0.01  # of MbPA
 SEARCH_MS, SEARCH_TIMES = 0.25, 30  # and times exact search
 EVALUATION = 2  # times the unadapted base
@@ -50,22 +55,34 @@ def goals() -> tuple[Goal, ...]:
     ]
     caches = [
         Goal(
-            f"continuous cache, W = {window:,}, V = {classes:,}: at least {times:,}x the classic loop, same to 1e-5",
+            f"continuous cache, W = {window:,}, V = {classes:,}: at least {times:,}x the classic "
+            "loop, same to 1e-5",
             partial(_cache, classes=classes, window=window, wanted=times),
         )
         for classes, window, times in ((10_000, 500, 200), (33_278, 3785, 2000))
     ]
     return (
         *adaptation,
-        Goal("error of the fast form, real states: mean 1e-4 nats, KL 1e-6, perplexity bias 0.01 % at most", _error),
+        Goal(
+            "error of the fast form, real states: mean 1e-4 nats, KL 1e-6, perplexity bias 0.01 % "
+            "at most",
+            _error,
+        ),
         Goal("Hebb on top of MbPA: at most 1 %", _overhead),
         *caches,
         Goal(
-            "an update at every token: at most 1.3x one a mini-batch, the losses of tokens taken one by one to 1e-5",
+            "an update at every token: at most 1.3x one a mini-batch, the losses of tokens taken "
+            "one by one to 1e-5",
             _currency,
         ),
-        Goal("MbPA over a two-layer network, K = 50: at least 20x automatic differentiation", _network),
-        Goal("retrieval, 1 M entries: at most 0.25 ms a token, recall 0.99, 30x exact search", _retrieval),
+        Goal(
+            "MbPA over a two-layer network, K = 50: at least 20x automatic differentiation",
+            _network,
+        ),
+        Goal(
+            "retrieval, 1 M entries: at most 0.25 ms a token, recall 0.99, 30x exact search",
+            _retrieval,
+        ),
         Goal("whole evaluation, 100,000 entries: at most 2x the unadapted base", _evaluation),
         Goal("peak memory, 2.3 M entries, V = 33,278: at most 8 GiB", _peak),
         Goal("cost a token flat over the stream", _flat),
@@ -77,7 +94,11 @@ def goals() -> tuple[Goal, ...]:
 
 def _named(rows: Sequence[Row], name: str, **case: object) -> list[Row]:
     """Return the rows of a name whose case has these values."""
-    return [row for row in rows if row.name == name and all(row.case.get(key) == value for key, value in case.items())]
+    return [
+        row
+        for row in rows
+        if row.name == name and all(row.case.get(key) == value for key, value in case.items())
+    ]
 
 
 def _is_real(row: Row) -> bool:
@@ -88,13 +109,16 @@ def _is_real(row: Row) -> bool:
 def _spread(value: Spread, unit: str = "x") -> str:
     """Return median and extremes."""
     median, low, high = (
-        f"{number:,.0f}" if number >= 1000 else f"{number:.3g}" for number in (value.median, value.low, value.high)
+        f"{number:,.0f}" if number >= 1000 else f"{number:.3g}"
+        for number in (value.median, value.low, value.high)
     )
     return f"{median}{unit} ({low} to {high})"
 
 
 def _above_floor(row: Row, name: str, cost: float) -> str:
-    """Return a floor and how many times it ``cost`` (milliseconds a token) is; nothing where no floor was counted."""
+    """Return a floor and how many times it ``cost`` (milliseconds a token) is; nothing where no
+    floor was counted.
+    """
     floor = row.floors.get(name)
     return "" if floor is None else f", {cost / floor:.3g} times the floor of {floor:.2g}"
 
@@ -107,7 +131,9 @@ def _adaptation(rows: Sequence[Row], *, classes: int, steps: int, wanted: float)
     mbpa, hebb = row.faster("fast_mbpa"), row.faster("fast_hebb")
     cost = row.milliseconds("fast_mbpa")
     if "products" in row.timings:  # before floors were counted
-        least = f", of which matrix products that cannot be spared {row.milliseconds('products'):.2g}"
+        least = (
+            f", of which matrix products that cannot be spared {row.milliseconds('products'):.2g}"
+        )
     else:
         least = _above_floor(row, "fast_mbpa", cost)
     return Finding(
@@ -178,7 +204,8 @@ def _retrieval(rows: Sequence[Row]) -> Finding | None:
         return None
     real = [row for row in _named(rows, "retrieve", entries=MILLION) if _is_real(row)]
     text = "; ".join(
-        f"{row.case['source']['kind']} states, d = {row.case['dim']}: {row.milliseconds('index'):.3g} ms, "
+        f"{row.case['source']['kind']} states, d = {row.case['dim']}: "
+        f"{row.milliseconds('index'):.3g} ms, "
         f"recall {row.values['recall']:.4f}, {_spread(row.faster('index'))}"
         f"{_above_floor(row, 'index', row.milliseconds('index'))}"
         for row in (found[-1], *real[-1:])
@@ -215,7 +242,9 @@ def _network(rows: Sequence[Row]) -> Finding | None:
         f"{_spread(row.faster('single'))}{_above_floor(row, 'dual', row.milliseconds('dual'))}"
         for row in found
     )
-    return Finding(f"{text}; differs by {difference:.2g} at most", worst.faster("dual").median >= NETWORK)
+    return Finding(
+        f"{text}; differs by {difference:.2g} at most", worst.faster("dual").median >= NETWORK
+    )
 
 
 def _peak(rows: Sequence[Row]) -> Finding | None:
@@ -236,7 +265,10 @@ def _flat(rows: Sequence[Row]) -> Finding | None:
         return None
     row = found[-1]
     growth = row.values["last_over_first"]
-    return Finding(f"{growth:.3g}x from the first to the last part of {row.case['tokens']:,} tokens", growth <= FLAT)
+    return Finding(
+        f"{growth:.3g}x from the first to the last part of {row.case['tokens']:,} tokens",
+        growth <= FLAT,
+    )
 
 
 def _growth(rows: Sequence[Row], timing: str) -> Finding | None:

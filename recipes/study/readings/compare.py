@@ -1,4 +1,6 @@
-"""Readings of the paper that it leaves open, each next to the default, over one reading of a text a memory content."""
+"""Readings of the paper that it leaves open, each next to the default, over one reading of a text a
+memory content.
+"""
 
 from __future__ import annotations
 
@@ -43,14 +45,20 @@ CHOICES: dict[str, dict[str, Any]] = {
         "mixture.gamma": 0.15,
     },
 }
-"""Hyper-parameters by reading; what the memory holds is a reading too, which changes the neighbours."""
+"""Hyper-parameters by reading; what the memory holds is a reading too, which changes the
+neighbours.
+"""
 
 OWN: dict[str, list[Point]] = {
-    "mixture": points("mixture", theta=(0.2, 0.4, 0.8, 1.5, 3.0), gamma=(0.02, 0.05, 0.1, 0.2, 0.3)),
+    "mixture": points(
+        "mixture", theta=(0.2, 0.4, 0.8, 1.5, 3.0), gamma=(0.02, 0.05, 0.1, 0.2, 0.3)
+    ),
     "mbpa": points("mbpa", pull=(0.0025, 0.0035, 0.007)),
     "hebb": points("hebb", beta=(0.9, 0.99), eta=[4.0**power for power in range(-4, 5)]),
 }
-"""Values of its own that each method tries under each reading; a Mixture that learns them online has none to try."""
+"""Values of its own that each method tries under each reading; a Mixture that learns them online
+has none to try.
+"""
 AT_ONCE = 32  # rules read side by side; each may keep logits of all classes
 
 
@@ -62,8 +70,12 @@ def compare(
     folder: Path | None,
     command: str,
 ) -> Readings:
-    """Open a scenario by the options of hebblm-eval, compare the readings on it, and write them to a folder."""
-    request = Request.of(hyperparameters=hyperparameters, settings=settings, output_path=folder, **options)
+    """Open a scenario by the options of hebblm-eval, compare the readings on it, and write them to
+    a folder.
+    """
+    request = Request.of(
+        hyperparameters=hyperparameters, settings=settings, output_path=folder, **options
+    )
     request.check_keys(methods)
     request.check_one_stream("readings are compared on a single stream")
     scenario, record = request.open("evaluate", command)
@@ -81,10 +93,12 @@ def compare_readings(
     provenance: Mapping[str, Any],
     checkpoint: RunCheckpoint | None = None,
 ) -> Readings:
-    """Score a text under every reading, the other values staying as they are, and then each method's own tried.
+    """Score a text under every reading, the other values staying as they are, and then each
+    method's own tried.
 
-    States and neighbours are computed once for each content of the memory, whatever is read from them. A tuned reading
-    is compared with the tuned default: the best of the same values (:data:`OWN`) on the same text.
+    States and neighbours are computed once for each content of the memory, whatever is read from
+    them. A tuned reading is compared with the tuned default: the best of the same values
+    (:data:`OWN`) on the same text.
 
     Args:
         scenario: opened, with the union vocabulary; its content of the memory is the default.
@@ -96,12 +110,18 @@ def compare_readings(
     Raises:
         UserError: no method, or an open vocabulary.
     """
-    named = {name: METHODS[name].rule(settings.methods) for name in methods if not METHODS[name].moving}
+    named = {
+        name: METHODS[name].rule(settings.methods) for name in methods if not METHODS[name].moving
+    }
     plain = {name: rule for name, rule in named.items() if rule.needs.retrieval}
     if not plain:
-        raise UserError("no method that retrieves was named; readings differ in what is done with neighbours")
+        raise UserError(
+            "no method that retrieves was named; readings differ in what is done with neighbours"
+        )
     if scenario.config.vocabulary != "union":
-        raise UserError(f"vocabulary {scenario.config.vocabulary!r} has no readings; compare them with union")
+        raise UserError(
+            f"vocabulary {scenario.config.vocabulary!r} has no readings; compare them with union"
+        )
     scenario.training_ids()  # a reading with a memory of it comes last
     chosen: dict[str, dict[str, Any]] = {DEFAULT: {}, **CHOICES}
     rules: dict[tuple[str, str], Rule] = {}
@@ -134,7 +154,11 @@ def compare_readings(
     chosen |= {tuned(name): values for name, values in chosen.items()}
     return Readings(
         scenario=describe(scenario),
-        settings={name: values for name, values in chosen.items() if any(e.reading == name for e in effects)},
+        settings={
+            name: values
+            for name, values in chosen.items()
+            if any(e.reading == name for e in effects)
+        },
         effects=tuple(effects),
         provenance={**provenance, "data_sha256": scenario.data_sha256},
     )
@@ -155,7 +179,9 @@ def _tuned(
     best: dict[tuple[str, str], tuple[Point, Losses]] = {}
     tried: list[tuple[tuple[str, str], Point, Rule]] = []
     for (reading, method), values in readings.items():
-        learns = method == "mixture" and settings.changed(values).methods[MixtureConfig].form == "linear"
+        learns = (
+            method == "mixture" and settings.changed(values).methods[MixtureConfig].form == "linear"
+        )
         for point in [] if learns else OWN.get(method, []):
             rule = METHODS[method].rule(settings.changed({**values, **point}).methods)
             tried.append(((reading, method), point, rule))
@@ -165,12 +191,16 @@ def _tuned(
         part = f"part {begin // AT_ONCE + 1} of {math.ceil(len(tried) / AT_ONCE)}"
         title = f"tuned readings, memory {replay.scenario.config.memory_content}, {part}"
         for (key, point, _), losses in zip(some, replay.score(rules, title).values(), strict=True):
-            if losses.mean() < (best[key][1].mean() if key in best else np.inf):  # which a nan is not
+            if losses.mean() < (
+                best[key][1].mean() if key in best else np.inf
+            ):  # which a nan is not
                 best[key] = point, losses
     return best
 
 
-def _effect(reading: str, method: str, losses: Mapping[tuple[str, str], Losses], seed: int) -> Effect:
+def _effect(
+    reading: str, method: str, losses: Mapping[tuple[str, str], Losses], seed: int
+) -> Effect:
     mine, default = losses[reading, method], losses[DEFAULT, method]
     if reading == DEFAULT:
         return Effect(reading, method, float(mine.mean()), 0.0, None, None)

@@ -1,4 +1,6 @@
-"""The typed form of ``readings.json``: what each reading of the paper that it leaves open changes."""
+"""The typed form of ``readings.json``: what each reading of the paper that it leaves open
+changes.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +20,12 @@ SCHEMA = "hebblm-readings/1"
 FILE_NAME = "readings.json"
 DEFAULT = "default"
 _NOTE = (
-    "The default's loss, and of every other reading its mean loss minus that, nats per token: above 0 it is worse. "
-    "All other values stay those of the default. Tuned: each at the best of the same own values tried on this text "
-    "(Mixture as printed its theta and gamma, MbPA its pull, Hebb its beta and eta), compared with the tuned default. "
+    "The default's loss, and of every other reading its mean loss minus that, nats per token: "
+    "above 0 it is worse. "
+    "All other values stay those of the default. Tuned: each at the best of the same own values "
+    "tried on this text "
+    "(Mixture as printed its theta and gamma, MbPA its pull, Hebb its beta and eta), compared with "
+    "the tuned default. "
     "* where the 95 % interval leaves out 0; - where nothing changes or nothing was tried."
 )
 
@@ -32,10 +37,14 @@ class Effect:
     reading: str  # its name, ``default`` for the one that the others are compared with
     method: str  # its name
     nll: float  # mean loss, nats per token
-    change: float | None  # of the mean loss from the default, nats per token; None where a loss is infinite
+    change: (
+        float | None
+    )  # of the mean loss from the default, nats per token; None where a loss is infinite
     low: float | None  # lower end of its interval; None where the text is too short for one
     high: float | None  # upper end
-    values: Mapping[str, Any] = field(default_factory=dict)  # the method's own, where they were chosen for this reading
+    values: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # the method's own, where they were chosen for this reading
 
     @property
     def certain(self) -> bool:
@@ -48,14 +57,18 @@ class Readings:
     """All readings on one text."""
 
     scenario: Mapping[str, Any]  # source, target, split, tokens and policies
-    settings: Mapping[str, Mapping[str, Any]]  # by reading, the hyper-parameters or policies that it is
+    settings: Mapping[
+        str, Mapping[str, Any]
+    ]  # by reading, the hyper-parameters or policies that it is
     effects: tuple[Effect, ...]  # one a reading and method that it changes
     provenance: Mapping[str, Any]  # command, commit, versions, device, seed
 
     @property
     def label(self) -> str:
         """A short name such as ``ptb valid``."""
-        return scenario_label(*(str(self.scenario.get(key)) for key in ("source", "target", "split")))
+        return scenario_label(
+            *(str(self.scenario.get(key)) for key in ("source", "target", "split"))
+        )
 
     @classmethod
     def from_json(cls, value: Any, where: str = FILE_NAME) -> Readings:
@@ -77,7 +90,9 @@ def tuned(reading: str) -> str:
 def readings_table(found: Mapping[str, Readings]) -> Table:
     """Return the effect of every reading on every method, text by text."""
     columns = [Column("Reading"), Column("Setting")]
-    names = list(dict.fromkeys(effect.reading for readings in found.values() for effect in readings.effects))
+    names = list(
+        dict.fromkeys(effect.reading for readings in found.values() for effect in readings.effects)
+    )
     known: dict[str, Mapping[str, Any]] = {}
     rows: dict[str, list[Cell]] = {name: [] for name in names}
     for readings in found.values():
@@ -88,7 +103,8 @@ def readings_table(found: Mapping[str, Readings]) -> Table:
             for name in names:
                 rows[name].append(_cell(by.get((name, method))))
     written = [
-        (name, ", ".join(f"{key} = {value}" for key, value in known.get(name, {}).items()) or None) for name in names
+        (name, ", ".join(f"{key} = {value}" for key, value in known.get(name, {}).items()) or None)
+        for name in names
     ]
     return Table(
         "readings",
@@ -100,7 +116,9 @@ def readings_table(found: Mapping[str, Readings]) -> Table:
 
 
 def _cell(effect: Effect | None) -> Cell:
-    """Return the loss of a default, or the change of another reading, marked where it is certain."""
+    """Return the loss of a default, or the change of another reading, marked where it is
+    certain.
+    """
     if effect is None:
         return None
     if effect.reading in (DEFAULT, tuned(DEFAULT)) or effect.change is None:

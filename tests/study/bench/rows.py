@@ -14,7 +14,9 @@ PAPER = {"dim": 400, "k": 200, "batch": 100}
 
 def timing(ms: float, tokens: int = 100) -> Timing:
     """Return five rounds whose median is ``ms`` a token."""
-    return Timing(tuple(ms * tokens / 1000 * scale for scale in (1.1, 1.0, 0.9, 1.0, 1.2)), (tokens,) * 5)
+    return Timing(
+        tuple(ms * tokens / 1000 * scale for scale in (1.1, 1.0, 0.9, 1.0, 1.2)), (tokens,) * 5
+    )
 
 
 def adapt_row(
@@ -74,9 +76,21 @@ def retrieve_row(
     )
 
 
-def evaluation_row(entries: int, *, times: float, peak: float = 2.0**30, classes: int = 10_000) -> Row:
-    case = {"architecture": {"hidden_dim": 1150}, "entries": entries, "vocabulary": classes, "source": SYNTHETIC}
-    values = {"times_lstm": times, "times_lstm_min": times, "times_lstm_max": times, "peak_bytes": peak}
+def evaluation_row(
+    entries: int, *, times: float, peak: float = 2.0**30, classes: int = 10_000
+) -> Row:
+    case = {
+        "architecture": {"hidden_dim": 1150},
+        "entries": entries,
+        "vocabulary": classes,
+        "source": SYNTHETIC,
+    }
+    values = {
+        "times_lstm": times,
+        "times_lstm_min": times,
+        "times_lstm_max": times,
+        "peak_bytes": peak,
+    }
     return Row("evaluation", case, {"lstm": timing(1.0), "all": timing(times)}, {}, values)
 
 

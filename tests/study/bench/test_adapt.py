@@ -54,8 +54,14 @@ def test_errors_are_those_of_the_fast_form(batch: Batch, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(F, "mbpa_logits", altered)
     found = adapt_cost.errors(batch, OPTIONS)
-    p = original(*batch.double().given(), solver="exact", **OPTIONS)[0].softmax(0)[batch.targets[0]].item()
-    gain = raised - math.log(1 - p + p * math.exp(raised))  # what the raised logit adds to log p of the target
+    p = (
+        original(*batch.double().given(), solver="exact", **OPTIONS)[0]
+        .softmax(0)[batch.targets[0]]
+        .item()
+    )
+    gain = raised - math.log(
+        1 - p + p * math.exp(raised)
+    )  # what the raised logit adds to log p of the target
     assert found["error_max"] == pytest.approx(gain, rel=1e-3)
     assert found["error_mean"] == pytest.approx(gain / 9, rel=1e-3)
     assert found["perplexity_bias_percent"] == pytest.approx(100 * math.expm1(-gain / 9), rel=1e-3)
@@ -66,7 +72,9 @@ def test_errors_are_those_of_the_fast_form(batch: Batch, monkeypatch: pytest.Mon
 @pytest.mark.parametrize(("classes", "k"), [(80, 7), (1000, 40)])
 @pytest.mark.parametrize("steps", [1, 3])
 def test_the_plain_fast_form_follows_the_exact_form(classes: int, k: int, steps: int) -> None:
-    batch = make_batch(SyntheticSource(12, classes, seed=5, device=CPU), entries=300, queries=9, k=k)
+    batch = make_batch(
+        SyntheticSource(12, classes, seed=5, device=CPU), entries=300, queries=9, k=k
+    )
     options: dict[str, Any] = {"lr": 3.0, "steps": steps, "eps": 1e-3}
     plain = plain_fast(*batch.given(), **options).log_softmax(1)
     exact = F.mbpa_logits(*batch.given(), lr_units="relative", **options).log_softmax(1)
@@ -82,7 +90,10 @@ def test_a_row_a_layer_holds_its_sizes_and_what_adaptation_costs_beside_its_prod
     monkeypatch.setattr(adapt, "HEADS", {"gpt2": (300, 24), "gemma-2-9b": (500, 16)})
     config = AdaptConfig(heads=["gpt2", "gemma-2-9b"], k=8, batch=20, entries=100)
     rows = [case() for case in adapt.head_cases(config, Rounds(CPU, config.repeats))]
-    assert [(row.case["head"], row.case["vocabulary"], row.case["dim"], row.case["batch"]) for row in rows] == [
+    assert [
+        (row.case["head"], row.case["vocabulary"], row.case["dim"], row.case["batch"])
+        for row in rows
+    ] == [
         ("gpt2", 300, 24, 20),
         ("gemma-2-9b", 500, 16, 20),
     ]
@@ -93,7 +104,9 @@ def test_a_row_a_layer_holds_its_sizes_and_what_adaptation_costs_beside_its_prod
         assert costs.low <= row.values["fast_mbpa_over_head"] <= costs.high
 
 
-def test_both_forms_of_the_network_agree_and_change_something(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_forms_of_the_network_agree_and_change_something(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(network, "HIDDEN", 12)
     config = AdaptConfig(steps=[1, 3])
     rounds = Rounds(CPU, config.repeats)
@@ -105,5 +118,7 @@ def test_both_forms_of_the_network_agree_and_change_something(monkeypatch: pytes
         assert row.timings["naive"].tokens == (2,) * 5
         assert row.timings["dual"].tokens == (10,) * 5
     original = network.adapt
-    monkeypatch.setattr(network, "adapt", lambda problem, *, lr, **given: original(problem, lr=2 * lr, **given))
+    monkeypatch.setattr(
+        network, "adapt", lambda problem, *, lr, **given: original(problem, lr=2 * lr, **given)
+    )
     assert network.network_cases(config, rounds)[0]().values["difference_max"] > 1e-5

@@ -21,14 +21,17 @@ from recipes.bench.source import READ, filled, open_source
 from ...support import toy
 
 ADAPT = [
-    "adapt", "--dim", "16", "--vocabulary", "600", "700", "--k", "12", "--batch", "10", "--neighbors", "6",
+    "adapt", "--dim", "16", "--vocabulary", "600", "700", "--k", "12", "--batch", "10",
+    "--neighbors", "6",
     "--entries", "150", "--heads", "gpt2",
 ]  # fmt: skip
 RETRIEVE = [
-    "retrieve", "--dim", "16", "--k", "10", "--batch", "8", "--entries", "300", "200", "--recall-queries", "30",
+    "retrieve", "--dim", "16", "--k", "10", "--batch", "8", "--entries", "300", "200",
+    "--recall-queries", "30",
 ]  # fmt: skip
 EVAL = [
-    "eval", "--arch", "awd_lstm_tiny", "--vocabulary", "400", "--k", "10", "--batch", "20", "--memory-sizes", "200",
+    "eval", "--arch", "awd_lstm_tiny", "--vocabulary", "400", "--k", "10", "--batch", "20",
+    "--memory-sizes", "200",
     "300", "--tokens", "40", "--currency-tokens", "40", "--stream-tokens", "250",
 ]  # fmt: skip
 TRAIN = ["train", "--preset", "tiny", "--vocabulary", "200", "--segments", "1"]
@@ -58,8 +61,14 @@ def run(tmp_path: Path, arguments: list[str]) -> dict[str, Any]:
         for timing in row["timings"].values():
             assert len(timing["seconds"]) == len(timing["tokens"])
             assert all(value > 0 for value in (*timing["seconds"], *timing["tokens"]))
-            costs = sorted(1000 * s / n for s, n in zip(timing["seconds"], timing["tokens"], strict=True))
-            middle = costs[len(costs) // 2] if len(costs) % 2 else sum(costs[len(costs) // 2 - 1 :][:2]) / 2
+            costs = sorted(
+                1000 * s / n for s, n in zip(timing["seconds"], timing["tokens"], strict=True)
+            )
+            middle = (
+                costs[len(costs) // 2]
+                if len(costs) % 2
+                else sum(costs[len(costs) // 2 - 1 :][:2]) / 2
+            )
             assert timing["ms_per_token"]["median"] == pytest.approx(middle)
         for ratio in row["ratios"].values():
             assert ratio["min"] <= ratio["median"] <= ratio["max"]
@@ -75,7 +84,10 @@ def named(document: dict[str, Any], name: str) -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     folder = tmp_path_factory.mktemp("bench")
-    return {"folder": {"path": folder}, **{a[0]: run(folder, a) for a in (ADAPT, RETRIEVE, EVAL, TRAIN)}}
+    return {
+        "folder": {"path": folder},
+        **{a[0]: run(folder, a) for a in (ADAPT, RETRIEVE, EVAL, TRAIN)},
+    }
 
 
 def test_adapt_measures_every_form_and_its_error(measured: dict[str, dict[str, Any]]) -> None:
@@ -115,12 +127,16 @@ def test_adapt_measures_every_form_and_its_error(measured: dict[str, dict[str, A
 def test_retrieve_finds_the_neighbours(measured: dict[str, dict[str, Any]]) -> None:
     rows = named(measured["retrieve"], "retrieve")
     assert [row["case"]["entries"] for row in rows] == [200, 300]
-    assert all(row["values"]["recall"] == 1 for row in rows)  # below 20,000 entries the memory compares all
+    assert all(
+        row["values"]["recall"] == 1 for row in rows
+    )  # below 20,000 entries the memory compares all
 
 
 def test_retrieve_times_what_a_search_consists_of(tmp_path: Path) -> None:
     pytest.importorskip("faiss")
-    (row,) = named(run(tmp_path, [*RETRIEVE, "--entries", "300", "--index", "IVF8,PQ4x4fs"]), "retrieve")
+    (row,) = named(
+        run(tmp_path, [*RETRIEVE, "--entries", "300", "--index", "IVF8,PQ4x4fs"]), "retrieve"
+    )
     assert list(row["timings"]) == ["exact", "index", "ranking", "proposals"]
 
 
@@ -136,7 +152,9 @@ def test_eval_compares_with_the_model_alone(measured: dict[str, dict[str, Any]])
     assert sum(sum(part["tokens"]) for part in parts.values()) == 250
     [streams] = named(document, "streams")
     counts = [1, *document["settings"]["streams"]]
-    assert list(streams["timings"]) == [f"{name} {count}" for count in counts for name in ("lstm", "all")]
+    assert list(streams["timings"]) == [
+        f"{name} {count}" for count in counts for name in ("lstm", "all")
+    ]
     assert {f"ms_mixture+hebb {count}" for count in counts} <= set(streams["values"])
     assert all(value > 0 for name, value in streams["values"].items() if name.startswith("ms_"))
 
@@ -162,7 +180,9 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return ["--checkpoint", str(folder / "model")]
 
 
-def test_a_models_states_are_measured_beside_the_synthetic_ones(trained: list[str], tmp_path: Path) -> None:
+def test_a_models_states_are_measured_beside_the_synthetic_ones(
+    trained: list[str], tmp_path: Path
+) -> None:
     for arguments in (ADAPT, RETRIEVE):
         rows = named(run(tmp_path, [*arguments, *trained]), arguments[0])
         kinds = [row["case"]["source"]["kind"] for row in rows]
@@ -185,13 +205,18 @@ def test_a_models_entries_and_queries_are_the_states_of_its_texts(trained: list[
     assert torch.equal(targets, ids[1:])
 
 
-def test_a_text_that_is_too_short_is_refused(trained: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_text_that_is_too_short_is_refused(
+    trained: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main([*RETRIEVE, *trained, "--entries", "50000"]) == 2
     assert "toy train has" in capsys.readouterr().err
 
 
 def test_the_plot_reads_the_files(measured: dict[str, dict[str, Any]], tmp_path: Path) -> None:
-    files = [str(measured["folder"]["path"] / f"{kind}.json") for kind in ("adapt", "retrieve", "eval", "train")]
+    files = [
+        str(measured["folder"]["path"] / f"{kind}.json")
+        for kind in ("adapt", "retrieve", "eval", "train")
+    ]
     assert main(["plot", *files, "--output-path", str(tmp_path / "cost.svg")]) == 0
     assert "<svg" in (tmp_path / "cost.svg").read_text()
 
@@ -227,7 +252,9 @@ def test_what_is_finished_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         ("plot no-such.json", "no-such.json does not exist"),
     ],
 )
-def test_mistakes_end_with_status_2_and_one_line(line: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_mistakes_end_with_status_2_and_one_line(
+    line: str, told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(line.split()) == 2
     last = capsys.readouterr().err.strip().splitlines()[-1]
     assert last.startswith("python -m recipes.bench: error: ")

@@ -31,7 +31,9 @@ def test_the_classic_pointer_loop_is_the_continuous_cache() -> None:
     )
     for at in range(count):
         seen = slice(at, at + window)
-        expected = equations.cache_log_probs(hidden[at : at + 1], keys[seen], values[seen], head, theta=0.8, weight=0.3)
+        expected = equations.cache_log_probs(
+            hidden[at : at + 1], keys[seen], values[seen], head, theta=0.8, weight=0.3
+        )
         torch.testing.assert_close(found[at], -expected[0, targets[at]], rtol=1e-12, atol=0)
 
 

@@ -15,7 +15,9 @@ from ...unit.models.architectures import random_model, saved
 TEXT = "The cat sat on the mat, and the dog sat on the log. " * 20
 
 
-def test_the_plain_loop_has_the_losses_of_the_base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_plain_loop_has_the_losses_of_the_base(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """So that both read the same windows: these are full several times."""
     monkeypatch.setattr(real, "CHUNK", 5)
     lm = hebblm.load(saved(random_model("Llama"), tmp_path / "model"), context=8, device="cpu")
@@ -27,9 +29,23 @@ def test_the_plain_loop_has_the_losses_of_the_base(tmp_path: Path, monkeypatch: 
 
 
 def test_the_command_measures_each_window(tmp_path: Path) -> None:
-    model, text, out = saved(random_model("Llama"), tmp_path / "model"), tmp_path / "text.txt", tmp_path / "real.json"
+    model, text, out = (
+        saved(random_model("Llama"), tmp_path / "model"),
+        tmp_path / "text.txt",
+        tmp_path / "real.json",
+    )
     text.write_text(TEXT)
-    words = ["real", "--model", str(model), "--text", str(text), "--tokens", "60", "--contexts", "8"]
+    words = [
+        "real",
+        "--model",
+        str(model),
+        "--text",
+        str(text),
+        "--tokens",
+        "60",
+        "--contexts",
+        "8",
+    ]
     assert main([*words, "--threads", "1", "--json", str(out)]) == 0
     (row,) = read_json(out)["rows"]
     assert row["case"]["window"] == 8

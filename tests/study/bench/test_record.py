@@ -13,7 +13,9 @@ from .rows import adapt_row, result, retrieve_row
 
 
 def test_a_file_holds_everything_and_comes_back(tmp_path: Path) -> None:
-    made = result(adapt_row(10_000, 1, naive=20.0, fast=0.4), retrieve_row(1000, exact=3.0, index=0.1))
+    made = result(
+        adapt_row(10_000, 1, naive=20.0, fast=0.4), retrieve_row(1000, exact=3.0, index=0.1)
+    )
     path = tmp_path / "bench.json"
     made.save(path)
     document = json.loads(path.read_text())
@@ -35,7 +37,9 @@ def test_a_file_holds_everything_and_comes_back(tmp_path: Path) -> None:
         "max": pytest.approx(24.0),
     }
     assert BenchResult.load(path) == made
-    row["floors"] = {"fast_mbpa": {"ms_per_token": 0.1, "phases": {}}}  # as version 0.2.0 counted them
+    row["floors"] = {
+        "fast_mbpa": {"ms_per_token": 0.1, "phases": {}}
+    }  # as version 0.2.0 counted them
     path.write_text(json.dumps(document))
     assert BenchResult.load(path).rows[0].floors == {"fast_mbpa": 0.1}
 
@@ -47,7 +51,14 @@ def test_a_file_holds_everything_and_comes_back(tmp_path: Path) -> None:
         ([1], "is no measurement of costs"),
         ({"schema": SCHEMA, "kind": "adapt"}, "lacks parts"),
         (
-            {"schema": SCHEMA, "kind": "adapt", "provenance": {}, "settings": {}, "complete": True, "rows": [{}]},
+            {
+                "schema": SCHEMA,
+                "kind": "adapt",
+                "provenance": {},
+                "settings": {},
+                "complete": True,
+                "rows": [{}],
+            },
             "lacks",
         ),
     ],

@@ -48,10 +48,17 @@ def test_curves_are_costs_by_size() -> None:
 
 
 def test_the_plot_has_a_panel_for_each_size_that_was_varied(tmp_path: Path) -> None:
-    rows = [retrieve_row(10_000, exact=1.0, index=0.1), retrieve_row(100_000, exact=10.0, index=0.2)]
+    rows = [
+        retrieve_row(10_000, exact=1.0, index=0.1),
+        retrieve_row(100_000, exact=10.0, index=0.2),
+    ]
     assert len(cost_figure([result(*rows)]).axes) == 1
     figure = cost_figure([result(*rows), result(adapt_row(10_000, 1, naive=20.0, fast=0.4))])
-    assert [axis.get_xlabel() for axis in figure.axes] == ["Entries of the memory", "Vocabulary V", "Steps S"]
+    assert [axis.get_xlabel() for axis in figure.axes] == [
+        "Entries of the memory",
+        "Vocabulary V",
+        "Steps S",
+    ]
     written = save(figure, tmp_path / "cost.png").read_bytes()
     assert written.startswith(b"\x89PNG")
     with pytest.raises(UserError, match="nothing to draw"):

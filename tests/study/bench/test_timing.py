@@ -19,7 +19,9 @@ def test_turns_are_taken_in_order_after_one_round_that_does_not_count() -> None:
 
         return once
 
-    found = interleave({"slow": turn("slow", 2), "fast": turn("fast", 7)}, 5, lambda: ticks.append(len(order)))
+    found = interleave(
+        {"slow": turn("slow", 2), "fast": turn("fast", 7)}, 5, lambda: ticks.append(len(order))
+    )
     assert order == ["slow", "fast"] * 6
     assert ticks == [2, 4, 6, 8, 10, 12]
     assert found == {
@@ -41,7 +43,9 @@ def test_ratios_are_taken_round_by_round() -> None:
     assert fast.times(slow).median == pytest.approx(1 / 30)
 
 
-def test_what_comes_before_a_call_is_done_each_time_and_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_comes_before_a_call_is_done_each_time_and_not_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     clock, order = [0.0], []
     monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
 
@@ -49,6 +53,8 @@ def test_what_comes_before_a_call_is_done_each_time_and_not_measured(monkeypatch
         order.append(name)
         clock[0] += seconds
 
-    turn = stopwatch(lambda: spend("call", 2.0), 3, torch.device("cpu"), before=lambda: spend("before", 5.0))
+    turn = stopwatch(
+        lambda: spend("call", 2.0), 3, torch.device("cpu"), before=lambda: spend("before", 5.0)
+    )
     assert [turn(), turn()] == [(2.0, 3), (2.0, 3)]
     assert order == ["before", "call"] * 2

@@ -32,16 +32,22 @@ PERMUTED = {"mlp": 0.5, "ewc": 0.8, "mbpa-10": 0.9, "hebb-10": 0.85}
 
 
 def within(*, tokens: int = 82_430, **losses: float) -> Result:
-    """Return a result within Penn Treebank that says it scored ``tokens``, some of its losses replaced."""
+    """Return a result within Penn Treebank that says it scored ``tokens``, some of its losses
+    replaced.
+    """
     result = sample_result(400, source="ptb", target="ptb")
     methods = {
-        name: replace(item, nll=losses.get(name.replace("+", "_"), item.nll)) for name, item in result.methods.items()
+        name: replace(item, nll=losses.get(name.replace("+", "_"), item.nll))
+        for name, item in result.methods.items()
     }
     model = {
-        "embedding_dim": 200, "hidden_dim": 600, "layers": 2, "vocabulary_size": 10_000, "epochs": 16,
+        "embedding_dim": 200, "hidden_dim": 600, "layers": 2, "vocabulary_size": 10_000,
+        "epochs": 16,
         "parameters": 4_576_400, "valid_perplexity": 85.7,
     }  # fmt: skip
-    return replace(result, methods=methods, model=model, scenario=replace(result.scenario, tokens=tokens))
+    return replace(
+        result, methods=methods, model=model, scenario=replace(result.scenario, tokens=tokens)
+    )
 
 
 def across(tokens: int = 82_430) -> Result:
@@ -58,7 +64,9 @@ def tuned() -> dict[str, Any]:
         "model": {},
         "provenance": {"command": "hebblm-tune --intra-domain ptb", "commit": None},
         "nll": {"lstm": 4.65, "mixture": 4.567},
-        "tried": {"mixture": [{"mixture.theta": 1.5, "nll": 4.567}, {"mixture.theta": 9.0, "nll": "inf"}]},
+        "tried": {
+            "mixture": [{"mixture.theta": 1.5, "nll": 4.567}, {"mixture.theta": 9.0, "nll": "inf"}]
+        },
     }
 
 
@@ -91,7 +99,8 @@ def permuted(**changes: Any) -> dict[str, Any]:
         "scale": "smoke",
         "data": {"name": "digits"},
         "settings": {
-            "tasks": 2, "train_samples": 60, "test_samples": 20, "curve_samples": 8, "epochs": 3, "stored": [10],
+            "tasks": 2, "train_samples": 60, "test_samples": 20, "curve_samples": 8, "epochs": 3,
+            "stored": [10],
         },
         "provenance": {**PROVENANCE, "command": "hebblm-vision permuted-mnist", "seeds": [1, 2]},
         "methods": {
@@ -109,8 +118,12 @@ def permuted(**changes: Any) -> dict[str, Any]:
 
 
 def online(**right: float) -> dict[str, Any]:
-    """Return what ``hebblm-vision online`` writes on CIFAR-100, every accuracy of a method the same."""
-    point = {name: {key: {"mean": mean, "std": None} for key in KEYS} for name, mean in right.items()}
+    """Return what ``hebblm-vision online`` writes on CIFAR-100, every accuracy of a method the
+    same.
+    """
+    point = {
+        name: {key: {"mean": mean, "std": None} for key in KEYS} for name, mean in right.items()
+    }
     network = {"run": "a", "held_out_top1": 0.5, "old_classes": [1, 2]}
     return {
         "schema": "hebblm-vision/1",
@@ -146,7 +159,9 @@ def write_results(root: Path) -> Path:
     within(tokens=1000).save(root / "intra-ptb-part")
     across().save(root / "cross")
     write(root / "tuned-ptb" / "tuned.json", tuned())
-    write(root / "online" / "result.json", online(parametric=0.5, mixture=0.52, mbpa=0.55, hebb=0.54))
+    write(
+        root / "online" / "result.json", online(parametric=0.5, mixture=0.52, mbpa=0.55, hebb=0.54)
+    )
     write(root / "permuted" / "result.json", permuted())
     write(root / "odd" / "result.json", permuted(experiment="juggling"))
     write(root / "notes.json", {"schema": "diary/7", "text": "<b>dear"})
@@ -162,7 +177,9 @@ def write(path: Path, document: Any) -> None:
 
 
 def blank(figure: Figure, kind: str) -> bytes:
-    """Return an empty picture of a figure's proportions, where what it shows does not matter and drawing takes long."""
+    """Return an empty picture of a figure's proportions, where what it shows does not matter and
+    drawing takes long.
+    """
     assert kind == "png"
     width, height = figure.get_size_inches()
     stream = io.BytesIO()

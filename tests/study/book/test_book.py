@@ -21,7 +21,14 @@ from recipes.study.command import main
 from ...unit.report.samples import sample_result
 from .samples import COMMIT, blank, permuted, readings, tuned, within, write, write_results
 
-CHAPTERS = ("The paper's claims", "Language models", "Tuning", "Images", "Cost", "Where the numbers come from")
+CHAPTERS = (
+    "The paper's claims",
+    "Language models",
+    "Tuning",
+    "Images",
+    "Cost",
+    "Where the numbers come from",
+)
 
 
 @pytest.fixture(scope="module")
@@ -63,8 +70,16 @@ def test_the_book_has_three_forms_and_its_pictures(book: Path) -> None:
     assert {path.name for path in book.iterdir()} == {"book.md", "book.tex", "book.html", "figures"}
     text, tex = (book / "book.md").read_text("utf-8"), (book / "book.tex").read_text("utf-8")
     pictures = {path.name for path in (book / "figures").iterdir()}
-    assert {"intra-ptb-frequency.png", "cross-comparison.png", "permuted-permuted-mnist.png", "cost.png"} <= pictures
-    for found in (re.findall(r"\(figures/([^)]+)\)", text), re.findall(r"\{figures/([^}]+)\}", tex)):
+    assert {
+        "intra-ptb-frequency.png",
+        "cross-comparison.png",
+        "permuted-permuted-mnist.png",
+        "cost.png",
+    } <= pictures
+    for found in (
+        re.findall(r"\(figures/([^)]+)\)", text),
+        re.findall(r"\{figures/([^}]+)\}", tex),
+    ):
         assert sorted(found) == sorted(pictures)
 
 
@@ -74,7 +89,12 @@ def test_markdown_and_latex_hold_what_the_files_say(book: Path) -> None:
         assert f"\n## {heading}\n" in text
         assert rf"\section{{{heading}}}" in tex
     assert "### ptb test: intra-ptb\n" in text
-    assert text.count("Base model of ptb, lower: perplexity 85.70 on its validation text, the paper's 60.88.") == 1
+    assert (
+        text.count(
+            "Base model of ptb, lower: perplexity 85.70 on its validation text, the paper's 60.88."
+        )
+        == 1
+    )
     assert "| intra-ptb | ptb test | small, 16 epochs | 4,576,400 | 85.70 | 82,430 | 1 |" in text
     assert "| mbpa.lr | 5 | 0.1 |" in text
     assert "Points tried: Mixture 2." in text
@@ -82,7 +102,9 @@ def test_markdown_and_latex_hold_what_the_files_say(book: Path) -> None:
     assert f"hebblm-vision permuted-mnist: commit {COMMIT[:12]}, device cpu." in text
     assert "#### Online adaptation, small\n" in text
     assert "| Hebb | 54.00 | - | 41.46 | 54.00 | - | 73.16 | 54.00 | - | 57.31 |" in text
-    claim = "| Hebb better than MbPA, online, new classes | online | +2.900 | -1.000 | - | scale small"
+    claim = (
+        "| Hebb better than MbPA, online, new classes | online | +2.900 | -1.000 | - | scale small"
+    )
     assert claim in text
     assert "| tokens | 82,430 | 1,000 |" in text, "what the two runs of a scenario differ in"
     assert tex.count(r"\begin{table}") == tex.count(r"\fit{}") > 10
@@ -117,10 +139,15 @@ def test_the_same_files_give_the_same_bytes(tmp_path: Path) -> None:
     paths = [path for path in (tmp_path / "first").rglob("*") if path.is_file()]
     assert len(paths) == 6
     for path in paths:
-        assert path.read_bytes() == (tmp_path / "second" / path.relative_to(tmp_path / "first")).read_bytes()
+        assert (
+            path.read_bytes()
+            == (tmp_path / "second" / path.relative_to(tmp_path / "first")).read_bytes()
+        )
 
 
-def test_pictures_of_results_that_are_gone_go_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pictures_of_results_that_are_gone_go_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(plots, "render", blank)
     results, book = tmp_path / "results", tmp_path / "book"
     for name in ("kept", "renamed"):
@@ -136,7 +163,9 @@ def test_pictures_of_results_that_are_gone_go_and_nothing_else(tmp_path: Path, m
     shown = {name.replace("renamed", "new") for name in before}
     assert shown != before
     assert {path.name for path in figures.iterdir()} == shown | mine
-    (book / "book.md").write_text("![not a book](../kept-frequency.png)\n![](figures/../../results/x.png)\n")
+    (book / "book.md").write_text(
+        "![not a book](../kept-frequency.png)\n![](figures/../../results/x.png)\n"
+    )
     assert main(["book", str(results), "--output-path", str(book)]) == 0
     assert {path.name for path in figures.iterdir()} == shown | mine
 
@@ -145,7 +174,8 @@ def test_every_file_is_listed_with_its_origin(tmp_path: Path) -> None:
     sources = load_sources(write_results(tmp_path))
     table = contents(sources)[-1].tables[0]
     assert [row[0] for row in table.rows] == [
-        "bench/adapt.json", "cross/result.json", "intra-ptb/result.json", "intra-ptb-part/result.json",
+        "bench/adapt.json", "cross/result.json", "intra-ptb/result.json",
+        "intra-ptb-part/result.json",
         "odd/result.json", "online/result.json", "permuted/result.json", "tuned-ptb/tuned.json",
     ]  # fmt: skip
     assert all(row[2] and row[3] and len(str(row[4])) == 16 for row in table.rows)
@@ -161,10 +191,14 @@ def test_runs_with_equal_settings_differ_in_nothing(tmp_path: Path) -> None:
     for name in ("one", "two"):
         within().save(tmp_path / name)
     sections = {section.title: section for section in contents(load_sources(tmp_path))}
-    assert [table.name for table in sections["ptb test: its runs side by side"].tables] == ["scenarios"]
+    assert [table.name for table in sections["ptb test: its runs side by side"].tables] == [
+        "scenarios"
+    ]
     changed = replace(within(), memory={"content": "train", "k": 20, "entries": 5})
     changed.save(tmp_path / "two")
-    tables = {s.title: s for s in contents(load_sources(tmp_path))}["ptb test: its runs side by side"].tables
+    tables = {s.title: s for s in contents(load_sources(tmp_path))}[
+        "ptb test: its runs side by side"
+    ].tables
     assert tables[1].columns[1].header == "one"
     assert ("memory.content", "both", "train") in tables[1].rows
     assert not [row for row in tables[1].rows if "entries" in str(row[0])]
@@ -175,8 +209,12 @@ def test_plain_settings_of_single_methods_are_told_apart(tmp_path: Path) -> None
     for name, theta, every in (("one", 0.5, 100), ("two", 7.0, 1)):
         other = replace(result.methods["mixture"], hyperparameters={"theta": theta})
         scenario = replace(result.scenario, extra={"update_every": every, "vocabulary_size": every})
-        replace(result, scenario=scenario, methods={**result.methods, "mixture": other}).save(tmp_path / name)
-    tables = {s.title: s for s in contents(load_sources(tmp_path))}["ptb test: its runs side by side"].tables
+        replace(result, scenario=scenario, methods={**result.methods, "mixture": other}).save(
+            tmp_path / name
+        )
+    tables = {s.title: s for s in contents(load_sources(tmp_path))}[
+        "ptb test: its runs side by side"
+    ].tables
     assert tables[1].rows == (("update_every", "100", "1"), ("mixture.theta", "0.5", "7"))
 
 
@@ -188,16 +226,22 @@ def test_a_setting_differs_only_between_runs_that_have_it(tmp_path: Path) -> Non
     for name, values in (("other", other), ("plain", plain)):
         item = replace(result.methods["mixture"], hyperparameters=values)
         replace(result, methods={**result.methods, "dynamic+mixture": item}).save(tmp_path / name)
-    tables = {s.title: s for s in contents(load_sources(tmp_path))}["ptb test: its runs side by side"].tables
+    tables = {s.title: s for s in contents(load_sources(tmp_path))}[
+        "ptb test: its runs side by side"
+    ].tables
     assert tables[1].rows == (("dynamic_mixture.gamma", "0.4", "0.5", None),)
 
 
 def test_new_words_by_occurrence_stand_side_by_side(tmp_path: Path) -> None:
     for name, vocabulary in (("cross", "union"), ("cross-open", "open")):
         result = sample_result(3000)
-        replace(result, scenario=replace(result.scenario, vocabulary=vocabulary)).save(tmp_path / name)
+        replace(result, scenario=replace(result.scenario, vocabulary=vocabulary)).save(
+            tmp_path / name
+        )
     sections = {section.title: section for section in contents(load_sources(tmp_path))}
-    tables = {table.name: table for table in sections["wt2-to-ptb test: its runs side by side"].tables}
+    tables = {
+        table.name: table for table in sections["wt2-to-ptb test: its runs side by side"].tables
+    }
     assert list(tables) == ["scenarios", "occurrences-by-run", "differences"]
     table = tables["occurrences-by-run"]
     assert [table.rows[at][0] for at in table.headings] == [
@@ -227,7 +271,8 @@ def test_readings_are_one_table_for_all_texts(tmp_path: Path) -> None:
     assert len(chapter.lines) == 2
     (table,) = chapter.tables
     assert [(column.header, column.subheader) for column in table.columns[2:]] == [
-        ("Mixture", "ptb valid"), ("Hebb", "ptb valid"), ("Mixture", "wt2 valid"), ("Hebb", "wt2 valid"),
+        ("Mixture", "ptb valid"), ("Hebb", "ptb valid"), ("Mixture", "wt2 valid"), ("Hebb",
+        "wt2 valid"),
     ]  # fmt: skip
     assert table.rows == (
         ("default", None, "4.500", "4.600", "4.500", "4.600"),
@@ -241,7 +286,8 @@ def columns_of(alignment: str) -> int:
 
 
 def check_latex(text: str) -> int:
-    """Check that environments and braces close in order and that every row fits its table; return the tables.
+    """Check that environments and braces close in order and that every row fits its table; return
+    the tables.
 
     What stands before the document is macros, which no text gets into.
     """
@@ -261,7 +307,9 @@ def check_latex(text: str) -> int:
     assert depth == 0
     assert plain.count("$") % 2 == 0
     assert not re.search(r"(?<!\\)[#_%]", re.sub(r"\\(label|includegraphics)\S*", "", text))
-    tables = re.findall(r"\\begin\{tabular\}\{((?:[lr]|p\{[^}]*\})+)\}(.*?)\\end\{tabular\}", text, re.DOTALL)
+    tables = re.findall(
+        r"\\begin\{tabular\}\{((?:[lr]|p\{[^}]*\})+)\}(.*?)\\end\{tabular\}", text, re.DOTALL
+    )
     for alignment, body in tables:
         rows = [line for line in body.splitlines() if line.rstrip().endswith(r"\\")]
         assert rows
@@ -293,7 +341,11 @@ def test_broken_latex_is_noticed(text: str) -> None:
         ("result.json", None, "no JSON file"),
         ("result.json", "{", "not valid JSON"),
         ("a/result.json", {"schema": "hebblm-result/1"}, "lacks"),
-        ("a/tuned.json", {**tuned(), "nll": {"lstm": "low"}}, "nll[...] must be a number, not {'lstm': 'low'}"),
+        (
+            "a/tuned.json",
+            {**tuned(), "nll": {"lstm": "low"}},
+            "nll[...] must be a number, not {'lstm': 'low'}",
+        ),
         ("a/tuned.json", {"schema": "hebblm-tuned/1"}, "lacks 'values'"),
         ("b.json", {"schema": "hebblm-bench/1"}, "recipes.bench"),
         ("c/result.json", permuted(methods={"mlp": {}}), "c lacks parts"),
@@ -329,7 +381,9 @@ def test_committed_results_make_a_book() -> None:
     assert len(drawn) == len(set(drawn))
     assert {"wt2-to-ptb-frequency", "intra-ptb-running", "online-online", "cost"} <= set(drawn)
     assert not sources.unknown
-    assert set(sources.origins) == {path.relative_to(root).as_posix() for path in root.rglob("*.json")}
+    assert set(sources.origins) == {
+        path.relative_to(root).as_posix() for path in root.rglob("*.json")
+    }
     numbers = json.loads((root / "intra-ptb" / "result.json").read_text())["methods"]
     counting = [table for table in sections[0].tables if table.name in get_args(Outcome)]
     runs = [row[1] for table in counting for row in table.rows if "ptb test" in str(row[0])]

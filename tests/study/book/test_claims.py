@@ -7,12 +7,25 @@ import numpy as np
 import pytest
 
 from hebblm.report.result import FrequencyBucket, Result
-from recipes.study.book.claims import Claim, claim_tables, language_claims, other_settings_tables, pair_claims
+from recipes.study.book.claims import (
+    Claim,
+    claim_tables,
+    language_claims,
+    other_settings_tables,
+    pair_claims,
+)
 from recipes.study.book.image_claims import image_claims
 
 from .samples import across, online, permuted, within
 
-PAPER_ORDER = {"lstm": 4.5, "mixture": 4.4, "mbpa": 4.3, "hebb": 4.2, "mixture_mbpa": 4.1, "mixture_hebb": 4.0}
+PAPER_ORDER = {
+    "lstm": 4.5,
+    "mixture": 4.4,
+    "mbpa": 4.3,
+    "hebb": 4.2,
+    "mixture_mbpa": 4.1,
+    "mixture_hebb": 4.0,
+}
 
 
 def by_text(result: Result) -> dict[str, Claim]:
@@ -37,7 +50,8 @@ def test_orders_are_those_of_the_papers_numbers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "outcome"), [(-0.07, -0.01, "reversed"), (-0.07, 0.01, "undecided"), (0.01, 0.02, "reproduced")]
+    ("low", "high", "outcome"),
+    [(-0.07, -0.01, "reversed"), (-0.07, 0.01, "undecided"), (0.01, 0.02, "reproduced")],
 )
 def test_an_interval_decides(low: float, high: float, outcome: str) -> None:
     paired = {"mbpa": {"hebb": {"All": [82_430, (low + high) / 2, low, high]}}}
@@ -45,7 +59,9 @@ def test_an_interval_decides(low: float, high: float, outcome: str) -> None:
     claim = claims["Hebb better than MbPA, ptb test"]
     assert claim.here == pytest.approx(-0.05)
     assert (claim.interval, claim.outcome) == ((low, high), outcome)
-    assert claims["Hebb better than Mixture, ptb test"].outcome == "undecided", "no interval is known"
+    assert claims["Hebb better than Mixture, ptb test"].outcome == "undecided", (
+        "no interval is known"
+    )
 
 
 def test_where_a_gain_comes_from_is_decided_where_intervals_of_both_parts_lie_apart() -> None:
@@ -106,12 +122,21 @@ def test_across_domains_new_words_are_claims_of_their_own() -> None:
 def test_runs_that_the_paper_has_not_are_left_out() -> None:
     assert language_claims({"part": within(tokens=8_000)}) == []
     assert language_claims({"part": within(tokens=8_300)}) != []
-    assert language_claims({"own": replace(within(), scenario=replace(within().scenario, source="novel"))}) == []
+    assert (
+        language_claims(
+            {"own": replace(within(), scenario=replace(within().scenario, source="novel"))}
+        )
+        == []
+    )
 
 
 def test_a_pair_that_a_side_lacks_is_no_claim() -> None:
     pairs = [("a", "b"), ("a", "c"), ("b", "c")]
-    claims = list(pair_claims("here", "run", {"a": 1.0, "b": 2.0, "c": 1.0}, {"a": 3.0, "b": 1.0}, pairs, str.upper))
+    claims = list(
+        pair_claims(
+            "here", "run", {"a": 1.0, "b": 2.0, "c": 1.0}, {"a": 3.0, "b": 1.0}, pairs, str.upper
+        )
+    )
     assert claims == [Claim("A better than B, here", "run", 1.0, -2.0, None, "a", "b")]
 
 
@@ -131,10 +156,24 @@ def test_a_table_each_for_what_is_reversed_undecided_and_reproduced() -> None:
 
 
 def test_other_settings_stand_beside_the_run_that_counts() -> None:
-    counted = [Claim("x", "main", 1.0, 0.5), Claim("y", "main", 2.0, -0.1), Claim("z", "else", 1.0, 0.2)]
-    others = [Claim("x", "every-1", 1.0, 0.7), Claim("x", "paper", 1.0, -3.0), Claim("y", "paper", 2.0, 0.4)]
+    counted = [
+        Claim("x", "main", 1.0, 0.5),
+        Claim("y", "main", 2.0, -0.1),
+        Claim("z", "else", 1.0, 0.2),
+    ]
+    others = [
+        Claim("x", "every-1", 1.0, 0.7),
+        Claim("x", "paper", 1.0, -3.0),
+        Claim("y", "paper", 2.0, 0.4),
+    ]
     (table,) = other_settings_tables(counted, others)
-    assert [column.subheader for column in table.columns] == ["", "paper", "main", "every-1", "paper"]
+    assert [column.subheader for column in table.columns] == [
+        "",
+        "paper",
+        "main",
+        "every-1",
+        "paper",
+    ]
     assert table.rows == (("x", 1.0, 0.5, 0.7, -3.0), ("y", 2.0, -0.1, None, 0.4))
     assert other_settings_tables(counted, []) == []
 
@@ -144,12 +183,20 @@ def test_paired_seeds_decide_on_images() -> None:
     text = "Hebb better than MbPA, online, new classes"
     (alone,) = (c for c in image_claims({"run": document}) if c.text == text)
     assert (alone.interval, alone.outcome) == (None, "undecided"), "one seed cannot tell"
-    for gaps, outcome in (((-0.011, -0.010, -0.009), "reversed"), ((-0.04, -0.01, 0.02), "undecided")):
-        for method, shares in (("mbpa", (0.5, 0.6, 0.7)), ("hebb", [0.5 + gaps[0], 0.6 + gaps[1], 0.7 + gaps[2]])):
+    for gaps, outcome in (
+        ((-0.011, -0.010, -0.009), "reversed"),
+        ((-0.04, -0.01, 0.02), "undecided"),
+    ):
+        for method, shares in (
+            ("mbpa", (0.5, 0.6, 0.7)),
+            ("hebb", [0.5 + gaps[0], 0.6 + gaps[1], 0.7 + gaps[2]]),
+        ):
             seeds = [dict.fromkeys(("new", "old", "overall"), share) for share in shares]
             document["methods"][method]["conditions"]["50"]["seeds"] = seeds
         (claim,) = (c for c in image_claims({"run": document}) if c.text == text)
-        half = 100 * 4.302653 * float(np.std(gaps, ddof=1)) / 3**0.5  # Student's t with two degrees of freedom
+        half = (
+            100 * 4.302653 * float(np.std(gaps, ddof=1)) / 3**0.5
+        )  # Student's t with two degrees of freedom
         assert claim.interval == pytest.approx((-1 - half, -1 + half))
         assert (claim.outcome, claim.reason) == (outcome, "scale small, network resnet50-w16")
     (claim,) = (c for c in image_claims({"run": {**document, "scale": "paper"}}) if c.text == text)
@@ -157,11 +204,16 @@ def test_paired_seeds_decide_on_images() -> None:
 
 
 def test_images_are_compared_by_right_answers() -> None:
-    claims = {c.text: c for c in image_claims({"run": online(parametric=0.5, mixture=0.52, mbpa=0.55, hebb=0.54)})}
+    claims = {
+        c.text: c
+        for c in image_claims({"run": online(parametric=0.5, mixture=0.52, mbpa=0.55, hebb=0.54)})
+    }
     hebb = claims["Hebb better than MbPA, online, new classes"]
     assert hebb.paper == pytest.approx(41.46 - 38.56)
     assert hebb.here == pytest.approx(-1.0)
-    assert claims["Mixture better than Parametric, online, overall classes"].here == pytest.approx(2.0)
+    assert claims["Mixture better than Parametric, online, overall classes"].here == pytest.approx(
+        2.0
+    )
     # On old classes the paper has MbPA before Hebb.
     assert claims["MbPA better than Hebb, online, old classes"].here > 0
 

@@ -12,14 +12,25 @@ from recipes.study.book.latex import latex_escape, to_latex
 
 def test_headings_are_set_apart() -> None:
     rows = (("one, tokens", "1,000"), ("a", 1.0), ("two, tokens", "2,000"), ("b", 3.0))
-    table = Table("blocks", "Blocks", (Column("x"), Column("y", "nll", "min", decimals=1)), rows, headings=(0, 2))
+    table = Table(
+        "blocks",
+        "Blocks",
+        (Column("x"), Column("y", "nll", "min", decimals=1)),
+        rows,
+        headings=(0, 2),
+    )
     body = to_latex(table).partition(r"\midrule")[2].splitlines()
     assert body.index(r"\midrule") == body.index(r"two, tokens & 2,000 \\") - 1
     assert body.count(r"\midrule") == 1
 
 
 def test_infinity_and_intervals() -> None:
-    table = Table("t", "T", (Column("M"), Column("P", "perplexity")), (("m1", math.inf), ("m2", "-2.000 ±1.500*")))
+    table = Table(
+        "t",
+        "T",
+        (Column("M"), Column("P", "perplexity")),
+        (("m1", math.inf), ("m2", "-2.000 ±1.500*")),
+    )
     assert r"m1 & $\infty$ \\" in to_latex(table)
     assert "$-$2.000 ±1.500*" in to_latex(table)
 
@@ -47,5 +58,9 @@ def test_latex_numbers() -> None:
 @given(st.text())
 def test_latex_escaping_leaves_no_active_character(text: str) -> None:
     escaped = latex_escape(text)
-    bare = re.sub(r"\\(textbackslash|textasciicircum|textasciitilde|textless|textgreater)\{\}|\\[{}$&#_%]", "", escaped)
+    bare = re.sub(
+        r"\\(textbackslash|textasciicircum|textasciitilde|textless|textgreater)\{\}|\\[{}$&#_%]",
+        "",
+        escaped,
+    )
     assert not set(bare) & set("\\{}$&#^_~%<>")

@@ -19,7 +19,9 @@ HEBB = Claim("Hebb better than MbPA", "run", 0.005, -0.05, None, "hebb", "mbpa")
 
 
 def plain() -> Result:
-    """Return a result within Penn Treebank about which no reason is known: the base is the paper's."""
+    """Return a result within Penn Treebank about which no reason is known: the base is the
+    paper's.
+    """
     result = within(lstm=math.log(58.53))
     methods = {
         name: replace(item, gains=(), stabilized_queries=0, hyperparameters={}, frequency=())
@@ -29,7 +31,9 @@ def plain() -> Result:
 
 
 def changed(result: Result, method: str, **values: Any) -> Result:
-    return replace(result, methods={**result.methods, method: replace(result.methods[method], **values)})
+    return replace(
+        result, methods={**result.methods, method: replace(result.methods[method], **values)}
+    )
 
 
 def buckets(losses: Mapping[str, tuple[int, float]]) -> tuple[FrequencyBucket, ...]:
@@ -42,21 +46,37 @@ def test_where_nothing_is_known_it_is_said() -> None:
 
 
 def test_the_papers_own_numbers_contradict_each_other() -> None:
-    counts = buckets({"<50": (10_000, 8.0), "50-100": (6_000, 6.0), "100-500": (16_000, 5.0), ">500": (50_430, 3.0)})
+    counts = buckets(
+        {
+            "<50": (10_000, 8.0),
+            "50-100": (6_000, 6.0),
+            "100-500": (16_000, 5.0),
+            ">500": (50_430, 3.0),
+        }
+    )
     result = changed(plain(), "hebb", frequency=counts)
     printed = (2840.84, 655.86, 177.61, 13.13)
-    total = math.exp(sum(b.tokens * math.log(p) for b, p in zip(counts, printed, strict=True)) / 82_430)
+    total = math.exp(
+        sum(b.tokens * math.log(p) for b, p in zip(counts, printed, strict=True)) / 82_430
+    )
     assert f"make {total:.2f} for Hebb, not the 56.39" in likely_reason(HEBB, result)
-    assert "make" not in likely_reason(replace(HEBB, paper=9.0), result), "the margin is larger than that"
+    assert "make" not in likely_reason(replace(HEBB, paper=9.0), result), (
+        "the margin is larger than that"
+    )
 
 
 def test_many_queries_diverged() -> None:
-    assert "16.8 % of the queries diverged" in likely_reason(HEBB, changed(plain(), "mbpa", stabilized_queries=13_848))
+    assert "16.8 % of the queries diverged" in likely_reason(
+        HEBB, changed(plain(), "mbpa", stabilized_queries=13_848)
+    )
     assert likely_reason(HEBB, changed(plain(), "mbpa", stabilized_queries=400)) == UNEXPLAINED
 
 
 def test_a_value_at_the_end_of_its_grid_and_another_reading() -> None:
-    values = {"mbpa": {"lr": 10.0, "steps": 5, "closeness": "raw"}, "hebb": {"beta": 0.5, "closeness": "max"}}
+    values = {
+        "mbpa": {"lr": 10.0, "steps": 5, "closeness": "raw"},
+        "hebb": {"beta": 0.5, "closeness": "max"},
+    }
     found = likely_reason(HEBB, changed(plain(), "hebb", hyperparameters=values))
     assert found == "mbpa.lr = 10, the largest tried; hebb.closeness = max, where raw is printed"
     values["hebb"] |= {"beta": 0.0, "closeness": "raw"}
@@ -66,8 +86,12 @@ def test_a_value_at_the_end_of_its_grid_and_another_reading() -> None:
 
 
 def test_where_a_margin_is_lost() -> None:
-    result = changed(plain(), "hebb", frequency=buckets({"rare": (40_000, 5.0), "often": (42_430, 2.1)}))
-    result = changed(result, "mbpa", frequency=buckets({"rare": (40_000, 5.1), "often": (42_430, 2.0)}))
+    result = changed(
+        plain(), "hebb", frequency=buckets({"rare": (40_000, 5.0), "often": (42_430, 2.1)})
+    )
+    result = changed(
+        result, "mbpa", frequency=buckets({"rare": (40_000, 5.1), "often": (42_430, 2.0)})
+    )
     assert likely_reason(HEBB, result) == (
         f"of the margin, {-0.1 * 42_430 / 82_430:+.3f} is on words with a training count often"
     )
@@ -77,12 +101,18 @@ def test_rare_words_that_the_base_knows_less_well() -> None:
     counts = buckets({"<50": (10_000, math.log(9_000)), ">500": (72_430, 3.0)})
     where = replace(HEBB, part="where")
     result = changed(plain(), "mbpa", frequency=counts)
-    assert "MbPA's perplexity at a training count <50 is 9,000.0, the paper's 3,061.8" in likely_reason(where, result)
+    assert (
+        "MbPA's perplexity at a training count <50 is 9,000.0, the paper's 3,061.8"
+        in likely_reason(where, result)
+    )
 
 
 @pytest.mark.parametrize(
     ("perplexity", "words"),
-    [(117.06, "the base's perplexity is 2.00 times the paper's"), (29.265, "the base is 0.69 nats better")],
+    [
+        (117.06, "the base's perplexity is 2.00 times the paper's"),
+        (29.265, "the base is 0.69 nats better"),
+    ],
 )
 def test_another_base(perplexity: float, words: str) -> None:
     assert words in likely_reason(HEBB, changed(plain(), "lstm", nll=math.log(perplexity)))
@@ -114,7 +144,9 @@ def test_one_run_of_a_scenario_counts() -> None:
         "every-1": replace(tuned, scenario=replace(tuned.scenario, extra={"update_every": 1})),
         "paper": with_values(plain(), PAPER["ptb"]),
         "part": replace(tuned, scenario=replace(tuned.scenario, tokens=10_000)),
-        "few": replace(tuned, methods={"lstm": tuned.methods["lstm"], "mbpa": tuned.methods["mbpa"]}),
+        "few": replace(
+            tuned, methods={"lstm": tuned.methods["lstm"], "mbpa": tuned.methods["mbpa"]}
+        ),
         "seed-7": replace(tuned, provenance={"seed": 7}),
         "whole": tuned,
         "raw": across(),

@@ -28,7 +28,9 @@ def pdflatex() -> str:
     if command is None:
         pytest.skip("no pdflatex on the path")
     files = [f"{name}.sty" for name in PACKAGES]
-    found = subprocess.run(["kpsewhich", *files], capture_output=True, text=True, check=False).stdout
+    found = subprocess.run(
+        ["kpsewhich", *files], capture_output=True, text=True, check=False
+    ).stdout
     if missing := [name for name in files if name not in found]:
         pytest.skip(f"pdflatex has no {', '.join(missing)}")
     return command
@@ -45,7 +47,9 @@ def typeset(command: str, path: Path) -> str:
     return said
 
 
-def test_the_book_fits_its_pages(pdflatex: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_book_fits_its_pages(
+    pdflatex: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(plots, "render", blank)
     results = write_results(tmp_path / "results")
     sample_result(3000).save(results / "sample")
@@ -55,7 +59,9 @@ def test_the_book_fits_its_pages(pdflatex: str, tmp_path: Path, monkeypatch: pyt
 
 
 def test_tables_go_into_a_document(pdflatex: str, tmp_path: Path) -> None:
-    (tmp_path / "tables.tex").write_text("\n".join(map(to_latex, paper_tables(sample_result(3000)))))
+    (tmp_path / "tables.tex").write_text(
+        "\n".join(map(to_latex, paper_tables(sample_result(3000))))
+    )
     document = tmp_path / "paper.tex"
     document.write_text(
         "\\documentclass{article}\\usepackage{booktabs}\\begin{document}\\input{tables.tex}\\end{document}\n"

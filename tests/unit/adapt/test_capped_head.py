@@ -1,4 +1,6 @@
-"""Under a soft cap, what adapts the head stands beside it, behind the cap: the same as automatic differentiation."""
+"""Under a soft cap, what adapts the head stands beside it, behind the cap: the same as automatic
+differentiation.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ def test_mbpa_is_descent_on_weights_behind_the_cap(bias: bool, method: str) -> N
     keys = keys.gather(1, order[..., None].expand_as(keys))
     near = Neighbors(keys, values.gather(1, order), distances, torch.ones(3, 5, dtype=torch.bool),
                      log_normalizers(keys.flatten(0, 1), head).view(3, 5))  # fmt: skip
-    found = F.mbpa_logits(hidden, near, head, lr=0.5, steps=3, eps=0.1, lr_units="absolute", solver=method)  # type: ignore[arg-type]
+    found = F.mbpa_logits(
+        hidden, near, head, lr=0.5, steps=3, eps=0.1, lr_units="absolute", solver=method
+    )  # type: ignore[arg-type]
     closeness = 1 / (0.1 + near.distances)
     for query in range(3):
         change = torch.zeros_like(weight, requires_grad=True)
@@ -37,7 +41,9 @@ def test_mbpa_is_descent_on_weights_behind_the_cap(bias: bool, method: str) -> N
         for _ in range(3):
             logits = head.logits(near.keys[query]) + near.keys[query] @ change.t() + shift * bias
             losses = nn.cross_entropy(logits, near.values[query], reduction="none")
-            gradients = torch.autograd.grad((closeness[query] * losses).mean(), (change, shift), allow_unused=True)
+            gradients = torch.autograd.grad(
+                (closeness[query] * losses).mean(), (change, shift), allow_unused=True
+            )
             with torch.no_grad():
                 change -= 0.5 * gradients[0]
                 if gradients[1] is not None:

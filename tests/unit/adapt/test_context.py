@@ -103,7 +103,9 @@ def test_half_precision_keys_are_remembered_with_normalizers_of_their_own() -> N
     shared.memory = FlatMemory(toy.DIM, dtype=torch.float16)
     toy.observe(shared, 30 * toy.randn(1, 6, toy.DIM), torch.zeros(6, dtype=torch.int64))
     near = EvalBatch(toy.randn(3, 2, toy.DIM), shared).neighbors
-    torch.testing.assert_close(near.log_normalizers, shared.head.logits(near.keys).logsumexp(2), rtol=1e-6, atol=1e-5)
+    torch.testing.assert_close(
+        near.log_normalizers, shared.head.logits(near.keys).logsumexp(2), rtol=1e-6, atol=1e-5
+    )
 
 
 def test_a_head_that_moves_reads_no_normalizers() -> None:

@@ -56,7 +56,9 @@ def test_sums_over_labels_stand_at_one_entry_of_each(rows: list[list[int]], seed
 
 @given(LABEL_ROWS, st.integers(0, 1000), st.sampled_from([0.0, 1.0, 1e5]))
 @settings(max_examples=60, deadline=None)
-def test_group_logsumexp_takes_each_label_together(rows: list[list[int]], seed: int, scale: float) -> None:
+def test_group_logsumexp_takes_each_label_together(
+    rows: list[list[int]], seed: int, scale: float
+) -> None:
     labels = torch.tensor(rows)
     generator = torch.Generator().manual_seed(seed)
     scores = scale * torch.randn(labels.shape, generator=generator, dtype=torch.float64)
@@ -71,14 +73,18 @@ def test_group_logsumexp_takes_each_label_together(rows: list[list[int]], seed: 
 def test_weights_equal_exact_arithmetic(n: int, thousandths: int) -> None:
     beta = Fraction(thousandths, 1000)
     expected = float((1 - beta) / (1 - beta**n))
-    assert functional.hebb_weights(torch.tensor([n]), thousandths / 1000).item() == pytest.approx(expected, rel=1e-12)
+    assert functional.hebb_weights(torch.tensor([n]), thousandths / 1000).item() == pytest.approx(
+        expected, rel=1e-12
+    )
 
 
 @pytest.mark.parametrize("beta", [0.0, 1e-9, 0.5, 0.9, 0.99])
 def test_weights_of_many_counts_are_those_of_each(beta: float) -> None:
     counts = torch.randint(0, 5000, (3, 2000), generator=torch.Generator().manual_seed(0))
     counts[0, :400] = torch.arange(400)
-    each = torch.cat([functional.hebb_weights(some, beta) for some in counts.flatten().split(1)]).view(counts.shape)
+    each = torch.cat(
+        [functional.hebb_weights(some, beta) for some in counts.flatten().split(1)]
+    ).view(counts.shape)
     assert torch.equal(functional.hebb_weights(counts, beta), each)
 
 
@@ -128,7 +134,9 @@ def test_combination_by_hand() -> None:
     gated = functional.hebb_combine(base, delta, term, weights, eta=2.0)
     torch.testing.assert_close(gated, torch.tensor([[11, 11, 11, 10 + 0.75 + 0.25 * 2 * 3.2, 11]]))
     literal = functional.hebb_combine(base, delta, term, weights, eta=2.0, gate="literal")
-    torch.testing.assert_close(literal, torch.tensor([[10.5, 10.5, 10.5, 10 + 0.75 + 0.25 * 2 * 3.2, 11]]))
+    torch.testing.assert_close(
+        literal, torch.tensor([[10.5, 10.5, 10.5, 10 + 0.75 + 0.25 * 2 * 3.2, 11]])
+    )
 
 
 OPTIONS = {"lr": 0.01, "steps": 2, "eta": 0.5, "beta": 0.5, "eps": 1.0, "counts": torch.ones(5)}
@@ -136,13 +144,18 @@ OPTIONS = {"lr": 0.01, "steps": 2, "eta": 0.5, "beta": 0.5, "eps": 1.0, "counts"
 
 @pytest.mark.parametrize(
     "change",
-    [{"counts": torch.tensor([1, 0, 1, 0, 1])}, {"hebbian_classes": torch.zeros(5, dtype=torch.bool)}],
+    [
+        {"counts": torch.tensor([1, 0, 1, 0, 1])},
+        {"hebbian_classes": torch.zeros(5, dtype=torch.bool)},
+    ],
     ids=["a class never counted", "no new class among the neighbors"],
 )
 def test_without_a_bump_it_is_mbpa(change: dict[str, torch.Tensor]) -> None:
     hidden, neighbors, head = one_query()
     adapted = functional.mbpa_logits(hidden, neighbors, head, lr=0.01, steps=2, eps=1.0)
-    assert torch.equal(functional.hebb_logits(hidden, neighbors, head, **{**OPTIONS, **change}), adapted)
+    assert torch.equal(
+        functional.hebb_logits(hidden, neighbors, head, **{**OPTIONS, **change}), adapted
+    )
 
 
 def test_closeness_normalisation_reaches_both_terms() -> None:

@@ -26,7 +26,9 @@ def reals(seed: int, *shape: int) -> Tensor:
 
 
 def entries(seed: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return scores (5, 7), labels, a mask that hides all or some of a row's entries, and targets (5,)."""
+    """Return scores (5, 7), labels, a mask that hides all or some of a row's entries, and targets
+    (5,).
+    """
     generator = torch.Generator().manual_seed(seed)
     mask = torch.rand(5, 7, generator=generator) < torch.tensor([1.0, 0.6, 0.3, 0.0, 0.9])[:, None]
     labels = torch.randint(0, CLASSES, (5, 7), generator=generator)
@@ -35,11 +37,15 @@ def entries(seed: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 @given(seed=st.integers(0, 999), weight=st.sampled_from([0.0, 0.2, 1.0]), shared=st.booleans())
 @settings(max_examples=60, deadline=None)
-def test_mixture_losses_are_gathered_from_the_mixture(seed: int, weight: float, shared: bool) -> None:
+def test_mixture_losses_are_gathered_from_the_mixture(
+    seed: int, weight: float, shared: bool
+) -> None:
     scores, labels, mask, targets = entries(seed)
     labels = labels[:1] if shared else labels
     base = reals(seed + 1, 5, CLASSES).log_softmax(1)
-    expected = -F.memory_mixture(base, scores, labels, mask, weight).gather(1, targets[:, None]).squeeze(1)
+    expected = (
+        -F.memory_mixture(base, scores, labels, mask, weight).gather(1, targets[:, None]).squeeze(1)
+    )
     plain = -base.gather(1, targets[:, None]).squeeze(1)
     found = mixture_losses(plain, scores, labels, mask, weight, targets)
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
@@ -52,12 +58,18 @@ def test_a_target_that_no_entry_carries_has_no_probability() -> None:
     assert memory_losses(scores, labels, seen, torch.tensor([3])).tolist() == [0.0]
     assert memory_losses(scores, labels, ~seen & seen, torch.tensor([3])).tolist() == [torch.inf]
     far = torch.tensor([[0.0, -500.0]])
-    assert memory_losses(far, labels, ~seen | seen, torch.tensor([4])).tolist() == [500.0], "no underflow"
+    assert memory_losses(far, labels, ~seen | seen, torch.tensor([4])).tolist() == [500.0], (
+        "no underflow"
+    )
 
 
-@given(seed=st.integers(0, 999), scale=st.sampled_from([0.0, 1.0, 30.0, 3000.0]), single=st.booleans())
+@given(
+    seed=st.integers(0, 999), scale=st.sampled_from([0.0, 1.0, 30.0, 3000.0]), single=st.booleans()
+)
 @settings(max_examples=80, deadline=None)
-def test_changed_losses_are_those_of_the_changed_logits(seed: int, scale: float, single: bool) -> None:
+def test_changed_losses_are_those_of_the_changed_logits(
+    seed: int, scale: float, single: bool
+) -> None:
     """Also where the labels held nearly all the mass and lose it, or take all of it."""
     _, labels, mask, targets = entries(seed)
     dense = 2 * reals(seed, 5, CLASSES)
@@ -82,7 +94,11 @@ def test_changed_losses_are_those_of_the_changed_logits(seed: int, scale: float,
 @settings(max_examples=60, deadline=None)
 def test_growth_is_the_difference_of_two_normalizers(seed: int, scale: float, single: bool) -> None:
     """Also where it leaves the range of single precision's exponential."""
-    logits, change, weights = 5 * reals(seed, 5, CLASSES), scale * reals(seed + 1, 5, CLASSES), reals(seed + 2, 5, 3)
+    logits, change, weights = (
+        5 * reals(seed, 5, CLASSES),
+        scale * reals(seed + 1, 5, CLASSES),
+        reals(seed + 2, 5, 3),
+    )
     dtype = torch.float32 if single else torch.float64
     logits, change, weights = logits.to(dtype), change.to(dtype), weights.to(dtype)
     sums = logits[:, None].double() + weights[:, :, None].double() * change[:, None].double()
@@ -100,7 +116,9 @@ def test_shares_out_of_range_are_named() -> None:
         mixture_losses(scores[:, 0], scores, labels, mask, -1, targets)
 
 
-@pytest.mark.parametrize("make", [lambda: FlatMemory(toy.DIM), lambda: RingMemory(toy.DIM, 9)], ids=["flat", "ring"])
+@pytest.mark.parametrize(
+    "make", [lambda: FlatMemory(toy.DIM), lambda: RingMemory(toy.DIM, 9)], ids=["flat", "ring"]
+)
 @pytest.mark.parametrize("every", [1, 4, 100])
 def test_every_rule_scores_what_its_distribution_says(make, every: int) -> None:  # type: ignore[no-untyped-def]
     memory: AnyMemory = make()
@@ -118,4 +136,6 @@ def test_every_rule_scores_what_its_distribution_says(make, every: int) -> None:
         torch.testing.assert_close(log_probs.exp().sum(1), torch.ones(16), rtol=0, atol=1e-5)
         for targets in (labels, labels.flip(0)):
             expected = -log_probs.gather(1, targets[:, None]).squeeze(1)
-            torch.testing.assert_close(rule.score(batch, targets), expected, rtol=1e-5, atol=2e-5, msg=name)
+            torch.testing.assert_close(
+                rule.score(batch, targets), expected, rtol=1e-5, atol=2e-5, msg=name
+            )

@@ -17,7 +17,13 @@ VALID = {"lr": 0.1, "steps": 2, "eps": 1e-3}
 
 
 def problem(
-    seed: int = 0, *, n: int = 4, k: int = 6, d: int = 5, v: int = 9, dtype: torch.dtype = torch.float64
+    seed: int = 0,
+    *,
+    n: int = 4,
+    k: int = 6,
+    d: int = 5,
+    v: int = 9,
+    dtype: torch.dtype = torch.float64,
 ) -> tuple[torch.Tensor, Neighbors, OutputHead]:
     generator = torch.Generator().manual_seed(seed)
 
@@ -32,10 +38,13 @@ def problem(
     return hidden, Neighbors(keys, values, distances, mask, head.logits(keys).logsumexp(2)), head
 
 
-def neighbor_loss(hidden: torch.Tensor, neighbors: Neighbors, head: OutputHead, **options: object) -> torch.Tensor:
+def neighbor_loss(
+    hidden: torch.Tensor, neighbors: Neighbors, head: OutputHead, **options: object
+) -> torch.Tensor:
     """Return the neighbours' weighted loss of each query under its adapted head.
 
-    A key asked in place of the query meets the same adapted head, because distances and labels are given.
+    A key asked in place of the query meets the same adapted head, because distances and labels are
+    given.
     """
     losses = torch.zeros(len(hidden), dtype=hidden.dtype)
     for j in range(neighbors.keys.shape[1]):
@@ -45,7 +54,8 @@ def neighbor_loss(hidden: torch.Tensor, neighbors: Neighbors, head: OutputHead, 
     return losses
 
 
-# The two narrowest vocabularies of which the fast form leaves out classes, with stored normalisers and without.
+# The two narrowest vocabularies of which the fast form leaves out classes, with stored normalisers
+# and without.
 WIDE = {True: 512, False: 1024}
 
 
@@ -88,7 +98,9 @@ def test_no_finite_input_gives_a_score_that_is_not_finite(
     stored: bool,
 ) -> None:
     lr, eps, norm = (10.0**power for power in powers)
-    case = awkward(seed, norm=norm, head_scale=1 / norm if matched else 1.0, bias=bias, stored=stored)
+    case = awkward(
+        seed, norm=norm, head_scale=1 / norm if matched else 1.0, bias=bias, stored=stored
+    )
     for method in ("exact", "fast"):
         options = {"lr_units": rate, "scale": scale, "solver": method}
         logits = functional.mbpa_logits(*case, lr=lr, steps=steps, eps=eps, **options)
@@ -101,14 +113,18 @@ def test_no_finite_input_gives_a_score_that_is_not_finite(
 def test_a_relative_rate_of_at_most_4_never_raises_the_loss_of_the_neighbors(
     seed: int, lr: float, steps: int, bias: bool
 ) -> None:
-    hidden, neighbors, head = problem(seed, k=20, d=3)  # more neighbours than a linear head can separate
+    hidden, neighbors, head = problem(
+        seed, k=20, d=3
+    )  # more neighbours than a linear head can separate
     head = OutputHead(head.weight, head.bias if bias else None)
     options = {"eps": 1e-3, "lr_units": "relative"}
     before = neighbor_loss(hidden, neighbors, head, lr=0.0, steps=0, **options)
     after = neighbor_loss(hidden, neighbors, head, lr=lr, steps=steps, **options)
     assert (after <= before * (1 + 1e-9)).all()
     base = head.logits(hidden)
-    assert not functional.mbpa_delta(hidden, neighbors, head, base, lr=lr, steps=steps, **options).rose.any()
+    assert not functional.mbpa_delta(
+        hidden, neighbors, head, base, lr=lr, steps=steps, **options
+    ).rose.any()
 
 
 def test_a_relative_rate_above_that_says_where_the_loss_rose() -> None:
@@ -127,8 +143,17 @@ def test_a_relative_rate_above_that_says_where_the_loss_rose() -> None:
 def test_a_relative_rate_has_no_unit(method: str, stored: bool) -> None:
     hidden, neighbors, head = problem(1, k=12, v=WIDE[stored])
     head = OutputHead(head.weight, None)
-    neighbors = replace(neighbors, log_normalizers=head.logits(neighbors.keys).logsumexp(2) if stored else None)
-    options = {"lr": 8.0, "steps": 5, "eps": 3e-3, "lr_units": "relative", "scale": "relative", "solver": method}
+    neighbors = replace(
+        neighbors, log_normalizers=head.logits(neighbors.keys).logsumexp(2) if stored else None
+    )
+    options = {
+        "lr": 8.0,
+        "steps": 5,
+        "eps": 3e-3,
+        "lr_units": "relative",
+        "scale": "relative",
+        "solver": method,
+    }
     base = head.logits(hidden)
     expected = functional.mbpa_delta(hidden, neighbors, head, base, **options).delta
     for factor in (1e-6, 1e6):
@@ -146,20 +171,28 @@ def test_a_relative_rate_has_no_unit(method: str, stored: bool) -> None:
         found = functional.mbpa_delta(
             hidden, scaled, head, base, **{**options, "scale": "absolute", "eps": factor * 3e-3}
         )
-        one = functional.mbpa_delta(hidden, neighbors, head, base, **{**options, "scale": "absolute"})
+        one = functional.mbpa_delta(
+            hidden, neighbors, head, base, **{**options, "scale": "absolute"}
+        )
         torch.testing.assert_close(found.delta, one.delta, rtol=1e-7, atol=1e-7)
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "rmsprop"])
 @pytest.mark.parametrize("seed", [0, 3])
 def test_guarded_loss_of_the_neighbors_never_rises(optimizer: str, seed: int) -> None:
-    hidden, neighbors, head = problem(seed, k=20, d=3)  # more neighbours than a linear head can separate
+    hidden, neighbors, head = problem(
+        seed, k=20, d=3
+    )  # more neighbours than a linear head can separate
     options = {"steps": 5, "eps": 1e-3, "optimizer": optimizer}
     for lr in (0.01, 1.0, 100.0):
         before = neighbor_loss(hidden, neighbors, head, lr=0.0, **options)
-        assert (neighbor_loss(hidden, neighbors, head, lr=lr, **options) <= before * (1 + 1e-9)).all()
+        assert (
+            neighbor_loss(hidden, neighbors, head, lr=lr, **options) <= before * (1 + 1e-9)
+        ).all()
     literal = neighbor_loss(hidden, neighbors, head, lr=100.0, lr_units="absolute", **options)
-    result = functional.mbpa_delta(hidden, neighbors, head, head.logits(hidden), lr=100.0, **options)
+    result = functional.mbpa_delta(
+        hidden, neighbors, head, head.logits(hidden), lr=100.0, **options
+    )
     assert result.stabilized.any()
     assert torch.equal(result.stabilized, literal > before)
 
@@ -172,9 +205,13 @@ def test_guard_with_a_pull_that_is_too_strong() -> None:
     assert guarded.abs().max() < 100 < literal.abs().max()
 
 
-@pytest.mark.parametrize(("method", "rate"), [("exact", "guarded"), ("fast", "guarded"), ("fast", "relative")])
+@pytest.mark.parametrize(
+    ("method", "rate"), [("exact", "guarded"), ("fast", "guarded"), ("fast", "relative")]
+)
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-4), (torch.float64, 1e-11)])
-def test_batch_mates_change_nothing(method: str, rate: str, dtype: torch.dtype, tolerance: float) -> None:
+def test_batch_mates_change_nothing(
+    method: str, rate: str, dtype: torch.dtype, tolerance: float
+) -> None:
     hidden, neighbors, head = problem(7, n=8, v=WIDE[True], dtype=dtype)
     lr = 3.0 if rate == "relative" else 0.05
     options = {"lr": lr, "steps": 5, "eps": 0.1, "solver": method, "lr_units": rate}
@@ -210,7 +247,9 @@ def test_inputs_stay_as_they_are(options: dict[str, object]) -> None:
 @pytest.mark.parametrize(("lr", "steps", "rate"), [(0.0, 5, "relative"), (0.1, 0, "guarded")])
 def test_no_descent_is_the_base(lr: float, steps: int, rate: str) -> None:
     hidden, neighbors, head = problem(9)
-    found = functional.mbpa_logits(hidden, neighbors, head, lr=lr, steps=steps, eps=1e-3, lr_units=rate)
+    found = functional.mbpa_logits(
+        hidden, neighbors, head, lr=lr, steps=steps, eps=1e-3, lr_units=rate
+    )
     assert torch.equal(found, head.logits(hidden))
 
 
@@ -242,14 +281,20 @@ def test_normalised_closeness_is_a_rate_of_its_own(normalization: str) -> None:
     raw = functional.closeness(neighbors.distances, neighbors.mask, eps=1e-3)
     scale = float(raw.sum() if normalization == "sum" else raw.max())
     options = {"steps": 3, "eps": 1e-3, "lr_units": "absolute"}
-    scaled = functional.mbpa_logits(hidden, neighbors, head, lr=0.2, closeness_normalization=normalization, **options)
-    torch.testing.assert_close(scaled, functional.mbpa_logits(hidden, neighbors, head, lr=0.2 / scale, **options))
+    scaled = functional.mbpa_logits(
+        hidden, neighbors, head, lr=0.2, closeness_normalization=normalization, **options
+    )
+    torch.testing.assert_close(
+        scaled, functional.mbpa_logits(hidden, neighbors, head, lr=0.2 / scale, **options)
+    )
 
 
 def test_closeness_of_duplicates_and_masked_entries() -> None:
     distances = torch.tensor([[0.0, 3.0, torch.inf], [torch.inf, torch.inf, torch.inf]])
     mask = torch.tensor([[True, True, False], [False, False, False]])
-    assert torch.equal(functional.closeness(distances, mask, eps=0.5), torch.tensor([[2.0, 1 / 3.5, 0], [0, 0, 0]]))
+    assert torch.equal(
+        functional.closeness(distances, mask, eps=0.5), torch.tensor([[2.0, 1 / 3.5, 0], [0, 0, 0]])
+    )
     summed = functional.closeness(distances, mask, eps=0.5, normalization="sum")
     torch.testing.assert_close(summed.sum(1), torch.tensor([1.0, 0.0]))
     assert functional.closeness(distances, mask, eps=0.5, normalization="max")[0, 0] == 1
@@ -279,7 +324,9 @@ def test_bad_values_are_named(options: dict[str, object], words: str) -> None:
 
 def test_no_neighbors_asked_for() -> None:
     hidden, neighbors, head = problem()
-    none = Neighbors(*(t[:, :0] for t in (neighbors.keys, neighbors.values, neighbors.distances, neighbors.mask)))
+    none = Neighbors(
+        *(t[:, :0] for t in (neighbors.keys, neighbors.values, neighbors.distances, neighbors.mask))
+    )
     with pytest.raises(UserError, match="K = 0"):
         functional.mbpa_logits(hidden, none, head, **VALID)
     with pytest.raises(UserError, match="K = 0"):
@@ -292,4 +339,6 @@ def test_keywords_of_version_0_2_0_are_taken_with_a_line_that_says_so() -> None:
     hidden, neighbors, head = problem()
     with pytest.warns(FutureWarning, match="mbpa_logits: rate is now lr_units"):
         former = functional.mbpa_logits(hidden, neighbors, head, **VALID, rate="relative")
-    assert torch.equal(former, functional.mbpa_logits(hidden, neighbors, head, **VALID, lr_units="relative"))
+    assert torch.equal(
+        former, functional.mbpa_logits(hidden, neighbors, head, **VALID, lr_units="relative")
+    )

@@ -33,9 +33,13 @@ SHARES = st.floats(0, 1)
 
 @given(st.integers(0, 999), SHARES, st.floats(0, 1e4), st.sampled_from(["linear", "logit-sum"]))
 @settings(max_examples=60, deadline=None)
-def test_mixture_sums_to_one_whatever_theta(seed: int, gamma: float, theta: float, form: str) -> None:
+def test_mixture_sums_to_one_whatever_theta(
+    seed: int, gamma: float, theta: float, form: str
+) -> None:
     hidden, neighbors, head = problem(seed, scale=20.0)
-    result = functional.mixture_log_probs(hidden, neighbors, head, theta=theta, gamma=gamma, form=form)
+    result = functional.mixture_log_probs(
+        hidden, neighbors, head, theta=theta, gamma=gamma, form=form
+    )
     torch.testing.assert_close(result.exp().sum(1), torch.ones(4), rtol=0, atol=1e-5)
 
 
@@ -48,7 +52,9 @@ def test_cache_equals_mixture_where_windows_are_neighbors() -> None:
         neighbors.mask[:1].expand(4, 6),
     )
     torch.testing.assert_close(
-        equations.cache_log_probs(hidden, neighbors.keys[0], neighbors.values[0], head, theta=0.3, weight=0.2),
+        equations.cache_log_probs(
+            hidden, neighbors.keys[0], neighbors.values[0], head, theta=0.3, weight=0.2
+        ),
         functional.mixture_log_probs(hidden, window, head, theta=0.3, gamma=0.2),
     )
 
@@ -106,7 +112,9 @@ def test_bad_values_are_named() -> None:
     with pytest.raises(UserError, match=r"theta = -1.0"):
         functional.mixture_log_probs(hidden, neighbors, head, theta=-1.0, gamma=0.1)
     with pytest.raises(UserError, match=r"theta = -1.0"):
-        equations.cache_log_probs(hidden, neighbors.keys[0], neighbors.values[0], head, theta=-1.0, weight=0.1)
+        equations.cache_log_probs(
+            hidden, neighbors.keys[0], neighbors.values[0], head, theta=-1.0, weight=0.1
+        )
     with pytest.raises(UserError, match=r"temperature = 0.0"):
         equations.knn_log_probs(hidden, neighbors, head, temperature=0.0, weight=0.1)
     with pytest.raises(UserError, match="form = 'cubic'"):

@@ -34,51 +34,72 @@ def reals(seed: int, *shape: int) -> Tensor:
 
 
 def test_distances_by_hand() -> None:
-    distances = torch.tensor([[1.0, 2.0, 6.0], [4.0, torch.inf, torch.inf], [0.0, 0.0, torch.inf], [torch.inf] * 3])
+    distances = torch.tensor(
+        [[1.0, 2.0, 6.0], [4.0, torch.inf, torch.inf], [0.0, 0.0, torch.inf], [torch.inf] * 3]
+    )
     mask = distances < torch.inf
     expected = torch.tensor([[1 / 3, 2 / 3, 2.0], [1.0, 0, 0], [0, 0, 0], [0, 0, 0]])
     torch.testing.assert_close(F.relative_distances(distances, mask), expected)
     weights = F.closeness(distances, mask, eps=0.5, scale="relative")
-    expected = torch.tensor([[1 / (0.5 + 1 / 3), 1 / (0.5 + 2 / 3), 0.4], [1 / 1.5, 0, 0], [2, 2, 0], [0, 0, 0]])
+    expected = torch.tensor(
+        [[1 / (0.5 + 1 / 3), 1 / (0.5 + 2 / 3), 0.4], [1 / 1.5, 0, 0], [2, 2, 0], [0, 0, 0]]
+    )
     torch.testing.assert_close(weights, expected)
     largest = F.closeness(distances, mask, eps=0.5, normalization="max", scale="relative")
     torch.testing.assert_close(largest[:, 0], torch.tensor([1.0, 1.0, 1.0, 0.0]))
-    assert torch.equal(F.closeness(distances, mask, eps=0.5, scale="absolute"), F.closeness(distances, mask, eps=0.5))
+    assert torch.equal(
+        F.closeness(distances, mask, eps=0.5, scale="absolute"),
+        F.closeness(distances, mask, eps=0.5),
+    )
     with pytest.raises(UserError, match=r"scale = 'metric'.*relative, absolute"):
         F.closeness(distances, mask, eps=0.5, scale="metric")  # type: ignore[arg-type]
 
 
 def test_scores_by_hand() -> None:
-    scores = torch.tensor([[1.0, 2.0, 3.0], [5.0, 7.0, 99.0], [5.0, 99.0, 99.0], [99.0, 99.0, 99.0]])
+    scores = torch.tensor(
+        [[1.0, 2.0, 3.0], [5.0, 7.0, 99.0], [5.0, 99.0, 99.0], [99.0, 99.0, 99.0]]
+    )
     mask = torch.tensor([[True] * 3, [True, True, False], [True, False, False], [False] * 3])
     found = F.log_weights(scores, mask, sharpness=2.0, scale="relative")
     step = 2 / (2 / 3) ** 0.5
     expected = torch.tensor([[-step, 0, step], [-2.0, 2.0, 0], [0, 0, 0], [0, 0, 0]])
     torch.testing.assert_close(found, expected)
     assert torch.equal(F.log_weights(scores, mask, sharpness=2.0, scale="absolute"), 2 * scores)
-    assert F.log_weights(scores[:, :0], mask[:, :0], sharpness=2.0, scale="relative").shape == (4, 0)
+    assert F.log_weights(scores[:, :0], mask[:, :0], sharpness=2.0, scale="relative").shape == (
+        4,
+        0,
+    )
     with pytest.raises(UserError, match="scale = 'metric'"):
         F.log_weights(scores, mask, sharpness=2.0, scale="metric")  # type: ignore[arg-type]
 
 
 @given(st.integers(0, 999), st.floats(0.1, 10), st.sampled_from([torch.float32, torch.float64]))
 @settings(max_examples=60, deadline=None)
-def test_a_shift_a_unit_and_rounding_change_no_weight(seed: int, unit: float, dtype: torch.dtype) -> None:
+def test_a_shift_a_unit_and_rounding_change_no_weight(
+    seed: int, unit: float, dtype: torch.dtype
+) -> None:
     scores = toy.randn(seed, 3, 8, dtype=dtype)
     mask = torch.ones(3, 8, dtype=torch.bool)
     mask[1, seed % 8 :] = False
     plain = F.log_weights(scores, mask, sharpness=1.5, scale="relative")
     tolerance = 1e-3 if dtype is torch.float32 else 1e-9
     torch.testing.assert_close(
-        F.log_weights(10 + unit * scores, mask, sharpness=1.5, scale="relative"), plain, atol=tolerance, rtol=0
+        F.log_weights(10 + unit * scores, mask, sharpness=1.5, scale="relative"),
+        plain,
+        atol=tolerance,
+        rtol=0,
     )
-    same = 1e3 * unit * (1 + torch.finfo(dtype).eps * scores.sign())  # the same number but for its last digit
+    same = (
+        1e3 * unit * (1 + torch.finfo(dtype).eps * scores.sign())
+    )  # the same number but for its last digit
     weights = F.log_weights(same, mask, sharpness=1.5, scale="relative")
     assert weights.abs().max() < 0.1
 
 
 def context_of(unit: float, entries: int, *, same: bool = False) -> Context:
-    """Return a context whose states, in another unit, are those of unit 1; with ``same`` all entries are one state."""
+    """Return a context whose states, in another unit, are those of unit 1; with ``same`` all
+    entries are one state.
+    """
     head = OutputHead(reals(0, CLASSES, toy.DIM) / unit, None)
     context = Context(
         head,
@@ -103,7 +124,9 @@ def queries(unit: float) -> Tensor:
 @pytest.mark.parametrize("entries", [0, 1, 60])
 @pytest.mark.parametrize("method", [*MIXTURES, "hebb-v1"])
 def test_the_unit_of_the_states_changes_nothing(method: str, entries: int, unit: float) -> None:
-    """The head is scaled against them, so that the base's logits stay; a bias is a unit and is left out."""
+    """The head is scaled against them, so that the base's logits stay; a bias is a unit and is left
+    out.
+    """
     rule = METHODS[method].rule(MethodSettings())
     targets = torch.tensor([0, 2, 4, 29, 3, 1])
     plain, scaled = context_of(1.0, entries), context_of(unit, entries)
@@ -115,7 +138,9 @@ def test_the_unit_of_the_states_changes_nothing(method: str, entries: int, unit:
     ]
     expected, found = (rule.log_probs(batch) for batch in batches)
     torch.testing.assert_close(found, expected, rtol=1e-8, atol=1e-8)
-    torch.testing.assert_close(rule.score(batches[1], targets), rule.score(batches[0], targets), rtol=1e-8, atol=1e-8)
+    torch.testing.assert_close(
+        rule.score(batches[1], targets), rule.score(batches[0], targets), rtol=1e-8, atol=1e-8
+    )
     if entries > 1:
         assert (found - batches[1].log_probs).abs().max() > 1e-3
 
@@ -132,7 +157,9 @@ def test_entries_that_are_all_the_querys_own_state_stay_finite(method: str) -> N
     if method in ("knn", "mixture"):
         gamma = sum(LearnedShares((0.0,) * 3).value[:-1])  # nothing was scored before
         shares = log_probs.exp()[0] - (1 - gamma) * batch.log_probs.exp()[0]
-        counts = torch.bincount(context.memory.search(batch.hidden[:1], K).values[0], minlength=CLASSES)
+        counts = torch.bincount(
+            context.memory.search(batch.hidden[:1], K).values[0], minlength=CLASSES
+        )
         torch.testing.assert_close(shares, gamma * counts.double() / K, rtol=1e-9, atol=1e-9)
 
 
@@ -147,10 +174,12 @@ def test_the_papers_values_are_in_the_papers_units(source: str, target: str) -> 
     expected = {
         "mixture": F.mixture_log_probs(hidden, near, context.head, theta=theta, gamma=gamma),
         "cache": equations.cache_log_probs(
-            hidden, states, labels, context.head, theta=values["cache.theta"], weight=values["cache.gamma"]
+            hidden, states, labels, context.head, theta=values["cache.theta"],
+            weight=values["cache.gamma"]
         ),
         "hebb": F.hebb_logits(
-            hidden, near, context.head, lr=values["mbpa.lr"], steps=values["mbpa.steps"], eta=values["hebb.eta"],
+            hidden, near, context.head, lr=values["mbpa.lr"], steps=values["mbpa.steps"],
+            eta=values["hebb.eta"],
             beta=values["hebb.beta"], counts=context.train_counts + context.observed, eps=1e-3,
         ).log_softmax(1),
     }  # fmt: skip
@@ -158,5 +187,7 @@ def test_the_papers_values_are_in_the_papers_units(source: str, target: str) -> 
         found = METHODS[name].rule(methods).log_probs(EvalBatch(hidden, context))
         torch.testing.assert_close(found, log_probs, rtol=1e-10, atol=1e-10, msg=name)
     other = methods.replaced(replace(methods[MixtureConfig], scale="relative"))
-    apart = METHODS["mixture"].rule(other).log_probs(EvalBatch(hidden, context)) - expected["mixture"]
+    apart = (
+        METHODS["mixture"].rule(other).log_probs(EvalBatch(hidden, context)) - expected["mixture"]
+    )
     assert apart.abs().max() > 1e-3

@@ -13,7 +13,15 @@ from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.context import Context
 from hebblm.adapt.former import GONE
 from hebblm.adapt.grid import Grid
-from hebblm.adapt.methods import DEFAULT_METHODS, METHODS, OUR_METHODS, PAPER_METHODS, PUBLISHED, check_methods, named
+from hebblm.adapt.methods import (
+    DEFAULT_METHODS,
+    METHODS,
+    OUR_METHODS,
+    PAPER_METHODS,
+    PUBLISHED,
+    check_methods,
+    named,
+)
 from hebblm.adapt.methods.cache import CacheConfig
 from hebblm.adapt.methods.hebb import Hebb, HebbConfig
 from hebblm.adapt.methods.mbpa import MbpaAbsoluteConfig, MbpaConfig
@@ -29,18 +37,25 @@ from ...support.adapters import ContextAdapter
 def observed_context(novel: bool = True) -> Context:
     stream = toy.stream_of(toy.tokens(0, 10))
     context = toy.context_of(
-        toy.base_of(toy.tiny_model().double()), FlatMemory(toy.DIM, dtype=torch.float64), stream, novel=novel
+        toy.base_of(toy.tiny_model().double()),
+        FlatMemory(toy.DIM, dtype=torch.float64),
+        stream,
+        novel=novel,
     )
     labels = torch.tensor([2, 2, 26, 26, 27, 3, 2, 5, 28, 2, 1, 26])
     toy.observe(context, toy.randn(1, 12, toy.DIM, dtype=torch.float64), labels)
     return context
 
 
-def equation(context: Context, hidden: Tensor, hebb: HebbConfig, mbpa: MbpaConfig, /, **options: Any) -> Tensor:
+def equation(
+    context: Context, hidden: Tensor, hebb: HebbConfig, mbpa: MbpaConfig, /, **options: Any
+) -> Tensor:
     """Return log-probabilities (N, V) by Hebb's equation."""
     return F.hebb_logits(
-        hidden, context.memory.search(hidden, context.k), context.head, lr=mbpa.lr, steps=mbpa.steps, eta=hebb.eta,
-        beta=hebb.beta, counts=context.train_counts + context.observed, eps=mbpa.eps, scale=hebb.scale,
+        hidden, context.memory.search(hidden, context.k), context.head, lr=mbpa.lr,
+        steps=mbpa.steps, eta=hebb.eta,
+        beta=hebb.beta, counts=context.train_counts + context.observed, eps=mbpa.eps,
+        scale=hebb.scale,
         lr_units=mbpa.lr_units, **options,
     ).log_softmax(1)  # fmt: skip
 
@@ -90,7 +105,9 @@ def test_every_variant_is_the_equation_it_is_named_after(
     mbpa = replace(toy.SETTINGS[MbpaConfig], solver="exact", scale=scale)
     settings = toy.SETTINGS.replaced(hebb, mbpa)
     hidden = toy.randn(9, 4, toy.DIM, dtype=torch.float64)
-    expected = equation(context, hidden, hebb, mbpa, **{"hebbian_classes": context.new_classes, **arguments})
+    expected = equation(
+        context, hidden, hebb, mbpa, **{"hebbian_classes": context.new_classes, **arguments}
+    )
     found = ContextAdapter(context, METHODS[variant].rule(settings)).predict(hidden)
     assert torch.allclose(found, expected, atol=1e-12)
 
@@ -99,14 +116,18 @@ def test_every_variant_is_the_equation_it_is_named_after(
     ("classes", "novel", "all_of_them"),
     [("auto", True, False), ("auto", False, True), ("new", True, False), ("all", True, True)],
 )
-def test_n_new_is_the_new_words_where_there_are_any(classes: str, novel: bool, all_of_them: bool) -> None:
+def test_n_new_is_the_new_words_where_there_are_any(
+    classes: str, novel: bool, all_of_them: bool
+) -> None:
     context = observed_context(novel=novel)
     hebb = replace(toy.SETTINGS[HebbConfig], classes=classes)  # type: ignore[arg-type]
     mbpa = toy.exact(toy.SETTINGS)[MbpaConfig]
     hidden = toy.randn(9, 4, toy.DIM, dtype=torch.float64)
     found = ContextAdapter(context, Hebb(hebb, mbpa)).predict(hidden)
     new = torch.arange(toy.WORDS) >= toy.SOURCE
-    over_all, over_new = (equation(context, hidden, hebb, mbpa, hebbian_classes=which) for which in (None, new))
+    over_all, over_new = (
+        equation(context, hidden, hebb, mbpa, hebbian_classes=which) for which in (None, new)
+    )
     assert not torch.allclose(over_all, over_new, atol=1e-3)
     assert torch.allclose(found, over_all if all_of_them else over_new, atol=1e-12)
 
@@ -115,20 +136,27 @@ def test_a_result_names_the_settings_that_a_method_depends_on() -> None:
     every = toy.SETTINGS
     assert METHODS["lstm"].hyperparameters(every) == {}
     assert METHODS["cache"].hyperparameters(every) == asdict(every[CacheConfig])
-    assert set(METHODS["mixture+hebb"].hyperparameters(every)) == {"mixture", "mbpa", "hebb", "mixture_hebb"}
+    assert set(METHODS["mixture+hebb"].hyperparameters(every)) == {
+        "mixture",
+        "mbpa",
+        "hebb",
+        "mixture_hebb",
+    }
     assert set(METHODS["hebb-v2"].hyperparameters(every)) == {"mbpa", "hebb"}
     for method in METHODS:
         METHODS[method].hyperparameters(every)
 
 
-def test_every_section_of_the_settings_is_that_of_a_method_whose_record_says_what_is_tried_of_it() -> None:
+def test_every_section_of_the_settings_is_of_a_method_that_says_what_is_tried() -> None:
     sections = {kind.section: kind for method in METHODS.values() for kind in method.settings}
     assert set(sections) <= {dotted(name) for name in METHODS}
     for name, method in METHODS.items():
         if method.search_space is not None:
             own = sections[dotted(name)]()
             for key, values in method.search_space(MethodSettings(), Grid()).items():
-                assert all(changed(dotted(name), own, {key: value}) for value in values), f"{name}.{key}"
+                assert all(changed(dotted(name), own, {key: value}) for value in values), (
+                    f"{name}.{key}"
+                )
 
 
 def test_mbpa_at_an_absolute_rate_has_values_of_its_own() -> None:
@@ -137,7 +165,9 @@ def test_mbpa_at_an_absolute_rate_has_values_of_its_own() -> None:
     context = observed_context()
     hidden = toy.randn(9, 4, toy.DIM, dtype=torch.float64)
     near = context.memory.search(hidden, context.k)
-    expected = F.mbpa_logits(hidden, near, context.head, **asdict(own), lr_units="absolute").log_softmax(1)
+    expected = F.mbpa_logits(
+        hidden, near, context.head, **asdict(own), lr_units="absolute"
+    ).log_softmax(1)
     found = ContextAdapter(context, METHODS[name].rule(settings)).predict(hidden)
     assert torch.allclose(found, expected, atol=1e-12)
     other = settings.replaced(replace(settings[MbpaConfig], lr=1.0, steps=1, eps=0.5))
@@ -162,12 +192,16 @@ def test_a_method_needs_what_its_parts_need() -> None:
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_a_method_asks_for_nothing_that_it_does_not_say_it_needs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_method_asks_for_nothing_that_it_does_not_say_it_needs(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     context, rule = observed_context(), METHODS[name].rule(toy.SETTINGS)
     context.learn_shares([rule])
     asked: list[str] = []
     search = context.memory.search
-    monkeypatch.setattr(context.memory, "search", lambda *given: asked.append("retrieval") or search(*given))
+    monkeypatch.setattr(
+        context.memory, "search", lambda *given: asked.append("retrieval") or search(*given)
+    )
     rule.log_probs(EvalBatch(toy.randn(9, 4, toy.DIM, dtype=torch.float64), context))
     assert bool(asked) == rule.needs.retrieval
 

@@ -16,7 +16,9 @@ def head_of(rows: int, bias: bool) -> OutputHead:
 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize(("rows", "logits"), [(1024, 2**19), (3, 3 * 4), (5, 1)])
-def test_cuts_change_nothing(bias: bool, rows: int, logits: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cuts_change_nothing(
+    bias: bool, rows: int, logits: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(normalizers, "ROWS", rows)
     monkeypatch.setattr(normalizers, "LOGITS", logits)
     head, keys = head_of(11, bias), toy.randn(3, 7, toy.DIM, dtype=torch.float64)
@@ -57,7 +59,9 @@ def test_further_rows_belong_to_the_normalizer(bias: bool) -> None:
             torch.cat([known.weight, new.weight]),
             None if known.bias is None or new.bias is None else torch.cat([known.bias, new.bias]),
         )
-        torch.testing.assert_close(with_rows(log_normalizers(keys, known), keys, new), log_normalizers(keys, both))
+        torch.testing.assert_close(
+            with_rows(log_normalizers(keys, known), keys, new), log_normalizers(keys, both)
+        )
 
 
 def test_rows_that_are_equal_are_counted() -> None:
@@ -71,7 +75,9 @@ def test_rows_that_are_equal_are_counted() -> None:
 
 def test_zero_rows_add_exactly_their_number() -> None:
     normalizers = torch.tensor([0.0, 3.0, -2.0], dtype=torch.float64)
-    zero = OutputHead(torch.zeros(800, 5, dtype=torch.float64), torch.zeros(800, dtype=torch.float64))
+    zero = OutputHead(
+        torch.zeros(800, 5, dtype=torch.float64), torch.zeros(800, dtype=torch.float64)
+    )
     expected = (normalizers.exp() + 800).log()
     unread = torch.full((3, 5), torch.nan, dtype=torch.float64)
     torch.testing.assert_close(with_rows(normalizers, unread, zero), expected, rtol=1e-14, atol=0)
@@ -80,7 +86,10 @@ def test_zero_rows_add_exactly_their_number() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_sums_out_of_range_are_taken_again(dtype: torch.dtype) -> None:
     keys = torch.eye(4, dtype=dtype)[[0, 1, 2, 3, 0]]
-    head = OutputHead(torch.tensor([[2000.0, -2000.0, 0.0, -110.0]] * 3, dtype=dtype), torch.arange(3, dtype=dtype))
+    head = OutputHead(
+        torch.tensor([[2000.0, -2000.0, 0.0, -110.0]] * 3, dtype=dtype),
+        torch.arange(3, dtype=dtype),
+    )
     expected = head.logits(keys).logsumexp(1)
     assert (expected.abs() > 100).sum() == 4
     torch.testing.assert_close(log_normalizers(keys, head), expected, rtol=1e-6, atol=0)

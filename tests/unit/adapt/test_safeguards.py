@@ -20,11 +20,16 @@ from hebblm.types import OutputHead
 from ...support import toy
 
 CLASSES = 1100  # more than twice what the fast form follows
-FAR = MbpaConfig(optimizer="sgd", lr=300.0, steps=4, pull=0.0, weight=1.0)  # a relative rate that climbs
+FAR = MbpaConfig(
+    optimizer="sgd", lr=300.0, steps=4, pull=0.0, weight=1.0
+)  # a relative rate that climbs
 
 
 def observed(fixed: bool = True, entries: int = 40) -> Context:
-    head = OutputHead(toy.randn(1, CLASSES, toy.DIM, dtype=torch.float64), toy.randn(2, CLASSES, dtype=torch.float64))
+    head = OutputHead(
+        toy.randn(1, CLASSES, toy.DIM, dtype=torch.float64),
+        toy.randn(2, CLASSES, dtype=torch.float64),
+    )
     memory = FlatMemory(toy.DIM, dtype=torch.float64)
     counts = torch.ones(CLASSES, dtype=torch.int64)
     context = Context(head, memory, k=9, train_counts=counts, fixed=fixed)
@@ -43,7 +48,9 @@ def test_every_method_with_gradient_steps_counts_queries_that_rose_and_measures_
 ) -> None:
     monkeypatch.setattr(mbpa_module, "MEASURED", 1)  # every query
     for config, rises in ((FAR, True), (replace(FAR, lr=1.0), False)):
-        found = Safeguards.of(METHODS[name].rule(toy.SETTINGS.replaced(config)), EvalBatch(queries(), observed()))
+        found = Safeguards.of(
+            METHODS[name].rule(toy.SETTINGS.replaced(config)), EvalBatch(queries(), observed())
+        )
         assert found.rose.any() == rises
         assert not found.stabilized.any()
         assert len(found.errors) == 5
@@ -51,8 +58,14 @@ def test_every_method_with_gradient_steps_counts_queries_that_rose_and_measures_
 
 
 def test_only_the_guarded_rate_runs_a_query_again() -> None:
-    absolute, batch = MbpaAbsoluteConfig(lr=1e4, steps=4).over(MbpaConfig()), EvalBatch(queries(), observed())
-    plain, guarded = (Safeguards.of(Mbpa(replace(absolute, lr_units=rate)), batch) for rate in ("absolute", "guarded"))
+    absolute, batch = (
+        MbpaAbsoluteConfig(lr=1e4, steps=4).over(MbpaConfig()),
+        EvalBatch(queries(), observed()),
+    )
+    plain, guarded = (
+        Safeguards.of(Mbpa(replace(absolute, lr_units=rate)), batch)
+        for rate in ("absolute", "guarded")
+    )
     assert guarded.rose.any()
     assert torch.equal(guarded.stabilized, guarded.rose)
     assert plain.rose.any()
@@ -77,7 +90,11 @@ def test_either_part_of_a_combination_counts() -> None:
 
 def test_counts_add_up_over_mini_batches() -> None:
     scores = EvaluationScores({})
-    some, none, errors = torch.tensor([True, False, True]), torch.zeros(3, dtype=torch.bool), torch.ones(2)
+    some, none, errors = (
+        torch.tensor([True, False, True]),
+        torch.zeros(3, dtype=torch.bool),
+        torch.ones(2),
+    )
     scores.count("mbpa", Safeguards(some, none, errors))
     scores.count("mbpa", Safeguards(some, ~some, 2 * errors[:1]))
     assert (scores.rose, scores.stabilized) == ({"mbpa": 4}, {"mbpa": 1})
@@ -101,15 +118,21 @@ def test_which_queries_are_measured_depends_on_their_place_in_the_stream_alone(
     logits = context.head.logits(hidden)
     rows = [row for row in range(12) if mbpa_module._measured(40 + row)]
     fast, exact = (
-        Mbpa(replace(config, solver=method)).log_probs(EvalBatch(hidden, context))[rows] for method in ("fast", "exact")
+        Mbpa(replace(config, solver=method)).log_probs(EvalBatch(hidden, context))[rows]
+        for method in ("fast", "exact")
     )
     assert not torch.equal(logits[rows].log_softmax(1), fast)
     torch.testing.assert_close(whole, (exact.exp() * (fast - exact).abs()).sum(1))
     for row in range(12):  # one at a time, as much observed before each as its place says
         start = observed(entries=40 + row)
-        found += [row] * len(mbpa_module.fast_errors(EvalBatch(hidden[row : row + 1], start), config))
+        found += [row] * len(
+            mbpa_module.fast_errors(EvalBatch(hidden[row : row + 1], start), config)
+        )
     assert found == rows
-    assert len(mbpa_module.fast_errors(EvalBatch(hidden, context), replace(config, solver="exact"))) == 0
+    assert (
+        len(mbpa_module.fast_errors(EvalBatch(hidden, context), replace(config, solver="exact")))
+        == 0
+    )
 
 
 def test_normalizers_bring_the_fast_form_closer() -> None:

@@ -11,7 +11,13 @@ import torch
 from safetensors.torch import save_file
 
 from awd_lstm import AWDLSTM, AWDLSTMConfig, CheckpointError, checkpoint
-from awd_lstm.checkpoint import file_sha256, load_checkpoint, read_config, read_file, save_checkpoint
+from awd_lstm.checkpoint import (
+    file_sha256,
+    load_checkpoint,
+    read_config,
+    read_file,
+    save_checkpoint,
+)
 from awd_lstm.checkpoint import save_file as sealed_file
 
 HASH = "ab" * 32
@@ -65,7 +71,9 @@ def test_the_json_tells_how_the_model_came_about(tmp_path: Path) -> None:
 
 def test_another_dictionary_is_refused(tmp_path: Path) -> None:
     saved(tmp_path)
-    with pytest.raises(CheckpointError, match=f"dictionary {HASH[:12]}, not cdcdcdcdcdcd; use the corpus"):
+    with pytest.raises(
+        CheckpointError, match=f"dictionary {HASH[:12]}, not cdcdcdcdcdcd; use the corpus"
+    ):
         load_checkpoint(tmp_path, dictionary_sha256="cd" * 32)
 
 
@@ -80,7 +88,9 @@ def test_a_truncated_file_is_refused(tmp_path: Path, share: float) -> None:
 
 
 def test_a_file_that_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "model.safetensors").write_bytes(b"PK\x03\x04 a zip archive, say from torch.save" * 9)
+    (tmp_path / "model.safetensors").write_bytes(
+        b"PK\x03\x04 a zip archive, say from torch.save" * 9
+    )
     with pytest.raises(CheckpointError, match="truncated or"):
         load_checkpoint(tmp_path)
 
@@ -110,7 +120,9 @@ def of_an_earlier_version(folder: Path) -> Path:
 
 @pytest.mark.parametrize("earlier", [False, True])
 @pytest.mark.parametrize("json_there", [False, True])
-def test_weights_that_were_changed_are_refused(tmp_path: Path, earlier: bool, json_there: bool) -> None:
+def test_weights_that_were_changed_are_refused(
+    tmp_path: Path, earlier: bool, json_there: bool
+) -> None:
     saved(tmp_path)
     path = of_an_earlier_version(tmp_path) if earlier else tmp_path / "model.safetensors"
     content = bytearray(path.read_bytes())
@@ -118,7 +130,9 @@ def test_weights_that_were_changed_are_refused(tmp_path: Path, earlier: bool, js
     path.write_bytes(content)
     if not json_there:
         (tmp_path / "config.json").write_text("{}")
-    with pytest.raises(CheckpointError, match=r"changed since|sha256 in config\.json|has no hash of"):
+    with pytest.raises(
+        CheckpointError, match=r"changed since|sha256 in config\.json|has no hash of"
+    ):
         load_checkpoint(tmp_path)
 
 
@@ -164,7 +178,18 @@ def change(tensors: dict[str, torch.Tensor], header: dict[str, str], kind: str) 
 
 
 @pytest.mark.parametrize(
-    "kind", ["missing", "misshapen", "wide", "deep", "text", "rate", "config", "format", "dictionary_sha256"]
+    "kind",
+    [
+        "missing",
+        "misshapen",
+        "wide",
+        "deep",
+        "text",
+        "rate",
+        "config",
+        "format",
+        "dictionary_sha256",
+    ],
 )
 def test_a_file_that_does_not_fit_is_refused(tmp_path: Path, kind: str) -> None:
     saved(tmp_path)
@@ -178,10 +203,14 @@ def test_a_file_that_does_not_fit_is_refused(tmp_path: Path, kind: str) -> None:
         load_checkpoint(tmp_path, dictionary_sha256=HASH)
 
 
-@pytest.mark.parametrize("training", [[], {"corpus": 3}, {"corpus": {"normalization": "upper"}}, {"epoch": "9"}])
+@pytest.mark.parametrize(
+    "training", [[], {"corpus": 3}, {"corpus": {"normalization": "upper"}}, {"epoch": "9"}]
+)
 def test_a_json_with_other_types_is_refused(tmp_path: Path, training: object) -> None:
     saved(tmp_path)
-    (tmp_path / "config.json").write_text(json.dumps({"format": "awd-lstm/1", "training": training}))
+    (tmp_path / "config.json").write_text(
+        json.dumps({"format": "awd-lstm/1", "training": training})
+    )
     with pytest.raises(CheckpointError, match="does not fit"):
         read_config(tmp_path)
 
@@ -200,7 +229,9 @@ def test_a_folder_in_place_of_the_json_is_refused(tmp_path: Path) -> None:
         read_config(tmp_path)
 
 
-@pytest.mark.parametrize(("text", "complaint"), [("{", "not valid JSON"), ("[1]", "not a JSON object")])
+@pytest.mark.parametrize(
+    ("text", "complaint"), [("{", "not valid JSON"), ("[1]", "not a JSON object")]
+)
 def test_a_broken_json_is_refused(tmp_path: Path, text: str, complaint: str) -> None:
     saved(tmp_path)
     (tmp_path / "config.json").write_text(text)
@@ -208,7 +239,9 @@ def test_a_broken_json_is_refused(tmp_path: Path, text: str, complaint: str) -> 
         load_checkpoint(tmp_path)
 
 
-def test_a_failed_save_leaves_the_older_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_save_leaves_the_older_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model = saved(tmp_path)
 
     def no_space(tensors: object, path: Path, metadata: object) -> None:
@@ -250,4 +283,6 @@ def test_wherever_a_save_stops_one_whole_checkpoint_loads(
     else:
         saved(tmp_path, seed=1)
     expected = old if reached == 0 else build(1)
-    assert torch.equal(load_checkpoint(tmp_path, dictionary_sha256=HASH).embedding, expected.embedding)
+    assert torch.equal(
+        load_checkpoint(tmp_path, dictionary_sha256=HASH).embedding, expected.embedding
+    )

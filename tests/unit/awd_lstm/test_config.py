@@ -18,11 +18,15 @@ def built(name: str, vocabulary_size: int) -> AWDLSTM:
     ("name", "vocabulary_size", "parameters"),
     [("awd_lstm_ptb", 10_000, 24_221_600), ("awd_lstm_wt2", 33_278, 33_556_078)],
 )
-def test_published_architectures_have_the_published_size(name: str, vocabulary_size: int, parameters: int) -> None:
+def test_published_architectures_have_the_published_size(
+    name: str, vocabulary_size: int, parameters: int
+) -> None:
     model = built(name, vocabulary_size)
     assert parameter_count(model) == parameters
     # The softmax of the published model is tied, so its matrix is in no second parameter.
-    assert [p.shape[0] for p in model.parameters()].count(vocabulary_size) == 2  # embedding and bias
+    assert [p.shape[0] for p in model.parameters()].count(
+        vocabulary_size
+    ) == 2  # embedding and bias
 
 
 def test_the_published_variants_differ_where_the_official_commands_do() -> None:

@@ -23,7 +23,9 @@ class Clock:
         return float(next(self.ticks))
 
 
-def test_the_estimate_is_epochs_times_tokens_times_seconds_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_estimate_is_epochs_times_tokens_times_seconds_a_token(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(estimate, "time", Clock())
     monkeypatch.setattr(estimate, "PATIENCE", 100.0)
     one = training_seconds(MODEL, replace(CONFIG, epochs=1), IDS)
@@ -35,7 +37,9 @@ def test_the_estimate_is_epochs_times_tokens_times_seconds_a_token(monkeypatch: 
 
 def test_both_phases_of_a_sampled_run_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     speeds = {"sampled": 1.0, "full": 10.0}
-    monkeypatch.setattr(estimate, "_seconds_per_token", lambda model, config, *rest: speeds[config.softmax])
+    monkeypatch.setattr(
+        estimate, "_seconds_per_token", lambda model, config, *rest: speeds[config.softmax]
+    )
     sampled = replace(CONFIG, softmax="sampled", samples=8, full_from=0.75)
     assert training_seconds(MODEL, sampled, IDS) == pytest.approx(3 * 5000 * (0.75 * 1 + 0.25 * 10))
     assert training_seconds(MODEL, CONFIG, IDS) == pytest.approx(3 * 5000 * 10)

@@ -21,7 +21,9 @@ def problem(count: int, width: int, vocabulary: int, seed: int, dtype: torch.dty
     """Return hidden (N, D), weight (V, D), bias (V,) that want gradients, and targets (N,)."""
     g = torch.Generator().manual_seed(seed)
     shapes = [(count, width), (vocabulary, width), (vocabulary,)]
-    leaves = [torch.randn(*s, generator=g, dtype=torch.float64).to(dtype).requires_grad_() for s in shapes]
+    leaves = [
+        torch.randn(*s, generator=g, dtype=torch.float64).to(dtype).requires_grad_() for s in shapes
+    ]
     return [*leaves, torch.randint(vocabulary, (count,), generator=g)]
 
 
@@ -82,7 +84,9 @@ def test_a_target_beyond_the_smallest_float_has_a_finite_loss(dtype: torch.dtype
     hidden = torch.tensor([[1.0], [1.0]])
     weight, bias = torch.tensor([[0.0], [300.0], [90.0]]), torch.zeros(3)
     value = linear_cross_entropy(hidden, weight, bias, torch.tensor([0, 2]), dtype=dtype)
-    assert value.item() == pytest.approx((300 + 210) / 2, rel=1e-2 if dtype == torch.bfloat16 else 1e-6)
+    assert value.item() == pytest.approx(
+        (300 + 210) / 2, rel=1e-2 if dtype == torch.bfloat16 else 1e-6
+    )
 
 
 def test_sampling_every_word_gives_the_full_loss() -> None:
@@ -103,7 +107,10 @@ def test_sampling_estimates_the_partition_function_without_bias() -> None:
     proposal /= proposal.sum()
     torch.manual_seed(0)
     # exp(loss) is (sum of the scores) / (score of the target), linear in the estimated sum.
-    draws = [sampled_cross_entropy(*leaves, targets, proposal, 12, torch.float64).exp().item() for _ in range(3000)]
+    draws = [
+        sampled_cross_entropy(*leaves, targets, proposal, 12, torch.float64).exp().item()
+        for _ in range(3000)
+    ]
     estimates = torch.tensor(draws, dtype=torch.float64)
     error = estimates.std().item() / len(draws) ** 0.5
     true = plain(*leaves, targets).exp().item()
@@ -116,23 +123,33 @@ def test_many_samples_come_close_to_the_full_loss() -> None:
     leaves = [leaf.detach() * 0.3 for leaf in leaves]
     torch.manual_seed(0)
     uniform = torch.full((500,), 1 / 500)
-    draws = [sampled_cross_entropy(*leaves, targets, uniform, 400, torch.float64) for _ in range(20)]
-    assert torch.stack(draws).mean().item() == pytest.approx(plain(*leaves, targets).item(), rel=0.01)
+    draws = [
+        sampled_cross_entropy(*leaves, targets, uniform, 400, torch.float64) for _ in range(20)
+    ]
+    assert torch.stack(draws).mean().item() == pytest.approx(
+        plain(*leaves, targets).item(), rel=0.01
+    )
 
 
 def test_drawing_the_target_does_not_count_it_twice() -> None:
     hidden, weight, bias = torch.ones(1, 2), torch.ones(5, 2), torch.zeros(5)
     only_three = torch.zeros(5)
     only_three[3] = 1.0
-    value = sampled_cross_entropy(hidden, weight, bias, torch.tensor([3]), only_three, 10, torch.float32)
+    value = sampled_cross_entropy(
+        hidden, weight, bias, torch.tensor([3]), only_three, 10, torch.float32
+    )
     assert value.item() == 0.0
     # Another target is scored against the drawn word, here with an equal score.
-    other = sampled_cross_entropy(hidden, weight, bias, torch.tensor([1]), only_three, 10, torch.float32)
+    other = sampled_cross_entropy(
+        hidden, weight, bias, torch.tensor([1]), only_three, 10, torch.float32
+    )
     assert other.item() == pytest.approx(torch.tensor(2.0).log().item())
 
 
 @pytest.mark.parametrize("chunk", [1, 3 * 512, 1 << 20])
-def test_the_fused_sampled_loss_is_the_plain_formula(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_fused_sampled_loss_is_the_plain_formula(
+    chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(loss, "CHUNK_ELEMENTS", chunk)
     *leaves, targets = problem(11, 4, 60, 6, torch.float64)
     hidden, weight, bias = leaves
@@ -147,7 +164,9 @@ def test_the_fused_sampled_loss_is_the_plain_formula(chunk: int, monkeypatch: py
     scores = scores.masked_fill(drawn == targets[:, None], -torch.inf)
     true = (hidden * weight[targets]).sum(1) + bias[targets]
     expected = (torch.cat([true[:, None], scores], 1).logsumexp(1) - true).mean()
-    assert (drawn == targets[:, None]).any(), "a target among the drawn words is the case in question"
+    assert (drawn == targets[:, None]).any(), (
+        "a target among the drawn words is the case in question"
+    )
     assert_close(value, expected, rtol=1e-12, atol=1e-12)
     got = [grad.to_dense() for grad in torch.autograd.grad(value, leaves)]
     assert_close(got, list(torch.autograd.grad(expected, leaves)), rtol=1e-10, atol=1e-12)
@@ -167,7 +186,8 @@ class Products(TorchDispatchMode):
 
 
 def test_draws_of_different_sizes_share_the_shapes_of_their_products() -> None:
-    # oneDNN compiles a product of a new shape and keeps it: time and memory would grow with every segment.
+    # oneDNN compiles a product of a new shape and keeps it: time and memory would grow with every
+    # segment.
     *leaves, targets = problem(8, 4, 2000, 7, torch.float32)
     proposal = torch.full((2000,), 1 / 2000)
     sizes = set()

@@ -1,4 +1,6 @@
-"""The model against a step-by-step LSTM in float64, with the masks recovered by drawing them again."""
+"""The model against a step-by-step LSTM in float64, with the masks recovered by drawing them
+again.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ RATES = {"dropout": 0.4, "dropouth": 0.25, "dropouti": 0.5, "dropoute": 0.3, "wd
 NO_RATES = dict.fromkeys(RATES, 0.0)
 
 
-def build(dtype: torch.dtype = torch.float64, layers: int = 3, seed: int = 0, **rates: float) -> AWDLSTM:
+def build(
+    dtype: torch.dtype = torch.float64, layers: int = 3, seed: int = 0, **rates: float
+) -> AWDLSTM:
     torch.manual_seed(seed)
     return AWDLSTM(AWDLSTMConfig(V, D, H, layers, **{**RATES, **rates})).to(dtype)
 
@@ -51,14 +55,18 @@ def redrawn_reference(model: AWDLSTM, ids: Tensor, state: State) -> tuple[Tensor
     for index, layer in enumerate(model.layers):
         assert isinstance(layer, LSTMLayer)
         dropped = layer.weight_hh * connection_mask(layer.weight_hh, config.wdrop)
-        x, _, _ = plain_lstm(x, *state[index], layer.weight_ih, dropped, layer.bias_ih, layer.bias_hh)
+        x, _, _ = plain_lstm(
+            x, *state[index], layer.weight_ih, dropped, layer.bias_ih, layer.bias_hh
+        )
         if index + 1 < config.layers:
             x = x * locked_mask(x, config.dropouth)
     return (x * locked_mask(x, config.dropout)).transpose(0, 1), x.transpose(0, 1)
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
-def test_a_weight_dropped_layer_equals_the_plain_lstm_with_its_mask(dtype: torch.dtype, tolerance: float) -> None:
+def test_a_weight_dropped_layer_equals_the_plain_lstm_with_its_mask(
+    dtype: torch.dtype, tolerance: float
+) -> None:
     torch.manual_seed(0)
     layer = LSTMLayer(5, 8, wdrop=0.5).to(dtype).train()
     x = torch.randn(11, 3, 5, dtype=dtype)
@@ -93,7 +101,12 @@ def test_a_layer_trained_in_bfloat16_is_near_its_plain_form_and_evaluates_in_ful
         layer.products = products
         torch.manual_seed(7)
         output, (h, c) = layer(x, state)
-        return output, h, c, *torch.autograd.grad((output * upstream).sum(), list(layer.parameters()))
+        return (
+            output,
+            h,
+            c,
+            *torch.autograd.grad((output * upstream).sum(), list(layer.parameters())),
+        )
 
     plain, low = run(None), run(torch.bfloat16)
     for value, wanted in zip(low, plain, strict=True):
@@ -105,8 +118,15 @@ def test_a_layer_trained_in_bfloat16_is_near_its_plain_form_and_evaluates_in_ful
 
 
 @settings(max_examples=10, deadline=None)
-@given(seed=st.integers(0, 999), layers=st.integers(1, 3), batch=st.integers(1, 3), steps=st.integers(1, 5))
-def test_training_equals_the_plain_model_with_the_same_masks(seed: int, layers: int, batch: int, steps: int) -> None:
+@given(
+    seed=st.integers(0, 999),
+    layers=st.integers(1, 3),
+    batch=st.integers(1, 3),
+    steps=st.integers(1, 5),
+)
+def test_training_equals_the_plain_model_with_the_same_masks(
+    seed: int, layers: int, batch: int, steps: int
+) -> None:
     model = build(layers=layers, seed=seed).train()
     ids = tokens(batch, steps, seed)
     state = tuple((torch.randn_like(h), torch.randn_like(c)) for h, c in model.initial_state(batch))
@@ -116,7 +136,9 @@ def test_training_equals_the_plain_model_with_the_same_masks(seed: int, layers: 
     hidden, raw = redrawn_reference(model, ids, state)
     assert_close(out.hidden, hidden, rtol=1e-12, atol=1e-12)
     assert_close(out.raw, raw, rtol=1e-12, atol=1e-12)
-    parameters = [p for name, p in model.named_parameters() if name != "bias"]  # the head is not in the loss
+    parameters = [
+        p for name, p in model.named_parameters() if name != "bias"
+    ]  # the head is not in the loss
     got = [grad.to_dense() for grad in torch.autograd.grad(out.hidden.square().sum(), parameters)]
     want = list(torch.autograd.grad(hidden.square().sum(), parameters))
     assert_close(got, want, rtol=1e-10, atol=1e-12)
@@ -188,7 +210,9 @@ def test_cuda_agrees_with_the_cpu_and_does_not_warn() -> None:
         far = there(ids.cuda(), there.initial_state(4))
         far.hidden.square().sum().backward()
         with torch.no_grad():
-            assert_close(there.eval()(ids.cuda(), there.initial_state(4)).hidden, far.hidden.detach())
+            assert_close(
+                there.eval()(ids.cuda(), there.initial_state(4)).hidden, far.hidden.detach()
+            )
     near = model(ids, model.initial_state(4))
     near.hidden.square().sum().backward()
     assert_close(far.hidden.cpu(), near.hidden, rtol=1e-4, atol=1e-4)
@@ -204,7 +228,11 @@ def test_new_words_leave_the_old_logits_unchanged(init: NewRows) -> None:
         model.bias.uniform_(-1, 1)
     ids = tokens(2, 5)
     before = model(ids, model.initial_state(2)).hidden
-    rows, biases, logits = model.embedding.detach().clone(), model.bias.detach().clone(), model.logits(before)
+    rows, biases, logits = (
+        model.embedding.detach().clone(),
+        model.bias.detach().clone(),
+        model.logits(before),
+    )
     grow_vocabulary(model, 4, init, torch.Generator().manual_seed(3))
     after = model(ids, model.initial_state(2)).hidden
     assert torch.equal(after, before)

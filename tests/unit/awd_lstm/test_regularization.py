@@ -1,4 +1,6 @@
-"""The regularisers as formulas: which entries are dropped, how the rest is scaled, what is penalised."""
+"""The regularisers as formulas: which entries are dropped, how the rest is scaled, what is
+penalised.
+"""
 
 from __future__ import annotations
 
@@ -86,12 +88,15 @@ def test_weight_drop_is_elementwise_and_drawn_anew() -> None:
 
 @pytest.mark.parametrize("p", [0.001, 0.3, 0.5, 0.9999999])
 @pytest.mark.parametrize("shape", [(4, 1), (3, 5), (700, 301)])
-def test_connections_are_dropped_at_their_rate_and_keep_the_mean(p: float, shape: tuple[int, int]) -> None:
+def test_connections_are_dropped_at_their_rate_and_keep_the_mean(
+    p: float, shape: tuple[int, int]
+) -> None:
     torch.manual_seed(0)
     mask = connection_mask(torch.empty(shape, dtype=torch.float64), p)
     assert mask.shape == shape
     kept = mask[mask > 0]
-    # A coin has 2^16 sides: the rate is the nearest of them, and never one at which nothing is kept.
+    # A coin has 2^16 sides: the rate is the nearest of them, and never one at which nothing is
+    # kept.
     assert_close(kept, torch.full_like(kept, 1 / max(1 - p, 2**-16)), rtol=1e-2, atol=0)
     if mask.numel() > 1000:
         share, sigma = (mask == 0).double().mean().item(), (p * (1 - p) / mask.numel()) ** 0.5
@@ -112,11 +117,16 @@ def test_without_training_or_rate_nothing_is_touched_or_drawn(p: float, training
 
 @settings(max_examples=30, deadline=None)
 @given(
-    steps=st.integers(2, 6), batch=st.integers(1, 3), width=st.integers(1, 4), seed=st.integers(0, 99),
+    steps=st.integers(2, 6), batch=st.integers(1, 3), width=st.integers(1, 4), seed=st.integers(0,
+    99),
     strength=st.floats(0, 5),
 )  # fmt: skip
-def test_penalties_are_the_published_means(steps: int, batch: int, width: int, seed: int, strength: float) -> None:
-    h = torch.randn(steps, batch, width, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+def test_penalties_are_the_published_means(
+    steps: int, batch: int, width: int, seed: int, strength: float
+) -> None:
+    h = torch.randn(
+        steps, batch, width, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
+    )
     values = h.tolist()
     squares = [v * v for step in values for row in step for v in row]
     changes = [
@@ -125,8 +135,12 @@ def test_penalties_are_the_published_means(steps: int, batch: int, width: int, s
         for b in range(batch)
         for d in range(width)
     ]
-    assert activation_penalty(h, strength).item() == pytest.approx(strength * sum(squares) / len(squares))
-    assert temporal_activation_penalty(h, strength).item() == pytest.approx(strength * sum(changes) / len(changes))
+    assert activation_penalty(h, strength).item() == pytest.approx(
+        strength * sum(squares) / len(squares)
+    )
+    assert temporal_activation_penalty(h, strength).item() == pytest.approx(
+        strength * sum(changes) / len(changes)
+    )
 
 
 def test_one_time_step_has_no_temporal_penalty() -> None:

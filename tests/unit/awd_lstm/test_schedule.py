@@ -26,14 +26,18 @@ def published_trigger(validation_losses: list[float], nonmono: int) -> int | Non
     losses=st.lists(st.one_of(st.floats(1, 9), st.integers(1, 4).map(float)), max_size=14),
     nonmono=st.integers(1, 6),
 )
-def test_averaging_starts_in_the_epoch_of_the_published_rule(losses: list[float], nonmono: int) -> None:
+def test_averaging_starts_in_the_epoch_of_the_published_rule(
+    losses: list[float], nonmono: int
+) -> None:
     fired = [e for e in range(len(losses)) if starts_averaging(losses[: e + 1], nonmono)]
     assert (fired[0] if fired else None) == published_trigger(losses, nonmono)
 
 
 def test_segment_lengths_are_two_normal_clusters() -> None:
     generator = torch.Generator().manual_seed(0)
-    lengths = torch.tensor([segment_length(70, generator) for _ in range(8000)], dtype=torch.float64)
+    lengths = torch.tensor(
+        [segment_length(70, generator) for _ in range(8000)], dtype=torch.float64
+    )
     long, short = lengths[lengths > 52], lengths[lengths <= 52]
     assert len(short) / len(lengths) == pytest.approx(0.05, abs=0.01)
     assert long.mean().item() == pytest.approx(70, abs=0.4)
@@ -102,7 +106,9 @@ def test_values_out_of_range_are_named(name: str, value: float) -> None:
 
 
 @pytest.mark.parametrize("fast", [True, False])
-def test_bfloat16_is_taken_only_where_it_is_fast(fast: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bfloat16_is_taken_only_where_it_is_fast(
+    fast: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: True)
     monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: fast)
     cpu, cuda = torch.device("cpu"), torch.device("cuda")

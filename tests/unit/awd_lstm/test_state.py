@@ -89,7 +89,10 @@ def test_a_truncated_state_is_refused(tmp_path: Path) -> None:
     save_state(tmp_path / "state", {"a": torch.ones(100)}, {})
     content = (tmp_path / "state").read_bytes()
     (tmp_path / "state").write_bytes(content[:-50])
-    with pytest.raises(CheckpointError, match="truncated or was changed since it was written; delete it to start anew"):
+    with pytest.raises(
+        CheckpointError,
+        match="truncated or was changed since it was written; delete it to start anew",
+    ):
         load_state(tmp_path / "state")
 
 

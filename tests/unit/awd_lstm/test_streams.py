@@ -19,7 +19,9 @@ CPU = torch.device("cpu")
 @given(tokens=st.integers(2, 120), batch=st.integers(1, 6), length=st.integers(1, 30))
 def test_segments_tile_each_row_exactly_once(tokens: int, batch: int, length: int) -> None:
     if tokens // batch < 2:
-        with pytest.raises(ValueError, match=f"{tokens} tokens are too few for {batch} parallel streams"):
+        with pytest.raises(
+            ValueError, match=f"{tokens} tokens are too few for {batch} parallel streams"
+        ):
             ParallelStreams(np.arange(tokens), batch)
         return
     streams = ParallelStreams(np.arange(tokens), batch)
@@ -46,6 +48,8 @@ def test_shares_are_the_rows_of_the_whole_batch_each_once(count: int) -> None:
 def test_ids_may_be_a_memory_map_of_a_small_unsigned_type(tmp_path: Path) -> None:
     path = tmp_path / "ids.bin"
     np.array([0, 33_277, 65_535, 7], dtype=np.uint16).tofile(path)
-    inputs, targets = ParallelStreams(np.memmap(path, dtype=np.uint16, mode="r"), 1).segment(0, 9, CPU)
+    inputs, targets = ParallelStreams(np.memmap(path, dtype=np.uint16, mode="r"), 1).segment(
+        0, 9, CPU
+    )
     assert inputs.tolist() == [[0, 33_277, 65_535]]
     assert targets.tolist() == [[33_277, 65_535, 7]]

@@ -1,4 +1,6 @@
-"""Training on random ids: NT-ASGD's average, resuming, refusing another run's folder, and steady memory."""
+"""Training on random ids: NT-ASGD's average, resuming, refusing another run's folder, and steady
+memory.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,9 @@ def weights(model: AWDLSTM) -> list[Tensor]:
 
 @contextmanager
 def recorded_iterates() -> Iterator[list[tuple[str, list[Tensor]]]]:
-    """Collect the optimiser's name and all weights after every step, and the weights in every validation."""
+    """Collect the optimiser's name and all weights after every step, and the weights in every
+    validation.
+    """
     seen: list[tuple[str, list[Tensor]]] = []
 
     def after_step(optimizer: Optimizer, args: object, kwargs: object) -> None:
@@ -100,14 +104,17 @@ def test_after_the_trigger_the_plain_mean_of_the_iterates_is_validated(tmp_path:
             last = values
             averaged += [values] if name == "ASGD" else []
             continue
-        # The published optimiser (t0 = 0) gives its first iterate the weight zero once there is a second one.
+        # The published optimiser (t0 = 0) gives its first iterate the weight zero once there is a
+        # second one.
         parts = zip(*averaged[1:], strict=True) if averaged else [(value,) for value in last]
         means = [torch.stack([part.double() for part in same]).mean(0) for same in parts]
         for value, mean in zip(values, means, strict=True):
             assert_close(value.double(), mean, rtol=1e-4, atol=1e-6)
         event, resumed = ends[validations]
         for value, before in zip(resumed, last, strict=True):
-            assert torch.equal(value, before)  # training goes on from the iterate itself, bit for bit
+            assert torch.equal(
+                value, before
+            )  # training goes on from the iterate itself, bit for bit
         if averaged:
             assert not torch.equal(values[0], last[0])
         assert event.valid == run.record.valid[validations]
@@ -133,19 +140,32 @@ def test_a_run_begins_with_the_weights_of_a_checkpoint_and_says_which(tmp_path: 
 
 def test_sgd_that_begins_with_a_model_averages_from_its_first_step(tmp_path: Path) -> None:
     trainer(tmp_path / "first", ADAMW).run()
-    run = trainer(tmp_path / "second", dataclasses.replace(SGD, epochs=1), initial=tmp_path / "first")
+    run = trainer(
+        tmp_path / "second", dataclasses.replace(SGD, epochs=1), initial=tmp_path / "first"
+    )
     with recorded_iterates() as seen:
         run.run()
     assert {name for name, _ in seen} == {"ASGD", "validation"}
     parts = zip(*[values for name, values in seen if name == "ASGD"][1:], strict=True)
     for value, same in zip(seen[-1][1], parts, strict=True):
-        assert_close(value.double(), torch.stack([part.double() for part in same]).mean(0), rtol=1e-4, atol=1e-6)
+        assert_close(
+            value.double(),
+            torch.stack([part.double() for part in same]).mean(0),
+            rtol=1e-4,
+            atol=1e-6,
+        )
 
 
 def test_a_run_does_not_begin_with_a_model_of_another_shape_or_dictionary(tmp_path: Path) -> None:
     trainer(tmp_path / "first", ADAMW).run()
-    with pytest.raises(CheckpointError, match="choose the preset and arch that it was trained with"):
-        trainer(tmp_path / "second", initial=tmp_path / "first", model=dataclasses.replace(MODEL, hidden_dim=8))
+    with pytest.raises(
+        CheckpointError, match="choose the preset and arch that it was trained with"
+    ):
+        trainer(
+            tmp_path / "second",
+            initial=tmp_path / "first",
+            model=dataclasses.replace(MODEL, hidden_dim=8),
+        )
     with pytest.raises(CheckpointError, match="trained with dictionary"):
         trainer(tmp_path / "second", initial=tmp_path / "first", dictionary_sha256="e" * 64)
     less = dataclasses.replace(MODEL, dropout=0.1)  # no shape
@@ -179,7 +199,9 @@ def test_validation_is_the_plain_mean_whatever_the_segment(segment: int) -> None
     model.eval()
     logits = model.logits(model(inputs, model.initial_state(3)).hidden)
     expected = F.cross_entropy(logits.reshape(-1, 30), targets.reshape(-1)).item()
-    assert validation_loss(model.train(), streams, CPU, segment) == pytest.approx(expected, abs=1e-6)
+    assert validation_loss(model.train(), streams, CPU, segment) == pytest.approx(
+        expected, abs=1e-6
+    )
 
 
 def test_a_run_that_diverges_ends_before_its_weights_are_a_checkpoint(tmp_path: Path) -> None:
@@ -194,7 +216,9 @@ def test_a_validation_without_a_perplexity_is_not_the_best_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loss: float
 ) -> None:
     monkeypatch.setattr(training, "validation_loss", lambda *args: loss)
-    with pytest.raises(ValueError, match=f"^training diverged: its loss is {loss} with lr = 0.01; lower lr$"):
+    with pytest.raises(
+        ValueError, match=f"^training diverged: its loss is {loss} with lr = 0.01; lower lr$"
+    ):
         trainer(tmp_path, ADAMW).run()
     assert not read_config(tmp_path)
     assert load_state(tmp_path / "training.safetensors")[1]["valid"] == []
@@ -202,14 +226,18 @@ def test_a_validation_without_a_perplexity_is_not_the_best_one(
 
 def test_training_learns_a_pattern(tmp_path: Path) -> None:
     pattern = np.tile(np.arange(30, dtype=np.uint8), 40)
-    config = TrainingConfig(batch_size=4, epochs=4, optimizer="adamw", lr=0.05, bptt=10, alpha=0, beta=0)
+    config = TrainingConfig(
+        batch_size=4, epochs=4, optimizer="adamw", lr=0.05, bptt=10, alpha=0, beta=0
+    )
     model = AWDLSTMConfig(30, 16, 16, 1, 0, 0, 0, 0, 0)
     run = Trainer(model, config, pattern, pattern[:300], tmp_path, dictionary_sha256="")
     run.run()
     assert run.record.valid[-1] < 0.5 < run.record.valid[0]
 
 
-def test_a_sampled_run_ends_with_the_full_softmax(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sampled_run_ends_with_the_full_softmax(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     used: list[str] = []
     sampled, full = training.sampled_cross_entropy, training.linear_cross_entropy
 
@@ -275,7 +303,9 @@ def goes_on(resumed: Trainer, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("recurrent", ["float32", "bfloat16"])
-def test_an_interrupt_leaves_a_run_that_goes_on(tmp_path: Path, recurrent: Literal["float32", "bfloat16"]) -> None:
+def test_an_interrupt_leaves_a_run_that_goes_on(
+    tmp_path: Path, recurrent: Literal["float32", "bfloat16"]
+) -> None:
     config = dataclasses.replace(ADAMW, recurrent=recurrent)
 
     def interrupt(event: Event) -> None:
@@ -331,10 +361,14 @@ def test_a_run_stopped_in_its_first_epoch_goes_on_even_with_a_checkpoint(
         ("text_sha256", {"text_sha256": {"train": "f" * 64}}),
     ],
 )
-def test_the_folder_of_another_run_is_refused(tmp_path: Path, named: str, change: dict[str, Any]) -> None:
+def test_the_folder_of_another_run_is_refused(
+    tmp_path: Path, named: str, change: dict[str, Any]
+) -> None:
     trainer(tmp_path, ADAMW).run()
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    with pytest.raises(CheckpointError, match=f"holds a run whose {named} differs; choose another folder"):
+    with pytest.raises(
+        CheckpointError, match=f"holds a run whose {named} differs; choose another folder"
+    ):
         trainer(tmp_path, **{"config": ADAMW, **change})
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
@@ -344,10 +378,14 @@ def test_a_state_that_does_not_say_its_text_or_beginning_goes_on(tmp_path: Path)
     tensors, record = load_state(tmp_path / "training.safetensors")
     del record["text_sha256"], record["initial_sha256"]
     save_state(tmp_path / "training.safetensors", tensors, record)
-    assert trainer(tmp_path, ADAMW, text_sha256={"train": "f" * 64}).record.text_sha256 == {"train": "f" * 64}
+    assert trainer(tmp_path, ADAMW, text_sha256={"train": "f" * 64}).record.text_sha256 == {
+        "train": "f" * 64
+    }
 
 
-def test_a_run_begun_on_a_cpu_goes_on_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_begun_on_a_cpu_goes_on_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     trainer(tmp_path, ADAMW).run()
     moved = trainer(tmp_path, ADAMW)
     moved.device = torch.device("cuda")
@@ -365,7 +403,9 @@ def test_a_checkpoint_counts_the_seconds_up_to_its_own_moment(tmp_path: Path) ->
 def test_a_model_without_its_run_is_not_overwritten(tmp_path: Path) -> None:
     trainer(tmp_path, ADAMW).run()
     (tmp_path / "training.safetensors").unlink()
-    with pytest.raises(CheckpointError, match="already holds a model; choose another folder or delete it"):
+    with pytest.raises(
+        CheckpointError, match="already holds a model; choose another folder or delete it"
+    ):
         trainer(tmp_path, ADAMW)
 
 
@@ -390,14 +430,18 @@ def test_the_state_carries_everything_that_moves(tmp_path: Path) -> None:
 
 
 def live_tensors() -> tuple[int, int]:
-    """Return the number of live tensors and the bytes of their distinct storages, without collecting."""
+    """Return the number of live tensors and the bytes of their distinct storages, without
+    collecting.
+    """
     found = [o for o in gc.get_objects() if type(o) in (Tensor, torch.nn.Parameter)]
     storages = {o.untyped_storage().data_ptr(): o.untyped_storage().nbytes() for o in found}
     return len(found), sum(storages.values())
 
 
 @pytest.mark.parametrize("config", [SGD, ADAMW], ids=["sgd", "adamw"])
-def test_fifty_steps_leave_no_tensors_behind_and_warn_of_nothing(tmp_path: Path, config: TrainingConfig) -> None:
+def test_fifty_steps_leave_no_tensors_behind_and_warn_of_nothing(
+    tmp_path: Path, config: TrainingConfig
+) -> None:
     measured: list[tuple[int, int]] = []
     config = dataclasses.replace(config, epochs=40, nonmono=100, bptt=5)
 

@@ -64,18 +64,24 @@ def parsed(*argv: str) -> Config:
 def test_defaults_and_types() -> None:
     assert parsed("--corpus", "ptb") == Config("ptb")
     found = parsed(
-        "--corpus=x", "--split", "valid", "--max-tokens", "7", "--rate", "1e-3", "--names", "a=1", "b", "--quick",
+        "--corpus=x", "--split", "valid", "--max-tokens", "7", "--rate", "1e-3", "--names", "a=1",
+        "b", "--quick",
         "--output-path", "here/there", "--inner.depth", "5",
     )  # fmt: skip
-    assert found == Config("x", "valid", 7, 1e-3, ["a=1", "b"], Path("here/there"), True, {}, Inner(5))
+    assert found == Config(
+        "x", "valid", 7, 1e-3, ["a=1", "b"], Path("here/there"), True, {}, Inner(5)
+    )
     assert isinstance(found.output_path, Path)
 
 
 @pytest.mark.parametrize("suffix", ["json", "yaml"])
-def test_a_file_gives_values_and_the_command_line_overrides_them(tmp_path: Path, suffix: str) -> None:
+def test_a_file_gives_values_and_the_command_line_overrides_them(
+    tmp_path: Path, suffix: str
+) -> None:
     path = tmp_path / f"config.{suffix}"
     text = {
-        "json": '{"corpus": "wt2", "max_tokens": 9, "values": {"hebb.beta": 0.5}, "inner": {"depth": 8}}',
+        "json": '{"corpus": "wt2", "max_tokens": 9, "values": {"hebb.beta": 0.5}, "inner": '
+        '{"depth": 8}}',
         "yaml": "corpus: wt2\nmax_tokens: 9\nvalues:\n  hebb.beta: 0.5\ninner:\n  depth: 8\n",
     }[suffix]
     path.write_text(text)
@@ -106,7 +112,9 @@ def test_mistakes_are_one_line_that_names_the_value(argv: list[str], names: list
 def test_a_file_with_a_mistyped_choice_is_put_right(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     path.write_text("split: tset\n")
-    with pytest.raises(UserError, match=r"^unknown split 'tset'; did you mean test\? choose test, valid$"):
+    with pytest.raises(
+        UserError, match=r"^unknown split 'tset'; did you mean test\? choose test, valid$"
+    ):
         parsed("--corpus", "x", "--config", str(path))
 
 
@@ -115,7 +123,13 @@ def test_help_shows_defaults_and_the_example(capsys: pytest.CaptureFixture[str])
         parsed("--help")
     assert caught.value.code == 0
     shown = " ".join(capsys.readouterr().out.split())
-    for words in ("Try it.", "example: try --corpus ptb", "which part of it", "default: 0.5", "--max-tokens"):
+    for words in (
+        "Try it.",
+        "example: try --corpus ptb",
+        "which part of it",
+        "default: 0.5",
+        "--max-tokens",
+    ):
         assert words in shown, words
 
 

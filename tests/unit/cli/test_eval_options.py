@@ -15,7 +15,10 @@ from hebblm.evaluation.scenario_config import ScenarioConfig
 @pytest.mark.parametrize(
     ("options", "settings"),
     [
-        (["--method", "fast", "--set", "hebb.beta=0.5"], {"hebb.beta": "0.5", "mbpa.solver": "fast"}),
+        (
+            ["--method", "fast", "--set", "hebb.beta=0.5"],
+            {"hebb.beta": "0.5", "mbpa.solver": "fast"},
+        ),
         (["--set", "mbpa.solver=exact"], {"mbpa.solver": "exact"}),
     ],
 )
@@ -36,7 +39,10 @@ def test_the_options_of_the_adaptation_are_short_for_settings(
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--method", "exact", "--set", "mbpa.solver=fast"], "--method exact and --set mbpa.solver"),
+        (
+            ["--method", "exact", "--set", "mbpa.solver=fast"],
+            "--method exact and --set mbpa.solver",
+        ),
         (["--method", "exact", "--set", "mbpa.solver=exact"], "use one"),
         (["--method", "quick"], "method"),
         (["--forgetting"], "--forgetting compares two domains, and ptb is the only one"),
@@ -53,14 +59,20 @@ def test_contradictions_and_bad_values_are_refused(
     assert len(error.strip().splitlines()) == 1
 
 
-def test_the_help_names_every_method(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_help_names_every_method(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("COLUMNS", "2000")
     with pytest.raises(SystemExit):
         main(["--help"])
-    [line] = re.findall(r"--methods METHODS\s+comma-separated: (.*); or all", capsys.readouterr().out)
+    [line] = re.findall(
+        r"--methods METHODS\s+comma-separated: (.*); or all", capsys.readouterr().out
+    )
     assert set(re.split("[,;:] ", line)) - {"beyond the paper"} == set(EVALUATED)
 
 
 def test_every_option_stands_under_one_heading_of_the_help() -> None:
     headed = [name for _, _, names in ScenarioConfig.GROUPS for name in names.split()]
-    assert sorted(headed) == sorted({field.name for config in (EvalConfig, TuneConfig) for field in fields(config)})
+    assert sorted(headed) == sorted(
+        {field.name for config in (EvalConfig, TuneConfig) for field in fields(config)}
+    )

@@ -13,7 +13,9 @@ import hebblm
 from hebblm.cli.eval import main as evaluates
 from hebblm.cli.main import SUBCOMMANDS, main
 
-PROJECT = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PROJECT = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text(encoding="utf-8"))[
+    "project"
+]
 
 
 def test_every_command_is_a_subcommand_of_one() -> None:
@@ -29,7 +31,9 @@ def test_a_subcommand_does_what_the_command_does(capsys: pytest.CaptureFixture[s
 
 
 @pytest.mark.parametrize("argv", [[], ["--help"], ["-h"]])
-def test_alone_it_lists_its_subcommands(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_alone_it_lists_its_subcommands(
+    argv: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(argv) == 0
     said = capsys.readouterr().out
     assert all(f"\n  {name} " in said for name in SUBCOMMANDS)

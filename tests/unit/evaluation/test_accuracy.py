@@ -31,7 +31,9 @@ WORDS = ("<unk>", "<eos>", "a", "an", "ant", "and", "be", "bee", "been", "A", "t
 RULES = {name: METHODS[name].rule(toy.SETTINGS) for name in ("lstm", "cache", "mbpa", "best")}
 
 
-def plain(probabilities: list[float], target: int, words: tuple[str, ...], unknown: int | None) -> tuple[int, int]:
+def plain(
+    probabilities: list[float], target: int, words: tuple[str, ...], unknown: int | None
+) -> tuple[int, int]:
     """Return the rank of a word and the letters to type until a list of three has it."""
     if target >= len(probabilities):
         return NEVER, NEVER
@@ -43,7 +45,8 @@ def plain(probabilities: list[float], target: int, words: tuple[str, ...], unkno
     for typed in range(len(word)):
         listed = [
             index for index in order
-            if words[index].strip().startswith(word[:typed]) and words[index] not in ("<unk>", "<eos>")
+            if words[index].strip().startswith(word[:typed]) and words[index] not in ("<unk>",
+            "<eos>")
             and words[index].strip()
         ]  # fmt: skip
         if target in listed[:LISTED]:
@@ -63,7 +66,9 @@ class Given:
 
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 10_000), rows=st.integers(4, len(WORDS)), ties=st.booleans())
-def test_ranks_and_letters_are_those_of_sorting_and_typing(seed: int, rows: int, ties: bool) -> None:
+def test_ranks_and_letters_are_those_of_sorting_and_typing(
+    seed: int, rows: int, ties: bool
+) -> None:
     generator = np.random.default_rng(seed)
     shares = generator.integers(1, 4 if ties else 10**6, (7, rows)).astype(float)
     log_probs = torch.from_numpy(np.log(shares / shares.sum(1, keepdims=True)))
@@ -81,7 +86,9 @@ def test_ranks_and_letters_are_those_of_sorting_and_typing(seed: int, rows: int,
 
 
 def test_letters_are_graphemes() -> None:
-    """Each key of a Devanagari word, and each accent of its own, would count twice as code points."""
+    """Each key of a Devanagari word, and each accent of its own, would count twice as code
+    points.
+    """
     symbols = ("<unk>", "<eos>", "नीली", "cafe\u0301", "caf\u00e9", "👩‍👩‍👧 ", "ab")
     words = TypedWords(symbols)
     stream = toy.stream_of(np.arange(2, 7))
@@ -100,7 +107,9 @@ def test_every_method_is_asked_for_what_it_expected_before_each_token(policy: st
     vocabulary: VocabularyPolicy = UnionVocabulary()
     if policy == "open":
         vocabulary = OpenVocabulary(toy.UNK, toy.WORDS, 0.5)
-    symbols = tuple("<unk>" if index == toy.UNK else symbol for index, symbol in enumerate(stream.symbols))
+    symbols = tuple(
+        "<unk>" if index == toy.UNK else symbol for index, symbol in enumerate(stream.symbols)
+    )
     seen: dict[str, list[tuple[int, int]]] = {name: [] for name in RULES}
 
     class Spy:
@@ -108,14 +117,17 @@ def test_every_method_is_asked_for_what_it_expected_before_each_token(policy: st
             for name, rule in RULES.items():
                 rows = rule.log_probs(batch).tolist()
                 seen[name] += [
-                    plain(row, target, symbols, 0) for row, target in zip(rows, targets.tolist(), strict=True)
+                    plain(row, target, symbols, 0)
+                    for row, target in zip(rows, targets.tolist(), strict=True)
                 ]
 
     log = AccuracyLog(RULES, TypedWords(symbols), 0)
     evaluate(base, [context], RULES, stream, vocabulary, Schedule(20), Hooks([log, Spy()]))
     columns = log.columns()
     for number, name in enumerate(RULES):
-        pairs = zip(columns[f"rank {number}"].tolist(), columns[f"typed {number}"].tolist(), strict=True)
+        pairs = zip(
+            columns[f"rank {number}"].tolist(), columns[f"typed {number}"].tolist(), strict=True
+        )
         assert [*pairs] == seen[name], name
     assert (columns["rank 1"] == NEVER).any() == (policy == "open")
 
@@ -128,20 +140,30 @@ def test_sums_are_those_of_plain_means_and_words_without_letters_save_nothing() 
     every, none = accuracy_report(guesses, letters, there, parts, Bootstrap(block=1))["cache"]
     assert (every.tokens, every.top1, every.top5) == (4, 0.5, 0.75)
     assert every.reciprocal_rank == pytest.approx((1 + 1 / 3 + 0 + 1) / 4)
-    assert every.saved == pytest.approx((3 + 3 + 0) / (4 + 5 + 6)), "the third is <unk>, the last has no letters"
+    assert every.saved == pytest.approx((3 + 3 + 0) / (4 + 5 + 6)), (
+        "the third is <unk>, the last has no letters"
+    )
     assert every.gains["saved"][0] == pytest.approx(6 / 15)
     assert (none.tokens, none.top1, none.saved) == (0, None, None)
     assert set(measures(guesses["cache"], letters)) == set(MEASURES)
 
 
 @pytest.mark.parametrize("kind", ["words", "pieces"])
-def test_a_result_has_them_by_part_with_intervals_and_so_has_its_page(kind: str, tmp_path: Path) -> None:
+def test_a_result_has_them_by_part_with_intervals_and_so_has_its_page(
+    kind: str, tmp_path: Path
+) -> None:
     (tmp_path / "text.txt").write_text("the cat in a hat .\nthe cat in the fog , a fan .\n" * 12)
     lm = hebblm.load("tiny-pydoc-raw", device="cpu")
     if kind == "pieces":
         lm = hebblm.load((random_model("Llama"), tokenizer()))
-    asked = {"methods": "base,cache,best,dynamic", "memory_content": "test", "settings": {"dynamic.rule": "stream"}}
-    result = hebblm.evaluate(lm, tmp_path / "text.txt", accuracy=True, output_path=tmp_path / "out", **asked)
+    asked = {
+        "methods": "base,cache,best,dynamic",
+        "memory_content": "test",
+        "settings": {"dynamic.rule": "stream"},
+    }
+    result = hebblm.evaluate(
+        lm, tmp_path / "text.txt", accuracy=True, output_path=tmp_path / "out", **asked
+    )
     again = Result.load(tmp_path / "out")
     for name in ("lstm", "cache", "best", "dynamic"):
         every = result.methods[name].accuracy[0]
@@ -163,7 +185,9 @@ def test_a_result_has_them_by_part_with_intervals_and_so_has_its_page(kind: str,
     assert (tmp_path / "out" / "accuracy.csv").read_text().count("reciprocal_rank") >= 4
     without = hebblm.evaluate(lm, tmp_path / "text.txt", **asked)
     both = ([item.nll for item in each.methods.values()] for each in (without, result))
-    assert next(both) == (next(both) if kind == "words" else pytest.approx(next(both), rel=1e-5)), "read less ahead"
+    assert next(both) == (next(both) if kind == "words" else pytest.approx(next(both), rel=1e-5)), (
+        "read less ahead"
+    )
     assert without.methods["cache"].accuracy == ()
     with pytest.raises(UserError, match="accuracy follows a single stream"):
         hebblm.evaluate(lm, tmp_path / "text.txt", "base,cache", accuracy=True, streams=2)
@@ -174,7 +198,8 @@ def test_the_list_of_an_open_vocabulary_has_no_word_before_it_was_read(tmp_path:
     saved = {}
     for vocabulary in ("union", "open"):
         result = hebblm.evaluate(
-            "tiny-pydoc-raw", tmp_path / "text.txt", "base,cache", accuracy=True, vocabulary=vocabulary,
+            "tiny-pydoc-raw", tmp_path / "text.txt", "base,cache", accuracy=True,
+            vocabulary=vocabulary,
             output_path=tmp_path / vocabulary, device="cpu",
         )  # fmt: skip
         [first] = [part for part in result.methods["cache"].accuracy if part.part == "OOV 1st"]

@@ -1,4 +1,6 @@
-"""A reading that ends anywhere and is begun again finds what one finds that was left alone, to the bit."""
+"""A reading that ends anywhere and is begun again finds what one finds that was left alone, to the
+bit.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,8 @@ TOKENS = 110
 MEMORIES: dict[str, Callable[[], AnyMemory]] = {
     "flat": lambda: FlatMemory(toy.DIM),
     "ring": lambda: RingMemory(toy.DIM, 13, dtype=torch.float16),
-    # Few candidates and indexes that are trained again and again: what they find depends on when they were.
+    # Few candidates and indexes that are trained again and again: what they find depends on when
+    # they were.
     "hybrid": lambda: HybridMemory(
         FaissMemory(toy.DIM, "PQ4x4fs", rescore=1),
         HybridMemory(FaissMemory(toy.DIM, "PQ4x4fs", rescore=1), FlatMemory(toy.DIM), flush_at=7),
@@ -99,12 +102,16 @@ class Reading:
         self.stream = text("union" if vocabulary is None else "open")
         self.log = NeighborLog(TOKENS, settings[MbpaConfig], write=True)
 
-    def run(self, folder: Path | None, kill: int | None = None) -> tuple[EvaluationScores, list[Context]]:
+    def run(
+        self, folder: Path | None, kill: int | None = None
+    ) -> tuple[EvaluationScores, list[Context]]:
         """Read, but end behind so many calls of the progress; return what was found."""
         base = self.base()
         contexts = [self._context(base) for _ in range(self.layout.streams // self.layout.together)]
         self.log = NeighborLog(TOKENS, toy.SETTINGS[MbpaConfig], write=True)
-        where = None if folder is None else RunCheckpoint(folder).next_pass("a text", base, [self.log])
+        where = (
+            None if folder is None else RunCheckpoint(folder).next_pass("a text", base, [self.log])
+        )
         calls = Counter[str]()
 
         def progress(tokens: int) -> None:
@@ -129,7 +136,8 @@ class Reading:
         new = torch.arange(rows) >= toy.SOURCE
         return Context(
             base.head, self.memory(), k=9, train_counts=counts, new_classes=new, window=30,
-            fixed=not base.moving and isinstance(self.vocabulary, UnionVocabulary), streams=self.layout.together,
+            fixed=not base.moving and isinstance(self.vocabulary, UnionVocabulary),
+            streams=self.layout.together,
         )  # fmt: skip
 
 
@@ -179,19 +187,26 @@ def test_every_method_over_a_fixed_base(
         def base() -> StreamBase:
             return AwdBase(model, rows=toy.NOVEL, init="uniform", streams=streams)
 
-        survives(Reading(STATIC_METHODS, base, memory, settings=settings, layout=layout), tmp_path / scope)
+        survives(
+            Reading(STATIC_METHODS, base, memory, settings=settings, layout=layout),
+            tmp_path / scope,
+        )
 
 
 @pytest.mark.parametrize("streams", [1, 3])
 @pytest.mark.parametrize("fresh", ["token", "interval"])
-def test_ngrams_of_streams_that_reach_their_capacity(streams: int, fresh: Any, tmp_path: Path) -> None:
+def test_ngrams_of_streams_that_reach_their_capacity(
+    streams: int, fresh: Any, tmp_path: Path
+) -> None:
     model, settings = toy.tiny_model(), toy.LEARNED.replaced(NgramConfig(fresh=fresh, capacity=37))
 
     def base() -> StreamBase:
         return AwdBase(model, rows=toy.NOVEL, init="uniform", streams=streams)
 
     layout = Layout.of(TOKENS, streams)
-    survives(Reading(("ngram",), base, MEMORIES["flat"], settings=settings, layout=layout), tmp_path)
+    survives(
+        Reading(("ngram",), base, MEMORIES["flat"], settings=settings, layout=layout), tmp_path
+    )
 
 
 @pytest.mark.parametrize("rule", ["sgd", "rms"])
@@ -199,14 +214,18 @@ def test_ngrams_of_streams_that_reach_their_capacity(streams: int, fresh: Any, t
 def test_every_method_over_dynamic_evaluation(rule: str, vocabulary: str, tmp_path: Path) -> None:
     model = toy.tiny_model()
     squares = [toy.randn(7, *p.shape).square() for p in model.parameters()]
-    rows, words = (toy.NOVEL, None) if vocabulary == "union" else (0, OpenVocabulary(toy.UNK, toy.WORDS))
+    rows, words = (
+        (toy.NOVEL, None) if vocabulary == "union" else (0, OpenVocabulary(toy.UNK, toy.WORDS))
+    )
 
     def base() -> StreamBase:
         own = AwdBase(model, rows=rows, init="uniform")
         return DynamicBase(own, DynamicConfig(rule, lr=0.05), squares)  # type: ignore[arg-type]
 
     methods = tuple(name for name in DYNAMIC_METHODS if words is None or name == "dynamic+best")
-    survives(Reading(methods, base, MEMORIES["flat"], vocabulary=words, every=5, ahead=False), tmp_path)
+    survives(
+        Reading(methods, base, MEMORIES["flat"], vocabulary=words, every=5, ahead=False), tmp_path
+    )
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "rmsprop"])
@@ -214,7 +233,9 @@ def test_every_method_over_dynamic_evaluation(rule: str, vocabulary: str, tmp_pa
 def test_a_base_that_learns_and_grows(optimizer: str, vocabulary: str, tmp_path: Path) -> None:
     model = toy.tiny_model()
     update = BaseUpdate(lr=0.02, optimizer=optimizer)  # type: ignore[arg-type]
-    rows, words = (toy.NOVEL, None) if vocabulary == "union" else (0, OpenVocabulary(toy.UNK, toy.WORDS))
+    rows, words = (
+        (toy.NOVEL, None) if vocabulary == "union" else (0, OpenVocabulary(toy.UNK, toy.WORDS))
+    )
 
     def base() -> StreamBase:
         return AwdBase(model, rows=rows, init="uniform", update=update, seed=5)
@@ -265,7 +286,8 @@ def within(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 def test_a_tuning_goes_on(tmp_path: Path, within: list[int]) -> None:
     grid = Grid(
-        theta=(0.3, "online"), gamma=(0.2, "online"), mbpa_lr=(0.1, 0.3), mbpa_steps=(1, 2), beta=(0.3, 0.6),
+        theta=(0.3, "online"), gamma=(0.2, "online"), mbpa_lr=(0.1, 0.3), mbpa_steps=(1, 2),
+        beta=(0.3, 0.6),
         eta=(0.1, 1.0), dynamic_lr=(0.5, 1.0), temperature=(1.0,), absolute_lr=(0.1,),
     )  # fmt: skip
     scenario, settings = scenario_of(tmp_path), settings_of(0.0)
@@ -295,7 +317,11 @@ def test_other_settings_begin_anew_and_nothing_is_left(tmp_path: Path, within: l
         _read(scenario, settings, run)
     places = tmp_path / "cache" / "positions"
     assert [path.name for path in places.glob(f"*/*/{STATE}")] == [STATE]
-    for changed, threads, asked in ((other, 1, {}), (settings, 2, {}), (settings, 1, {"methods": []})):
+    for changed, threads, asked in (
+        (other, 1, {}),
+        (settings, 2, {}),
+        (settings, 1, {"methods": []}),
+    ):
         with resumable(scenario, changed, {"threads": threads}, asked) as run:
             assert run is not None
             assert not run.folder.exists()
@@ -335,7 +361,9 @@ def test_runs_that_nobody_came_back_to_are_removed(tmp_path: Path) -> None:
 
 def test_ctrl_c_saves_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoint, "EVERY", 1e9)
-    former = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where tests run in the background
+    former = signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # ignored where tests run in the background
     scenario, settings = scenario_of(tmp_path), settings_of(0.0)
     states = (tmp_path / "cache" / "positions").glob(f"*/*/{STATE}")
     with resumable(scenario, settings, {}, {}) as run:

@@ -26,7 +26,9 @@ def test_shares_of_a_word_in_pieces_are_the_means_of_those_of_its_pieces(tmp_pat
     assert 0 < logged < len(words)
     for at in range(logged):
         of_word = {
-            row["component"]: row["share"] for row in rows if (row["method"], row["position"]) == ("mixture", at)
+            row["component"]: row["share"]
+            for row in rows
+            if (row["method"], row["position"]) == ("mixture", at)
         }
         assert set(of_word) == {"base", "mixture"}
         assert sum(of_word.values()) == pytest.approx(1, abs=1e-5)

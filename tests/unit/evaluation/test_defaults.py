@@ -9,7 +9,13 @@ from hebblm.adapt.methods.hebb import HebbConfig
 from hebblm.adapt.methods.mbpa import MbpaAbsoluteConfig, MbpaConfig
 from hebblm.errors import UserError
 from hebblm.evaluation import defaults
-from hebblm.evaluation.defaults import PAPER, TUNED_SCHEMA, TunedFile, paper_values, resolve_settings
+from hebblm.evaluation.defaults import (
+    PAPER,
+    TUNED_SCHEMA,
+    TunedFile,
+    paper_values,
+    resolve_settings,
+)
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.hyperparameters import defaults as default_values
 from hebblm.evaluation.scenario import ScenarioConfig
@@ -40,7 +46,10 @@ def test_dynamic_evaluation_of_a_model_of_transformers_has_a_measured_rate_and_a
         assert (found.lr, found.gain, found.decay) == ("measured", 0.1, 0.001)
     assert resolved(causal, "default", dynamic__lr="1e-4").dynamic.lr == 1e-4
     write_json(own, {"schema": TUNED_SCHEMA, "values": {"dynamic.lr": 3e-4}})
-    assert (resolved(causal, str(own)).dynamic.lr, resolved(causal, str(own)).dynamic.decay) == (3e-4, 0.001)
+    assert (resolved(causal, str(own)).dynamic.lr, resolved(causal, str(own)).dynamic.decay) == (
+        3e-4,
+        0.001,
+    )
 
 
 @pytest.mark.parametrize("config", [INTRA, CROSS])
@@ -50,9 +59,15 @@ def test_the_base_stays_and_the_rate_is_relative_unless_one_asks(config: Scenari
     assert plain.methods[MbpaConfig].lr_units == "relative"
     assert resolved(config, "default", base__lr="1e-4").base.lr == 1e-4
     paper = resolved(config, "paper")
-    assert (plain.memory.keys, paper.memory.keys) == ("root", "state")  # absolute values are in units of states
+    assert (plain.memory.keys, paper.memory.keys) == (
+        "root",
+        "state",
+    )  # absolute values are in units of states
     assert (paper.base.lr > 0) == (config is CROSS)
-    assert (paper.methods[MbpaConfig].lr_units, paper.methods[MbpaConfig].scale) == ("guarded", "absolute")
+    assert (paper.methods[MbpaConfig].lr_units, paper.methods[MbpaConfig].scale) == (
+        "guarded",
+        "absolute",
+    )
     changed = resolved(config, "paper", {"mbpa.lr_units": "absolute", "mbpa.lr": 3}, mbpa__lr="2")
     assert (changed.methods[MbpaConfig].lr_units, changed.methods[MbpaConfig].lr) == ("absolute", 2)
 
@@ -70,12 +85,19 @@ def test_the_papers_optima() -> None:
         absolute = methods[MbpaAbsoluteConfig]
         assert (absolute.lr, absolute.steps) == (methods[MbpaConfig].lr, methods[MbpaConfig].steps)
     cross = PAPER["cross"]
-    assert [cross[name] for name in ("mbpa.lr", "mbpa.steps", "hebb.beta", "hebb.eta")] == [2.0, 1, 0.5, 0.3]
+    assert [cross[name] for name in ("mbpa.lr", "mbpa.steps", "hebb.beta", "hebb.eta")] == [
+        2.0,
+        1,
+        0.5,
+        0.3,
+    ]
     assert (PAPER["ptb"]["hebb.beta"], PAPER["ptb"]["hebb.eta"]) == (0.6, 0.7)
     assert (PAPER["wt2"]["hebb.beta"], PAPER["wt2"]["hebb.eta"]) == (0.15, 0.4)
 
 
-@pytest.mark.parametrize("content", [[], {"schema": "other/1"}, {"schema": TUNED_SCHEMA, "values": 3}])
+@pytest.mark.parametrize(
+    "content", [[], {"schema": "other/1"}, {"schema": TUNED_SCHEMA, "values": 3}]
+)
 def test_a_file_of_something_else_is_refused(tmp_path: Path, content: object) -> None:
     write_json(tmp_path / "tuned.json", content)
     with pytest.raises(UserError, match=r"tuned.json.*hebblm-tune"):
@@ -113,7 +135,10 @@ def test_tuned_values_are_those_of_the_scenario_or_the_nearest_one(
     tuned_file(tmp_path / "tuned" / "wt2-to-ptb.json", hebb__beta=0.22)
     assert resolved(INTRA, "tuned").methods[HebbConfig].beta == 0.11
     assert resolved(CROSS, "tuned").methods[HebbConfig].beta == 0.22
-    assert resolved(ScenarioConfig(cross_domain="pydoc-to-numpy"), "tuned").methods[HebbConfig].beta == 0.22
+    assert (
+        resolved(ScenarioConfig(cross_domain="pydoc-to-numpy"), "tuned").methods[HebbConfig].beta
+        == 0.22
+    )
     tuned_file(tmp_path / "tuned" / "wt2.json", hebb__beta=0.33)
     assert resolved(INTRA, "tuned").methods[HebbConfig].beta == 0.33
 
@@ -121,7 +146,12 @@ def test_tuned_values_are_those_of_the_scenario_or_the_nearest_one(
 def test_values_of_methods_that_are_gone_are_passed_over_in_files_and_refused_where_they_were_typed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gone = {"mixture_gated.bias": -1.2, "hebb_learned.n1": 0.4, "tempered.mixture": 1.1, "mbpa_guarded.lr": 3.0}
+    gone = {
+        "mixture_gated.bias": -1.2,
+        "hebb_learned.n1": 0.4,
+        "tempered.mixture": 1.1,
+        "mbpa_guarded.lr": 3.0,
+    }
     file = tmp_path / "tuned.json"
     write_json(file, {"schema": TUNED_SCHEMA, "values": {"hebb.beta": 0.1, **gone}})
     assert resolved(INTRA, str(file)).methods[HebbConfig].beta == 0.1
@@ -130,20 +160,34 @@ def test_values_of_methods_that_are_gone_are_passed_over_in_files_and_refused_wh
     assert resolved(INTRA, "default", {"hebb.eta": 2.0, **gone}).methods[HebbConfig].eta == 2.0
     told = capsys.readouterr().err
     assert (
-        "ignored, because these methods no longer exist: hebb_learned.n1, mbpa_guarded.lr, mixture_gated.bias" in told
+        "ignored, because these methods no longer exist: hebb_learned.n1, mbpa_guarded.lr, "
+        "mixture_gated.bias" in told
     )
     for name, value in gone.items():
         with pytest.raises(UserError, match=rf"^setting {name} is gone.*; leave it out"):
             resolved(INTRA, str(file), **{name.replace(".", "__"): value})
-        assert resolved(INTRA, str(file)) == resolved(INTRA, "default", hebb__beta=0.1), "as the remedy says"
+        assert resolved(INTRA, str(file)) == resolved(INTRA, "default", hebb__beta=0.1), (
+            "as the remedy says"
+        )
 
 
 @pytest.mark.parametrize("start", ["tuned", "file"])
-def test_values_found_at_another_interval_say_so(start: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_found_at_another_interval_say_so(
+    start: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(defaults, "models_path", lambda: tmp_path)
     file = tmp_path / "tuned" / "wt2.json"
-    found = {"source": "wt2", "target": "wt2", "k": 200, "update_every": 100, "normalization": "raw"}
-    write_json(file, {"schema": TUNED_SCHEMA, "values": {}, "scenario": {**found, "memory_content": "both"}})
+    found = {
+        "source": "wt2",
+        "target": "wt2",
+        "k": 200,
+        "update_every": 100,
+        "normalization": "raw",
+    }
+    write_json(
+        file,
+        {"schema": TUNED_SCHEMA, "values": {}, "scenario": {**found, "memory_content": "both"}},
+    )
     start, whose = (start, "wt2") if start == "tuned" else (str(file), str(file))
 
     def note(**options: Any) -> str:
@@ -151,7 +195,12 @@ def test_values_found_at_another_interval_say_so(start: str, tmp_path: Path, mon
 
     assert note(intra_domain="wt2", update_every=100) == ""
     assert note(intra_domain="wt2") == f"those of {whose}, found with update_every = 100"
-    other: dict[str, Any] = {"update_every": 100, "k": 50, "memory_content": "test", "normalization": "lower"}
+    other: dict[str, Any] = {
+        "update_every": 100,
+        "k": 50,
+        "memory_content": "test",
+        "normalization": "lower",
+    }
     assert note(intra_domain="wt2", **other) == (
         f"those of {whose}, found with k = 200, memory_content = both, normalization = raw"
     )

@@ -35,8 +35,12 @@ def scenario_of(policy: str) -> Scenario:
     )
 
 
-@pytest.mark.parametrize(("policy", "lr"), [("union", 0.0), ("union", 0.1), ("open", 0.0), ("open", 0.1)])
-def test_normalizers_are_kept_where_neither_weights_nor_rows_of_the_head_change(policy: str, lr: float) -> None:
+@pytest.mark.parametrize(
+    ("policy", "lr"), [("union", 0.0), ("union", 0.1), ("open", 0.0), ("open", 0.1)]
+)
+def test_normalizers_are_kept_where_neither_weights_nor_rows_of_the_head_change(
+    policy: str, lr: float
+) -> None:
     scenario, settings = scenario_of(policy), Hyperparameters().changed({"base.lr": lr})
     kept = policy == "union" and lr == 0
     assert scenario.fixed_head(settings) == kept

@@ -33,12 +33,15 @@ def scenario_of(folder: Path, *, kind: str = "cross-domain") -> Scenario:
     source = toy.corpus(folder / "source", words=20)
     target = toy.corpus(folder / "target", seed=9, words=28, name="other")
     dictionary = source.dictionary
-    config = ScenarioConfig(cross_domain="toy-to-other", memory_content="test", k=9, update_every=20)
+    config = ScenarioConfig(
+        cross_domain="toy-to-other", memory_content="test", k=9, update_every=20
+    )
     return Scenario(
         kind=kind, source="toy", target="other",
         model=AwdModel(toy.tiny_model(vocabulary=len(dictionary)), Path("none"), "checkpoint", "0"),
         dictionary=dictionary, train=source, stream=encode_target(dictionary, target, "test"),
-        vocabulary=UnionVocabulary(), config=config, normalization="raw", device=torch.device("cpu"),
+        vocabulary=UnionVocabulary(), config=config, normalization="raw",
+        device=torch.device("cpu"),
         data_sha256={}, whole=True,
     )  # fmt: skip
 
@@ -95,7 +98,9 @@ def test_a_base_that_moved_is_scored_as_it_became(tmp_path: Path) -> None:
         moved.append(plain_loss(base.model, scenario))
 
     before = plain_loss(base.model, scenario)
-    found = probe.around(base, context, {"lstm": METHODS["lstm"].rule(settings.methods)}, read)["lstm"]
+    found = probe.around(base, context, {"lstm": METHODS["lstm"].rule(settings.methods)}, read)[
+        "lstm"
+    ]
     assert found.before == pytest.approx(before, abs=1e-5)
     assert found.after == pytest.approx(moved[0], abs=1e-5)
     assert abs(found.after - found.before) > 1e-2
@@ -111,7 +116,9 @@ def test_asking_changes_no_score_and_nothing_learns(tmp_path: Path, lr: float) -
         np.testing.assert_array_equal(with_probe.nll[name], without.nll[name], err_msg=name)
         assert without.result.methods[name].forgetting is None
     assert "forgetting" not in without.result.extra
-    short = run_scenario(scenario_of(tmp_path), CHOSEN, settings_of(lr), {}, (50,), forgetting=20).result
+    short = run_scenario(
+        scenario_of(tmp_path), CHOSEN, settings_of(lr), {}, (50,), forgetting=20
+    ).result
     assert short.extra["forgetting"]["tokens"] == 20
 
 
@@ -128,7 +135,9 @@ def test_every_token_counts_whatever_the_length(tmp_path: Path) -> None:
         reader = scenario.base(settings)
         hidden = reader.read(torch.from_numpy(stream.inputs))
         expected = nn.cross_entropy(reader.head.logits(hidden), torch.from_numpy(stream.targets))
-        assert probe.losses(base, context, rules, "")["lstm"] == pytest.approx(float(expected), abs=1e-5)
+        assert probe.losses(base, context, rules, "")["lstm"] == pytest.approx(
+            float(expected), abs=1e-5
+        )
 
 
 def test_one_domain_or_no_text_is_refused(tmp_path: Path) -> None:
@@ -140,7 +149,9 @@ def test_one_domain_or_no_text_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_table_says_what_was_forgotten(tmp_path: Path) -> None:
-    result = run_scenario(scenario_of(tmp_path), CHOSEN, settings_of(0.0), {}, (50,), forgetting=30).result
+    result = run_scenario(
+        scenario_of(tmp_path), CHOSEN, settings_of(0.0), {}, (50,), forgetting=30
+    ).result
     table = forgetting_table(result)
     assert table is not None
     rows = {row[0]: row for row in table.rows}

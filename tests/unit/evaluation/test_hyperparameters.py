@@ -54,7 +54,10 @@ def test_text_becomes_the_type_of_the_field(name: str, text: object, value: obje
 
 
 def test_a_combination_may_be_written_with_a_plus() -> None:
-    assert Hyperparameters().changed({"mixture+hebb.weight": 0.9}).methods[MixtureHebbConfig].weight == 0.9
+    assert (
+        Hyperparameters().changed({"mixture+hebb.weight": 0.9}).methods[MixtureHebbConfig].weight
+        == 0.9
+    )
 
 
 @pytest.mark.parametrize(
@@ -65,7 +68,11 @@ def test_a_combination_may_be_written_with_a_plus() -> None:
         ("beta", "1", "unknown setting 'beta'"),
         ("methods.hebb", "1", "unknown setting"),
         ("__doc__.x", "1", "unknown setting"),
-        ("mbpa.steps", "2.5", "mbpa.steps = 2.5 must be a whole number at least 0 and at most 10000"),
+        (
+            "mbpa.steps",
+            "2.5",
+            "mbpa.steps = 2.5 must be a whole number at least 0 and at most 10000",
+        ),
         ("mbpa.steps", 2.5, "mbpa.steps = 2.5 must be a whole number at least 0 and at most 10000"),
         ("mbpa.steps", math.inf, "mbpa.steps = inf"),
         ("mbpa.lr", "fast", "mbpa.lr = fast must be a number at least 0"),
@@ -74,11 +81,19 @@ def test_a_combination_may_be_written_with_a_plus() -> None:
         ("mbpa.lr", [1], "mbpa.lr = .1. must be a number"),
         ("mbpa.lr", True, "mbpa.lr = True"),
         ("mbpa.lr", "-1", "mbpa.lr = -1"),
-        ("mbpa.lr_units", "fixed", "mbpa.lr_units = fixed must be one of relative, absolute, guarded"),
+        (
+            "mbpa.lr_units",
+            "fixed",
+            "mbpa.lr_units = fixed must be one of relative, absolute, guarded",
+        ),
         ("mbpa.solver", "slow", "mbpa.solver = slow must be one of fast, exact"),
         ("hebb.beta", "1", "hebb.beta = 1 must be a number at least 0 and below 1$"),
         ("knn.temperature", 0.0, "knn.temperature = 0.0 must be a number above 0 or online"),
-        ("mixture.gamma", "1.5", "mixture.gamma = 1.5 must be a number at least 0 and at most 1 or online"),
+        (
+            "mixture.gamma",
+            "1.5",
+            "mixture.gamma = 1.5 must be a number at least 0 and at most 1 or online",
+        ),
         ("cache.gamma", "onlin", "cache.gamma = onlin must be .* or online; did you mean online"),
         ("mixture.theta", math.nan, "mixture.theta = nan"),
         ("best.long", 0, "best.long = 0"),
@@ -88,11 +103,16 @@ def test_a_combination_may_be_written_with_a_plus() -> None:
         ("memory.capacity", "many", "memory.capacity = many must be a whole number or none"),
         ("memory.capacity", "1" * 30, "memory.capacity = 1* must be a number of at most"),
         ("dynamic.decay", 2, "dynamic.decay = 2"),
-        ("mixture_heb.weight", "1", "unknown setting 'mixture_heb.weight'; did you mean mixture_hebb.weight"),
+        (
+            "mixture_heb.weight",
+            "1",
+            "unknown setting 'mixture_heb.weight'; did you mean mixture_hebb.weight",
+        ),
         (
             "tempered.hebb",
             "1.1",
-            "^setting tempered.hebb is gone, since methods have no temperature any more; leave it out$",
+            "^setting tempered.hebb is gone, since methods have no temperature any more; leave it "
+            "out$",
         ),
         (
             "mixture_gated.bias",
@@ -100,8 +120,16 @@ def test_a_combination_may_be_written_with_a_plus() -> None:
             "^setting mixture_gated.bias is gone with mixture-gated; leave it out, and use best$",
         ),
         ("hebb-learned.eta", "1", "unknown setting 'hebb-learned.eta'"),
-        ("hebb_learned.eta", "1", "^setting hebb_learned.eta is gone with hebb-learned; .* use hebb$"),
-        ("mixture+hebb_learned.weight", "1", "is gone with mixture.hebb-learned; .* use mixture.hebb$"),
+        (
+            "hebb_learned.eta",
+            "1",
+            "^setting hebb_learned.eta is gone with hebb-learned; .* use hebb$",
+        ),
+        (
+            "mixture+hebb_learned.weight",
+            "1",
+            "is gone with mixture.hebb-learned; .* use mixture.hebb$",
+        ),
         (
             "dynamic+mixture.theta",
             "1",
@@ -121,34 +149,54 @@ def test_a_bad_name_or_value_is_refused_by_its_name(name: str, value: object, me
         ({"mbpa.optimizer": "rmsprop"}, "set mbpa.solver=exact"),
     ],
 )
-def test_values_of_mbpa_that_do_not_go_together_are_refused(changes: dict[str, object], message: str) -> None:
+def test_values_of_mbpa_that_do_not_go_together_are_refused(
+    changes: dict[str, object], message: str
+) -> None:
     with pytest.raises(UserError, match=message):
         Hyperparameters().changed(changes)
 
 
 @pytest.mark.parametrize("name", ["mbpa.lr", "mbpa.lr_units"])
-def test_a_value_that_was_asked_for_and_that_newton_s_steps_do_not_go_by_is_refused(name: str) -> None:
+def test_a_value_that_was_asked_for_and_that_newton_s_steps_do_not_go_by_is_refused(
+    name: str,
+) -> None:
     with pytest.raises(UserError, match=f"{name} is for gradient descent.*mbpa.optimizer=sgd"):
         Hyperparameters().check_set([name])
     Hyperparameters().changed({"mbpa.optimizer": "sgd"}).check_set([name])
     Hyperparameters().check_set(["mbpa.pull", "mbpa.steps"])
 
 
-def test_former_names_are_taken_with_a_line_that_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+def test_former_names_are_taken_with_a_line_that_says_so(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     say_once.cache_clear()
     former = {"mbpa.method": "exact", "mbpa.rate": "guarded", "best.rate": "0"}
     settings = Hyperparameters().changed(former).changed(former)
     assert {name: settings.of(now) for name, now in RENAMED.items()} == {**former, "best.rate": 0.0}
-    assert capsys.readouterr().err.count("mbpa.method is now mbpa.solver; the old name goes with the next release") == 1
+    assert (
+        capsys.readouterr().err.count(
+            "mbpa.method is now mbpa.solver; the old name goes with the next release"
+        )
+        == 1
+    )
     with pytest.raises(UserError, match=r"mbpa.lr_units is for gradient descent"):
         Hyperparameters().check_set(["mbpa.rate"])
 
 
 def test_values_that_no_method_of_a_run_reads_are_told_apart() -> None:
-    names = ["hebb.beta", "cache.theta", "mbpa.pull", "dynamic.lr", "memory.capacity", "mixture+hebb.weight"]
+    names = [
+        "hebb.beta",
+        "cache.theta",
+        "mbpa.pull",
+        "dynamic.lr",
+        "memory.capacity",
+        "mixture+hebb.weight",
+    ]
     unread = Hyperparameters().unread(names, ["lstm", "mixture+mbpa"])
     assert unread == ["hebb.beta", "cache.theta", "dynamic.lr", "mixture_hebb.weight"]
-    assert Hyperparameters().unread(["dynamic.lr", "mixture.theta"], ["dynamic"]) == ["mixture.theta"]
+    assert Hyperparameters().unread(["dynamic.lr", "mixture.theta"], ["dynamic"]) == [
+        "mixture.theta"
+    ]
 
 
 def test_single_changes_are_name_equals_value() -> None:
@@ -161,7 +209,11 @@ def test_values_that_only_go_together_are_set_together() -> None:
     numbers = {"mixture.theta": 1.0, "mixture.gamma": 0.3}
     changes = {"mixture.form": "logit-sum", "mixture.scale": "absolute", **numbers}
     for names in (list(changes), list(changes)[::-1]):
-        mixture = Hyperparameters().changed({name: changes[name] for name in names}).methods[MixtureConfig]
+        mixture = (
+            Hyperparameters()
+            .changed({name: changes[name] for name in names})
+            .methods[MixtureConfig]
+        )
         assert (mixture.form, mixture.scale) == ("logit-sum", "absolute")
     with pytest.raises(UserError, match=r"set mixture.scale=absolute"):
         Hyperparameters().changed({"mixture.form": "logit-sum", **numbers})

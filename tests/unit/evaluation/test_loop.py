@@ -42,7 +42,9 @@ def nearest(keys: Tensor, values: Tensor, hidden: Tensor, k: int) -> Neighbors:
     k = min(k, len(keys))
     distances, order = (hidden[:, None] - keys[None]).square().sum(2).sort(dim=1, stable=True)
     near = order[:, :k]
-    return Neighbors(keys[near], values[near], distances[:, :k], torch.ones_like(near, dtype=torch.bool))
+    return Neighbors(
+        keys[near], values[near], distances[:, :k], torch.ones_like(near, dtype=torch.bool)
+    )
 
 
 @pytest.mark.parametrize("every", [1, 100])
@@ -51,7 +53,9 @@ def test_equals_the_plainest_loop(every: int) -> None:
     base = toy.base_of(toy.tiny_model().double())
     context = toy.context_of(base, FlatMemory(toy.DIM, dtype=torch.float64), stream)
     rules = {name: METHODS[name].rule(EXACT) for name in ("lstm", "mixture", "hebb")}
-    found = evaluate(base, [context], rules, stream, UnionVocabulary(), Schedule(every, read_ahead=True))
+    found = evaluate(
+        base, [context], rules, stream, UnionVocabulary(), Schedule(every, read_ahead=True)
+    )
 
     base.reset()
     model, state = base.model, base.model.initial_state(1)
@@ -60,7 +64,9 @@ def test_equals_the_plainest_loop(every: int) -> None:
     new = torch.arange(toy.WORDS) >= toy.SOURCE
     expected: dict[str, list[float]] = {name: [] for name in rules}
     for start in range(0, len(stream), every):
-        inputs, targets = (torch.from_numpy(x[start : start + every]) for x in (stream.inputs, stream.targets))
+        inputs, targets = (
+            torch.from_numpy(x[start : start + every]) for x in (stream.inputs, stream.targets)
+        )
         with torch.no_grad():
             out = model(inputs[None], state)
         state, hidden = out.state, out.hidden[0]
@@ -69,9 +75,12 @@ def test_equals_the_plainest_loop(every: int) -> None:
         logits = {"lstm": base_logits, "mixture": base_logits, "hebb": base_logits}
         if len(keys):
             near = nearest(keys, values, hidden, context.k)
-            logits["mixture"] = F.mixture_log_probs(hidden, near, head, theta=0.8, gamma=0.25, scale="relative")
+            logits["mixture"] = F.mixture_log_probs(
+                hidden, near, head, theta=0.8, gamma=0.25, scale="relative"
+            )
             logits["hebb"] = F.hebb_logits(
-                hidden, near, head, lr=0.3, steps=3, eta=0.4, beta=0.6, eps=3e-3, hebbian_classes=new, scale="relative",
+                hidden, near, head, lr=0.3, steps=3, eta=0.4, beta=0.6, eps=3e-3,
+                hebbian_classes=new, scale="relative",
                 lr_units="relative", counts=counts + torch.bincount(values, minlength=toy.WORDS),
             )  # fmt: skip
         for name, scores in logits.items():
@@ -97,7 +106,9 @@ def test_a_moving_base_is_plain_gradient_descent_after_scoring() -> None:
         [],
     )
     for first in range(0, len(stream), 50):
-        inputs, targets = (torch.from_numpy(x[first : first + 50]) for x in (stream.inputs, stream.targets))
+        inputs, targets = (
+            torch.from_numpy(x[first : first + 50]) for x in (stream.inputs, stream.targets)
+        )
         out = model(inputs[None], detach(state))
         state = out.state
         losses = nn.cross_entropy(model.logits(out.hidden[0]), targets, reduction="none")
@@ -109,11 +120,17 @@ def test_a_moving_base_is_plain_gradient_descent_after_scoring() -> None:
     np.testing.assert_allclose(found.nll["lstm"], expected, rtol=1e-6)
     for name, parameter in base.model.named_parameters():
         assert torch.allclose(parameter, model.get_parameter(name), atol=1e-12), name
-    assert torch.equal(context.head.weight, base.model.embedding), "methods must adapt the base as it has become"
-    assert torch.equal(trained.embedding, toy.tiny_model().double().embedding), "the trained model must stay"
+    assert torch.equal(context.head.weight, base.model.embedding), (
+        "methods must adapt the base as it has become"
+    )
+    assert torch.equal(trained.embedding, toy.tiny_model().double().embedding), (
+        "the trained model must stay"
+    )
 
 
-def test_one_forward_pass_and_one_retrieval_serve_every_method(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_forward_pass_and_one_retrieval_serve_every_method(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     stream = toy.stream_of(toy.tokens(2, 95))
     base, memory = toy.base_of(toy.tiny_model()), CountingMemory()
     reads: list[int] = []
@@ -148,7 +165,10 @@ def test_the_memory_holds_what_was_asked_for(filled: bool, write: bool) -> None:
         memory.add(toy.randn(0, 30, toy.DIM), torch.randint(0, toy.SOURCE, (30,)))
         memory.mark_base()
     context = toy.context_of(base, memory, stream)
-    rules = {"mixture": METHODS["mixture"].rule(toy.SETTINGS), "lstm": METHODS["lstm"].rule(toy.SETTINGS)}
+    rules = {
+        "mixture": METHODS["mixture"].rule(toy.SETTINGS),
+        "lstm": METHODS["lstm"].rule(toy.SETTINGS),
+    }
     nll = evaluate(base, [context], rules, stream, UnionVocabulary(), Schedule(20, write=write)).nll
     assert len(memory) == 30 * filled + 60 * write
     assert np.allclose(nll["mixture"][:20], nll["lstm"][:20], rtol=1e-6) == (not filled)
@@ -180,11 +200,17 @@ def test_queries_whose_loss_rises_are_counted_and_finite() -> None:
         mbpa = replace(toy.SETTINGS[MbpaConfig], lr=lr)
         settings = toy.SETTINGS.replaced(mbpa, MbpaAbsoluteConfig(lr=lr))
         rules = {name: METHODS[name].rule(settings) for name in STATIC_METHODS}
-        rules["guarded"] = Mbpa(replace(settings[MbpaAbsoluteConfig].over(mbpa), lr_units="guarded"))
-        scores = evaluate(base, [context], rules, stream, UnionVocabulary(), Schedule(20), Hooks(check=True))
+        rules["guarded"] = Mbpa(
+            replace(settings[MbpaAbsoluteConfig].over(mbpa), lr_units="guarded")
+        )
+        scores = evaluate(
+            base, [context], rules, stream, UnionVocabulary(), Schedule(20), Hooks(check=True)
+        )
         assert all(np.isfinite(losses).all() for losses in scores.nll.values())
         quiet = {"lstm", "cache", "knn", "mixture", "ngram", "hebb-v1"}
-        assert {name for name in rules if scores.rose[name] == 0} == (quiet if lr > 1 else set(rules))
+        assert {name for name in rules if scores.rose[name] == 0} == (
+            quiet if lr > 1 else set(rules)
+        )
         again = {name for name in rules if scores.stabilized[name]}
         assert again == ({"guarded"} if lr > 1 else set())
         assert scores.stabilized["guarded"] == scores.rose["guarded"]
@@ -195,12 +221,18 @@ def test_queries_whose_loss_rises_are_counted_and_finite() -> None:
 def test_nothing_is_checked_unless_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hebblm.adapt.methods.mbpa.MEASURED", 1)
     stream = toy.stream_of(np.tile(toy.tokens(5, 20), 6))
-    rules = {"mbpa": METHODS["mbpa"].rule(toy.SETTINGS.replaced(replace(toy.SETTINGS[MbpaConfig], lr=1e4)))}
+    rules = {
+        "mbpa": METHODS["mbpa"].rule(
+            toy.SETTINGS.replaced(replace(toy.SETTINGS[MbpaConfig], lr=1e4))
+        )
+    }
     found = {}
     for check in (False, True):
         base = toy.base_of(toy.tiny_model())
         context = toy.context_of(base, FlatMemory(toy.DIM), stream)
-        found[check] = evaluate(base, [context], rules, stream, UnionVocabulary(), Schedule(20), Hooks(check=check))
+        found[check] = evaluate(
+            base, [context], rules, stream, UnionVocabulary(), Schedule(20), Hooks(check=check)
+        )
     assert np.array_equal(found[False].nll["mbpa"], found[True].nll["mbpa"])
     assert (found[False].rose, found[False].errors) == ({}, {})
     assert found[True].rose["mbpa"] > 0

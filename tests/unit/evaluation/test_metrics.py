@@ -38,7 +38,9 @@ def summarised(
 
 
 @given(seed=st.integers(0, 1000), count=st.integers(1, 400), edge=st.integers(1, 3000))
-def test_buckets_and_vocabulary_parts_recombine_to_the_whole(seed: int, count: int, edge: int) -> None:
+def test_buckets_and_vocabulary_parts_recombine_to_the_whole(
+    seed: int, count: int, edge: int
+) -> None:
     nll, ids = np.random.default_rng(seed).exponential(5, count), toy.tokens(seed, count)
     result = summarised(nll, toy.stream_of(ids), edges=(edge, edge + 7))
     assert recombine(result.frequency) == pytest.approx(result.nll, rel=1e-9)
@@ -56,12 +58,16 @@ def test_buckets_and_vocabulary_parts_recombine_to_the_whole(seed: int, count: i
 
 def test_perplexity_a_word_and_bits_a_byte_count_the_text_and_not_its_pieces() -> None:
     ids = toy.tokens(0, 50)
-    stream = replace(toy.stream_of(ids), words=17, lines=3, bytes=123)  # as if words were cut into pieces
+    stream = replace(
+        toy.stream_of(ids), words=17, lines=3, bytes=123
+    )  # as if words were cut into pieces
     nll = np.linspace(1, 3, 50).astype(np.float32)
     whole = summarised(nll, stream, checked=False)
     total = float(nll.astype(float).sum())
     assert whole.words_perplexity == pytest.approx(math.exp(total / 20))
-    new = {stream.symbols[index] for index in ids.tolist() if index >= toy.SOURCE}  # each is spelled once
+    new = {
+        stream.symbols[index] for index in ids.tolist() if index >= toy.SOURCE
+    }  # each is spelled once
     assert new
     bits = total / math.log(2) + 8 * sum(len(word) + 1 for word in new)
     assert whole.bits_per_byte == pytest.approx(bits / 123)
@@ -80,7 +86,10 @@ def test_pieces_have_losses_of_their_own_and_words_the_sums_of_theirs() -> None:
     words = toy.stream_of(np.array([3, 4]))
     lie = words_of("ab c", [(0, 1), (1, 2), (2, 4), (4, 4)])
     spelled = np.array([0, 5, 0, 0])
-    found = summarised(np.array([1.0, 2, 3, 4]), replace(pieces, pieces=lie, by_word=words, unknown=spelled, bytes=4))
+    found = summarised(
+        np.array([1.0, 2, 3, 4]),
+        replace(pieces, pieces=lie, by_word=words, unknown=spelled, bytes=4),
+    )
     assert (found.nll, found.piece_nll) == (5.0, 2.5)
     assert found.perplexity == pytest.approx(math.exp(5))
     assert found.piece_perplexity == pytest.approx(math.exp(2.5))

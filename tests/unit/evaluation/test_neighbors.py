@@ -27,14 +27,19 @@ def memories() -> dict[str, AnyMemory]:
     return {
         "flat": FlatMemory(toy.DIM, dtype=DTYPE),
         "ring": RingMemory(toy.DIM, 40, dtype=DTYPE),
-        "hybrid": HybridMemory(FlatMemory(toy.DIM, dtype=DTYPE), FlatMemory(toy.DIM, dtype=DTYPE), flush_at=25),
+        "hybrid": HybridMemory(
+            FlatMemory(toy.DIM, dtype=DTYPE), FlatMemory(toy.DIM, dtype=DTYPE), flush_at=25
+        ),
     }
 
 
 @pytest.mark.parametrize("kind", ["flat", "ring", "hybrid"])
-@pytest.mark.parametrize(("every", "lr", "write"), [(20, 0.0, True), (1, 0.0, True), (20, 0.3, True), (20, 0.0, False)])
+@pytest.mark.parametrize(
+    ("every", "lr", "write"), [(20, 0.0, True), (1, 0.0, True), (20, 0.3, True), (20, 0.0, False)]
+)
 def test_offsets_say_which_pair_it_is(kind: str, every: int, lr: float, write: bool) -> None:
-    # 150 pairs seen and 70 from training: enough for a ring to drop the training pairs and some of its own.
+    # 150 pairs seen and 70 from training: enough for a ring to drop the training pairs and some of
+    # its own.
     stream = toy.stream_of(toy.tokens(3, 150))
     base = toy.base_of(toy.tiny_model().double(), lr=lr)
     memory = memories()[kind]
@@ -85,7 +90,9 @@ def test_the_open_vocabulary_is_logged_as_well() -> None:
     near = columns["position"] == 25
     distances = columns["distance"][near]
     assert len(distances) == context.k  # the default closeness is relative to their mean
-    np.testing.assert_allclose(columns["closeness"][near], 1 / (3e-3 + distances / distances.mean()), rtol=1e-9)
+    np.testing.assert_allclose(
+        columns["closeness"][near], 1 / (3e-3 + distances / distances.mean()), rtol=1e-9
+    )
 
 
 @pytest.mark.parametrize("total", [1, 300, 2048])
@@ -94,9 +101,15 @@ def test_the_places_of_labels_are_those_of_the_training_memory(total: int) -> No
     model = toy.tiny_model(vocabulary=4)
 
     def read(tokens: Tensor, state: object) -> SimpleNamespace:
-        return SimpleNamespace(hidden=torch.zeros(*tokens.shape, 1), state=model.initial_state(tokens.shape[0]))
+        return SimpleNamespace(
+            hidden=torch.zeros(*tokens.shape, 1), state=model.initial_state(tokens.shape[0])
+        )
 
-    parts = {"__call__": staticmethod(read), "initial_state": model.initial_state, "bias": model.bias}
+    parts = {
+        "__call__": staticmethod(read),
+        "initial_state": model.initial_state,
+        "bias": model.bias,
+    }
     stand_in = type("StandIn", (), parts)()
     trained = AwdModel(stand_in, Path("none"), "checkpoint", "0")
     labels = torch.cat([labels for _, labels in training_states(trained, ids)])

@@ -34,8 +34,12 @@ SEGMENT = 20
 def test_methods_over_dynamic_evaluation_equal_the_plainest_loop(tmp_path: Path) -> None:
     scenario, settings = scenario_of(tmp_path), settings_of(0.0)
     scenario.model.model.double()
-    # Any rule can read the moving states. For the gate of dynamic+best see tests/parity/test_best.py.
-    rules = {n: METHODS[n].rule(settings.methods) for n in ("dynamic", "mixture", "mixture+hebb", "cache")}
+    # Any rule can read the moving states. For the gate of dynamic+best see
+    # tests/parity/test_best.py.
+    rules = {
+        n: METHODS[n].rule(settings.methods)
+        for n in ("dynamic", "mixture", "mixture+hebb", "cache")
+    }
     found = dynamic_pass(scenario, rules, settings).scores.nll
 
     methods, stream = settings.methods, scenario.stream
@@ -43,19 +47,32 @@ def test_methods_over_dynamic_evaluation_equal_the_plainest_loop(tmp_path: Path)
     keys, values = torch.zeros(0, toy.DIM, dtype=torch.float64), torch.zeros(0, dtype=torch.int64)
     expected: dict[str, list[float]] = {name: [] for name in rules}
     for start in range(0, len(stream), SEGMENT):
-        inputs, targets = (torch.from_numpy(x[start : start + SEGMENT]) for x in (stream.inputs, stream.targets))
+        inputs, targets = (
+            torch.from_numpy(x[start : start + SEGMENT]) for x in (stream.inputs, stream.targets)
+        )
         hidden = base.read(inputs)
         head = base.head
         with torch.no_grad():
             log_probs = dict.fromkeys(rules, head.logits(hidden).log_softmax(1))
             if len(keys):
-                distances, order = (hidden[:, None] - keys[None]).square().sum(2).sort(dim=1, stable=True)
+                distances, order = (
+                    (hidden[:, None] - keys[None]).square().sum(2).sort(dim=1, stable=True)
+                )
                 near = order[:, :9]
                 mask = torch.ones_like(near, dtype=torch.bool)
                 found_near = Neighbors(keys[near], values[near], distances[:, :9], mask)
-                mixture, mbpa, hebb_config = methods[MixtureConfig], methods[MbpaConfig], methods[HebbConfig]
+                mixture, mbpa, hebb_config = (
+                    methods[MixtureConfig],
+                    methods[MbpaConfig],
+                    methods[HebbConfig],
+                )
                 log_probs["mixture"] = F.mixture_log_probs(
-                    hidden, found_near, head, theta=mixture.theta, gamma=mixture.gamma, scale=mixture.scale
+                    hidden,
+                    found_near,
+                    head,
+                    theta=mixture.theta,
+                    gamma=mixture.gamma,
+                    scale=mixture.scale,
                 )
                 counts = torch.from_numpy(stream.train_counts) + torch.bincount(
                     values, minlength=stream.vocabulary_size
@@ -66,11 +83,17 @@ def test_methods_over_dynamic_evaluation_equal_the_plainest_loop(tmp_path: Path)
                     hebbian_classes=torch.arange(stream.vocabulary_size) >= stream.source_size,
                     scale=hebb_config.scale, lr_units=mbpa.lr_units,
                 ).log_softmax(1)  # fmt: skip
-                log_probs["mixture+hebb"] = mixed(log_probs["mixture"], hebb, methods[MixtureHebbConfig].weight)
+                log_probs["mixture+hebb"] = mixed(
+                    log_probs["mixture"], hebb, methods[MixtureHebbConfig].weight
+                )
                 cache = methods[CacheConfig]
                 products = hidden @ keys[-cache.window :].t()
-                weights = (cache.theta * products / products.std(1, keepdim=True, unbiased=False)).softmax(1)
-                pointer = weights @ nn.one_hot(values[-cache.window :], stream.vocabulary_size).double()
+                weights = (
+                    cache.theta * products / products.std(1, keepdim=True, unbiased=False)
+                ).softmax(1)
+                pointer = (
+                    weights @ nn.one_hot(values[-cache.window :], stream.vocabulary_size).double()
+                )
                 base_probs = log_probs["dynamic"].exp()
                 log_probs["cache"] = ((1 - cache.gamma) * base_probs + cache.gamma * pointer).log()
             for name, values_of in log_probs.items():
@@ -120,7 +143,8 @@ def test_a_result_has_counts_and_the_error_of_the_fast_form_only_where_it_was_ch
     settings = settings_of(0.0).changed({"mbpa.solver": "fast"})
     found = run_scenario(scenario_of(tmp_path), names, settings, {}, (50,), check=check).result
     counted = {
-        name: (item.rose_queries is not None, "fast_error" in item.extra) for name, item in found.methods.items()
+        name: (item.rose_queries is not None, "fast_error" in item.extra)
+        for name, item in found.methods.items()
     }
     assert counted == {name: (check and name != "lstm",) * 2 for name in names}
     assert ("fast form" in to_markdown(comparison_table(found))) == check
@@ -149,7 +173,9 @@ def test_a_method_that_diverged_into_nan_is_named_with_its_rates(
 
     monkeypatch.setattr("hebblm.evaluation.run.dynamic_pass", diverged)
     lost = len(scenario.stream)
-    with pytest.raises(UserError, match=rf"^dynamic: 2 of {lost} losses are nan; lower dynamic\.lr \(--set\)$"):
+    with pytest.raises(
+        UserError, match=rf"^dynamic: 2 of {lost} losses are nan; lower dynamic\.lr \(--set\)$"
+    ):
         run_scenario(scenario, ["lstm", "dynamic"], settings, {}, (50,))
 
 

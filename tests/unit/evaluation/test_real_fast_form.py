@@ -18,7 +18,9 @@ from hebblm.evaluation.scenario import ScenarioConfig
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.real_data,
-    pytest.mark.skipif("HEBBLM_DATA" not in os.environ, reason="HEBBLM_DATA names no folder with the corpora"),
+    pytest.mark.skipif(
+        "HEBBLM_DATA" not in os.environ, reason="HEBBLM_DATA names no folder with the corpora"
+    ),
 ]
 
 
@@ -34,7 +36,12 @@ pytestmark = [
 @pytest.mark.parametrize("moving", [False, True])
 def test_both_forms_give_the_same_perplexity(config: MbpaConfig, near: float, moving: bool) -> None:
     asked = ScenarioConfig(
-        intra_domain="ptb", split="valid", memory_content="test", k=100, max_tokens=150, update_every=50
+        intra_domain="ptb",
+        split="valid",
+        memory_content="test",
+        k=100,
+        max_tokens=150,
+        update_every=50,
     )
     scenario = open_scenario(asked, torch.device("cpu"), {})
     settings = Hyperparameters()
@@ -45,8 +52,8 @@ def test_both_forms_give_the_same_perplexity(config: MbpaConfig, near: float, mo
     rules = {"fast": Mbpa(config), "exact": Mbpa(replace(config, solver="exact"))}
     scores = evaluate(base, [context], rules, scenario.stream, scenario.vocabulary, Schedule(50))
     fast, exact = (scores.nll[name].astype(np.float64) for name in ("fast", "exact"))
-    # Behind a moving base no normaliser is known, and the tail of a key is that of the query. A memory of so few and
-    # so different keys has more directions than Newton steps follow.
+    # Behind a moving base no normaliser is known, and the tail of a key is that of the query. A
+    # memory of so few and so different keys has more directions than Newton steps follow.
     assert abs(np.exp(fast.mean() - exact.mean()) - 1) < (max(near, 1e-2) if moving else near)
     assert np.abs(fast - exact).mean() < (0.15 if near > 1e-2 else 8e-2 if moving else 5e-3)
     assert not scores.errors["exact"]

@@ -51,7 +51,9 @@ def scores_of(rules: dict[str, Rule], *, tokens: int = 60) -> EvaluationScores:
 
 @dataclass(frozen=True)
 class Sharing:
-    """Takes a second of its own, and two pieces of ten and a hundred seconds that others may have computed."""
+    """Takes a second of its own, and two pieces of ten and a hundred seconds that others may have
+    computed.
+    """
 
     clock: Any
     over: Any = None
@@ -102,13 +104,21 @@ def test_a_method_in_company_is_charged_what_it_takes_alone(name: str, ticks: Ti
 @pytest.mark.parametrize("name", ["hebb", "mixture+hebb", "mixture+mbpa"])
 def test_what_stands_on_mbpa_pays_for_it(name: str, ticks: Ticks) -> None:
     scores = scores_of({each: METHODS[each].rule(toy.SETTINGS) for each in ("mbpa", name)})
-    assert scores.seconds[name] > scores.seconds["mbpa"] > scores.base_seconds + scores.retrieval_seconds
+    assert (
+        scores.seconds[name]
+        > scores.seconds["mbpa"]
+        > scores.base_seconds + scores.retrieval_seconds
+    )
 
 
 def test_only_who_asks_for_neighbours_pays_for_retrieval(ticks: Ticks) -> None:
     rules = {name: METHODS[name].rule(toy.SETTINGS) for name in STATIC_METHODS}
     scores = scores_of(rules)
-    spared = {name for name in rules if scores.seconds[name] < scores.base_seconds + scores.retrieval_seconds}
+    spared = {
+        name
+        for name in rules
+        if scores.seconds[name] < scores.base_seconds + scores.retrieval_seconds
+    }
     assert spared == {"lstm", "cache", "ngram"}
     parts = [*scores.own_seconds.values(), *scores.shared_seconds.values()]
     assert sum(parts) + scores.base_seconds + scores.retrieval_seconds <= ticks.now
@@ -127,5 +137,8 @@ def test_work_within_work_counts_once() -> None:
 
 def test_pieces_have_plain_names() -> None:
     mbpa, mixture = toy.SETTINGS[MbpaConfig], METHODS["mixture"].rule(toy.SETTINGS)
-    names = [name_of(key) for key in ("products", ("window", 500), mbpa, ("adapted", mbpa), (mixture, "losses", 7))]
+    names = [
+        name_of(key)
+        for key in ("products", ("window", 500), mbpa, ("adapted", mbpa), (mixture, "losses", 7))
+    ]
     assert names == ["products", "window", "mbpa", "adapted mbpa", "mixed losses"]

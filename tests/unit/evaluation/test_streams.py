@@ -47,7 +47,10 @@ def test_every_token_is_scored_once_and_in_its_place(  # type: ignore[no-untyped
         for group in layout.groups(begin, end, every):
             block = layout.block(group, layout.labels(group, text), every, written=True)
             places += layout.places(group).tolist()
-            assert layout.states(group, states, begin).squeeze(1).tolist() == layout.places(group).tolist()
+            assert (
+                layout.states(group, states, begin).squeeze(1).tolist()
+                == layout.places(group).tolist()
+            )
             assert block.labels.tolist() == layout.places(group).tolist()
             assert len(group.intervals) > 1 or not block.causal
     assert sorted(places) == text.tolist()
@@ -73,7 +76,11 @@ def test_files_records_and_articles_are_documents(tmp_path: Path) -> None:
         path.write_text("x\n" * count)
     files = tuple(map(TextFile, paths))
     sized = replace(signed, bytes=100)
-    expected = [Document("a.txt", 0, 4), Document("b.txt", starts[2], 6), Document("c.txt", starts[5], 90)]
+    expected = [
+        Document("a.txt", 0, 4),
+        Document("b.txt", starts[2], 6),
+        Document("c.txt", starts[5], 90),
+    ]
     assert documents_of(sized, FileLines(files, 2, 8)) == expected
     rows = [{"text": "a\nb\n"}, {"text": "c"}, {"text": "d\ne\nf"}]
     found = documents_of(sized, DatasetLines(rows, "text", 1, 3))
@@ -89,5 +96,7 @@ def test_files_records_and_articles_are_documents(tmp_path: Path) -> None:
         "bytes": 98,
         "bits_per_byte": {"lstm": pytest.approx((own.sum() / math.log(2) + 8 * spelled) / 98)},
     }
-    pieces = SimpleNamespace(pieces=words_of("ab c d", [(0, 1), (1, 2), (2, 3), (3, 4), (3, 4), (5, 6)]))
+    pieces = SimpleNamespace(
+        pieces=words_of("ab c d", [(0, 1), (1, 2), (2, 3), (3, 4), (3, 4), (5, 6)])
+    )
     assert borders(pieces, [Document("x", 0), Document("y", 2)]) == [0, 5]  # type: ignore[arg-type]

@@ -48,7 +48,8 @@ def test_equals_reading_the_text_as_one_stream(count: int) -> None:
         expected = model(stream[None, :-1], model.initial_state(1)).hidden[0]
     assert keys.shape == expected.shape == (count - 1, toy.DIM)
     assert torch.equal(labels.sort().values, stream[1:].sort().values)
-    # As a multiset: sorting by a projection pairs the same entries, whatever the order they came in.
+    # As a multiset: sorting by a projection pairs the same entries, whatever the order they came
+    # in.
     axis = toy.randn(1, toy.DIM, dtype=torch.float64)
     mine, theirs = (
         torch.cat([k.double(), v[:, None] * 10.0], 1) @ torch.cat([axis, axis[:1]])
@@ -93,7 +94,10 @@ def test_a_memory_with_normalizers_serves_a_head_that_moves_but_not_the_other_wa
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, ids = forgetful(), toy.tokens(1, 200, toy.SOURCE)
-    probe, head = toy.randn(3, 4, toy.DIM), OutputHead(model.embedding.detach(), model.bias.detach())
+    probe, head = (
+        toy.randn(3, 4, toy.DIM),
+        OutputHead(model.embedding.detach(), model.bias.detach()),
+    )
     assert ask(model, ids, "a" * 64).search(probe, 9).log_normalizers is None
     assert ask(model, ids, "a" * 64, head).search(probe, 9).log_normalizers is not None
     assert len(list((tmp_path / "memory").iterdir())) == 2
@@ -102,7 +106,9 @@ def test_a_memory_with_normalizers_serves_a_head_that_moves_but_not_the_other_wa
     ask(model, ids, "b" * 64)
 
 
-def test_is_built_once_and_refused_for_another_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_is_built_once_and_refused_for_another_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model, ids = forgetful(), toy.tokens(1, 200, toy.SOURCE)
     built = ask(model, ids, "a" * 64)
     built.add(toy.randn(0, 3, toy.DIM), torch.tensor([1, 2, 3]))
@@ -135,7 +141,9 @@ def interrupt(*args: object, **options: object) -> None:
 @pytest.mark.parametrize(("name", "call", "done"), [
     ("save", 1, 0), ("save", 3, 2), ("save_memory", 1, 6),
 ])  # fmt: skip
-@pytest.mark.parametrize("config", [{"index": "IVF4,PQ4x4fs", "dtype": "float16"}, {"capacity": 700}])
+@pytest.mark.parametrize(
+    "config", [{"index": "IVF4,PQ4x4fs", "dtype": "float16"}, {"capacity": 700}]
+)
 def test_an_interrupted_build_goes_on_to_the_same_bytes(
     name: str, call: int, done: int, config: dict[str, object], tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
@@ -148,7 +156,9 @@ def test_an_interrupted_build_goes_on_to_the_same_bytes(
     place = module if name == "save_memory" else tensors
     original, calls = getattr(place, name), itertools.count(1)
     with monkeypatch.context() as during:
-        during.setattr(place, name, lambda *a, **o: (interrupt if next(calls) == call else original)(*a, **o))
+        during.setattr(
+            place, name, lambda *a, **o: (interrupt if next(calls) == call else original)(*a, **o)
+        )
         with pytest.raises(KeyboardInterrupt):
             ask(model, ids, "a" * 64, head, **config)
     [folder] = (tmp_path / "cut" / "memory").iterdir()
@@ -159,17 +169,21 @@ def test_an_interrupted_build_goes_on_to_the_same_bytes(
     (killed / "keys.bin").write_bytes(b"1")
     reads: list[int] = []
     forward = type(model).forward
-    monkeypatch.setattr(type(model), "forward", lambda *a: reads.append(a[1].shape[1]) or forward(*a))
+    monkeypatch.setattr(
+        type(model), "forward", lambda *a: reads.append(a[1].shape[1]) or forward(*a)
+    )
     capsys.readouterr()
     ask(model, ids, "a" * 64, head, **config)
     assert sum(reads) == 1499 - done * SEGMENT + (0 if done else WARM_UP) if done < 6 else not reads
     assert (f"goes on from part {done + 1}" in capsys.readouterr().err) == (done > 0)
-    assert toy.files_in(tmp_path / "cut" / "memory") == toy.files_in(tmp_path / "whole" / "memory"), (
-        "and nothing is left over"
-    )
+    assert toy.files_in(tmp_path / "cut" / "memory") == toy.files_in(
+        tmp_path / "whole" / "memory"
+    ), "and nothing is left over"
 
 
-def test_parts_are_not_left_behind_nor_trusted_when_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_are_not_left_behind_nor_trusted_when_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model, ids = forgetful(), toy.tokens(1, 600, toy.SOURCE)
     with monkeypatch.context() as during:
         during.setattr(module, "save_memory", interrupt)
@@ -198,7 +212,9 @@ def test_a_second_process_waits_for_the_first_and_builds_nothing(
     first = ask(model, ids, "a" * 64)
     [folder] = (tmp_path / "memory").iterdir()
     folder.rename(tmp_path / "kept")
-    monkeypatch.setattr(AwdModel, "segments", lambda *args: pytest.fail("the first process does that"))
+    monkeypatch.setattr(
+        AwdModel, "segments", lambda *args: pytest.fail("the first process does that")
+    )
     with ThreadPoolExecutor() as pool:
         with Segments(folder.with_name(f"{folder.name}.parts")).held("it"):
             second = pool.submit(ask, model, ids, "a" * 64)
@@ -209,7 +225,9 @@ def test_a_second_process_waits_for_the_first_and_builds_nothing(
         assert torch.equal(second.result().search(probe, 9).keys, first.search(probe, 9).keys)
 
 
-def test_what_cannot_be_stored_is_said_before_anything_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_stored_is_said_before_anything_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model = forgetful()
     with torch.no_grad():
         model.layers[-1].bias_ih.fill_(torch.nan)
@@ -220,7 +238,9 @@ def test_what_cannot_be_stored_is_said_before_anything_is_kept(tmp_path: Path, m
         ask(model, toy.tokens(1, 600, toy.SOURCE), "b" * 64, dtype="float8")
 
 
-def test_a_part_that_does_not_fit_on_the_disk_is_one_line_and_leaves_nothing(tmp_path: Path) -> None:
+def test_a_part_that_does_not_fit_on_the_disk_is_one_line_and_leaves_nothing(
+    tmp_path: Path,
+) -> None:
     segments = Segments(tmp_path / "parts")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
@@ -265,12 +285,21 @@ def test_gradients_are_computed_once_and_told_of_first(
     assert told.count("needs the gradients of the training text: about ") == 1
     assert "once for this model; the other methods do without (--methods)" in " ".join(told.split())
     assert told.count("come from an earlier run") == 1
-    assert len(list((tmp_path / "gradients").iterdir())) == 1, "neither lock nor half a file is left"
+    assert len(list((tmp_path / "gradients").iterdir())) == 1, (
+        "neither lock nor half a file is left"
+    )
 
 
-def test_gradients_of_another_model_text_or_segment_are_others(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gradients_of_another_model_text_or_segment_are_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     computed = counting(monkeypatch)
-    for asked in ((trained(), IDS, 10), (trained("1"), IDS, 10), (trained(), IDS[:-1], 10), (trained(), IDS, 11)):
+    for asked in (
+        (trained(), IDS, 10),
+        (trained("1"), IDS, 10),
+        (trained(), IDS[:-1], 10),
+        (trained(), IDS, 11),
+    ):
         mean_squares(*asked)
     assert len(computed) == 4
 

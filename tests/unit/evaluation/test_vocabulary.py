@@ -20,15 +20,20 @@ from ...support import toy
 
 
 def checked_vocabulary(rows_seen: list[int]) -> OpenVocabulary:
-    """Return a vocabulary that proves every scored distribution to be one over everything that can occur."""
+    """Return a vocabulary that proves every scored distribution to be one over everything that can
+    occur.
+    """
 
     class Checked(OpenVocabulary):
         def losses(self, rule: Rule, batch: EvalBatch, targets: Tensor) -> Tensor:
             losses, log_probs = super().losses(rule, batch, targets), rule.log_probs(batch)
             full = toy.open_distribution(self, log_probs)
             assert full.shape[1] == self.size
-            assert torch.allclose(full.exp().sum(1), torch.ones(len(full), dtype=full.dtype), atol=1e-5, rtol=0)
-            # The steps of this rate change logits by 200 nats, which single precision holds to 2e-5.
+            assert torch.allclose(
+                full.exp().sum(1), torch.ones(len(full), dtype=full.dtype), atol=1e-5, rtol=0
+            )
+            # The steps of this rate change logits by 200 nats, which single precision holds to
+            # 2e-5.
             assert torch.allclose(losses, -full.gather(1, targets[:, None]).squeeze(1), atol=5e-5)
             return losses
 
@@ -50,7 +55,9 @@ def test_a_row_appears_when_its_word_is_first_observed_and_all_sums_to_one(lr: f
     rows: list[int] = []
     scores = evaluate(base, [context], rules, stream, checked_vocabulary(rows), Schedule(10))
     expected = [
-        max(toy.SOURCE, ids[:start].max(initial=0) + 1) for start in range(0, len(ids), 10) for _ in STATIC_METHODS
+        max(toy.SOURCE, ids[:start].max(initial=0) + 1)
+        for start in range(0, len(ids), 10)
+        for _ in STATIC_METHODS
     ]
     assert rows == expected
     assert rows[0] == toy.SOURCE
@@ -77,7 +84,9 @@ def test_dynamic_evaluation_grows_too() -> None:
 
 
 @given(seed=st.integers(0, 10_000), rows=st.integers(3, 9), share=st.floats(0.01, 0.99))
-def test_distribution_sums_to_one_and_score_gathers_from_it(seed: int, rows: int, share: float) -> None:
+def test_distribution_sums_to_one_and_score_gathers_from_it(
+    seed: int, rows: int, share: float
+) -> None:
     vocabulary = OpenVocabulary(unk=1, size=9, share=share)
     log_probs = toy.randn(seed, 9, rows, dtype=torch.float64).log_softmax(1)
     before = log_probs.clone()

@@ -28,7 +28,11 @@ from hebblm.models.base import device_of
 
 from ..models.architectures import random_model, tokenizer
 
-TEXTS = ["the cat in a hat.\n", "The fin the the Abc in the fog, a fan.\n", "a cat, a cat, a cat in the fog.\n"]
+TEXTS = [
+    "the cat in a hat.\n",
+    "The fin the the Abc in the fog, a fan.\n",
+    "a cat, a cat, a cat in the fog.\n",
+]
 TASK = """
 task: fog
 dataset_path: json
@@ -53,13 +57,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def beginning(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a model whose tokenizer puts a special token before each text, and has a chat template."""
+    """Return a model whose tokenizer puts a special token before each text, and has a chat
+    template.
+    """
     path = tmp_path_factory.mktemp("beginning")
     random_model("Llama").save_pretrained(path)
     special = copy.deepcopy(tokenizer())
-    special.backend_tokenizer.post_processor = TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
+    special.backend_tokenizer.post_processor = TemplateProcessing(
+        single="<s> $A", special_tokens=[("<s>", 1)]
+    )
     special.chat_template = (
-        "<s>{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no system') }}{% endif %}"
+        "<s>{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no system') }}{% "
+        "endif %}"
         "{{ m.content }}. {% endfor %}{% if add_generation_prompt %}A. {% endif %}"
     )
     special.save_pretrained(path)
@@ -79,10 +88,15 @@ def test_the_harness_keeps_all_of_its_own_models() -> None:
     """A new process, where nothing asked the harness for a model before."""
     listed = "print(*sorted(set(MODEL_REGISTRY.keys())))"
     plain = f"import lm_eval.models\nfrom lm_eval.api.registry import MODEL_REGISTRY\n{listed}"
-    ours = f"import hebblm.integrations.lm_eval\nfrom lm_eval.api.registry import MODEL_REGISTRY, get_model\n{listed}"
+    ours = (
+        "import hebblm.integrations.lm_eval\nfrom lm_eval.api.registry import MODEL_REGISTRY, "
+        f"get_model\n{listed}"
+    )
     ours += "\nprint(get_model('hf').__name__, get_model('hebblm').__name__)"
     own, both = (
-        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.splitlines()
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout.splitlines()
         for code in (plain, ours)
     )
     assert set(both[0].split()) == {*own[0].split(), "hebblm"}
@@ -95,19 +109,33 @@ def requests(kind: str, *arguments: tuple[Any, ...]) -> list[Instance]:
 
 
 @pytest.mark.parametrize("name", ["folder", "beginning"])
-def test_the_unadapted_method_is_the_harness_own_model(name: str, request: pytest.FixtureRequest) -> None:
+def test_the_unadapted_method_is_the_harness_own_model(
+    name: str, request: pytest.FixtureRequest
+) -> None:
     folder = str(request.getfixturevalue(name))
     theirs = HFLM(folder, device="cpu", dtype="float32", batch_size=1)
     ours = AdaptedLM(folder, method="lstm", device="cpu", dtype="float32")
     assert (theirs.tok_encode("the")[0] == theirs.prefix_token_id) == (name == "beginning")
-    given = [("the cat", " in a hat."), ("", "The fin"), ("a fan. ", "the fog"), ("<s>the cat", " in a hat.")]
+    given = [
+        ("the cat", " in a hat."),
+        ("", "The fin"),
+        ("a fan. ", "the fog"),
+        ("<s>the cat", " in a hat."),
+    ]
     pairs = requests("loglikelihood", *given)
-    for (mine, greedy), (other, chosen) in zip(ours.loglikelihood(pairs), theirs.loglikelihood(pairs), strict=True):
+    for (mine, greedy), (other, chosen) in zip(
+        ours.loglikelihood(pairs), theirs.loglikelihood(pairs), strict=True
+    ):
         assert mine == pytest.approx(other, abs=1e-4)
         assert greedy == chosen
     whole = requests("loglikelihood_rolling", *[(text,) for text in [*TEXTS, "<s>a fan"]])
-    assert ours.loglikelihood_rolling(whole) == pytest.approx(theirs.loglikelihood_rolling(whole), abs=1e-4)
-    asked = [(prompt, {"until": ["Q"], "max_gen_toks": 8}) for prompt in ("the cat in", "a fan", "<s>the fog")]
+    assert ours.loglikelihood_rolling(whole) == pytest.approx(
+        theirs.loglikelihood_rolling(whole), abs=1e-4
+    )
+    asked = [
+        (prompt, {"until": ["Q"], "max_gen_toks": 8})
+        for prompt in ("the cat in", "a fan", "<s>the fog")
+    ]
     answers = requests("generate_until", *asked)
     assert ours.generate_until(answers) == theirs.generate_until(copy.deepcopy(answers))
 
@@ -121,9 +149,14 @@ def test_a_special_token_before_a_document_is_not_learned_from(beginning: Path) 
 def test_a_prompt_of_any_length_that_the_model_allows_is_read_whole(tmp_path: Path) -> None:
     folder = str(long(tmp_path, 1500))
     pair = requests("loglikelihood", ("the cat in a hat, a fan. " * 70, "the fog"))
-    ours, theirs = AdaptedLM(folder, method="lstm", device="cpu", dtype="float32"), HFLM(folder, device="cpu")
+    ours, theirs = (
+        AdaptedLM(folder, method="lstm", device="cpu", dtype="float32"),
+        HFLM(folder, device="cpu"),
+    )
     assert 1024 < len(ours.tok_encode(pair[0].args[0])) < 1500
-    assert ours.loglikelihood(pair)[0][0] == pytest.approx(theirs.loglikelihood(pair)[0][0], abs=1e-4)
+    assert ours.loglikelihood(pair)[0][0] == pytest.approx(
+        theirs.loglikelihood(pair)[0][0], abs=1e-4
+    )
 
 
 def test_the_window_is_bounded_and_options_of_loading_are_passed_on(tmp_path: Path) -> None:
@@ -183,8 +216,15 @@ def test_documents_are_learned_from_in_order_only_where_that_is_asked_for(folder
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the harness's default device is there")
-def test_the_harness_default_device_is_the_one_there_is(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert device_of(AdaptedLM(str(folder), method="lstm", device=EvaluatorConfig().device).reader.model).type == "cpu"
+def test_the_harness_default_device_is_the_one_there_is(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert (
+        device_of(
+            AdaptedLM(str(folder), method="lstm", device=EvaluatorConfig().device).reader.model
+        ).type
+        == "cpu"
+    )
     assert f"torch finds no CUDA device; {folder} is read on the CPU" in capsys.readouterr().err
     with pytest.raises(UserError, match="'cuda' was asked for"):
         AdaptedLM(str(folder), method="lstm", device="cuda")
@@ -199,12 +239,25 @@ def test_the_harness_default_device_is_the_one_there_is(folder: Path, capsys: py
         ("method=lstm", "no model is named; name one with --model_args pretrained=NAME"),
     ],
 )
-def test_bad_arguments_end_the_command_with_one_line(arguments: str, said: str, tmp_path: Path) -> None:
+def test_bad_arguments_end_the_command_with_one_line(
+    arguments: str, said: str, tmp_path: Path
+) -> None:
     task = TASK.format(data=tmp_path / "data.json", kind="multiple_choice", more=CHOICES)
     (tmp_path / "fog.yaml").write_text(task, encoding="utf-8")
-    command = [sys.executable, "-m", "hebblm.integrations.lm_eval", "--model", "hebblm", "--model_args", arguments]
+    command = [
+        sys.executable,
+        "-m",
+        "hebblm.integrations.lm_eval",
+        "--model",
+        "hebblm",
+        "--model_args",
+        arguments,
+    ]
     ended = subprocess.run(
-        [*command, "--tasks", "fog", "--include_path", str(tmp_path)], capture_output=True, text=True, check=False
+        [*command, "--tasks", "fog", "--include_path", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert ended.returncode == 2
     last = ended.stderr.splitlines()[-1]
@@ -216,18 +269,24 @@ def test_scores_that_the_harness_keeps_go_with_no_learning(folder: Path, tmp_pat
     store = str(tmp_path / "scores.db")
     whole = requests("loglikelihood_rolling", (TEXTS[0],))
     plain = AdaptedLM(str(folder), method="mixture")
-    assert CachingLM(plain, store).loglikelihood_rolling(whole) == plain.loglikelihood_rolling(whole)
+    assert CachingLM(plain, store).loglikelihood_rolling(whole) == plain.loglikelihood_rolling(
+        whole
+    )
     with pytest.raises(UserError, match=r"learn=True.*--use_cache"):
         CachingLM(AdaptedLM(str(folder), method="mixture", learn=True), store)
 
 
-def test_a_memory_on_disk_is_used_and_an_answer_ends_where_the_task_says(folder: Path, tmp_path: Path) -> None:
+def test_a_memory_on_disk_is_used_and_an_answer_ends_where_the_task_says(
+    folder: Path, tmp_path: Path
+) -> None:
     reader = hebblm.load(folder).reader("mixture")
     reader.read("".join(TEXTS))
     reader.save(tmp_path / "known")
     adapted = AdaptedLM(str(folder), method="mixture", memory=str(tmp_path / "known"))
     pair = requests("loglikelihood", ("the cat", " in a hat."))
-    assert adapted.loglikelihood(pair) != AdaptedLM(str(folder), method="mixture").loglikelihood(pair)
+    assert adapted.loglikelihood(pair) != AdaptedLM(str(folder), method="mixture").loglikelihood(
+        pair
+    )
     ask = requests("generate_until", ("a cat, a", {"until": [], "max_gen_toks": 6}))
     (text,) = adapted.generate_until(ask)
     assert len(text) > 1
@@ -237,11 +296,16 @@ def test_a_memory_on_disk_is_used_and_an_answer_ends_where_the_task_says(folder:
 
 
 @pytest.mark.slow
-def test_a_task_of_ones_own_runs_to_its_end(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_of_ones_own_runs_to_its_end(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HF_DATASETS_OFFLINE", "1")
     monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
     data = tmp_path / "data.json"
-    rows = [{"context": "the cat", "target": index % 2, "choices": [" in a hat.", " Abc fog"]} for index in range(4)]
+    rows = [
+        {"context": "the cat", "target": index % 2, "choices": [" in a hat.", " Abc fog"]}
+        for index in range(4)
+    ]
     data.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     task = tmp_path / "fog.yaml"
     task.write_text(TASK.format(data=data, kind="multiple_choice", more=CHOICES), encoding="utf-8")

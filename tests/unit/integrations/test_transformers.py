@@ -61,7 +61,9 @@ def test_at_weight_zero_the_text_is_that_of_the_unadapted_model(name: str, way: 
 
 @pytest.mark.parametrize("weight", [0.3, 1.0])
 @pytest.mark.parametrize("method", ["mixture", "hebb", "ngram", "best"])
-def test_each_greedy_token_is_the_most_probable_of_the_interpolation(method: str, weight: float) -> None:
+def test_each_greedy_token_is_the_most_probable_of_the_interpolation(
+    method: str, weight: float
+) -> None:
     model, reader = opened("Gemma2", method)
     with AdaptedLogitsProcessor(reader, weight=weight) as processor:
         text = generated(model, processor, **WAYS["greedy"])
@@ -105,11 +107,24 @@ def test_guidance_is_refused(scale: float, negative: list[list[int]] | None) -> 
     options = {} if negative is None else {"negative_prompt_ids": torch.tensor(negative)}
     prompt = torch.tensor([[5, 6, 7]])
     with AdaptedLogitsProcessor(reader) as processor:
-        with pytest.raises(UserError, match="not those of the model's last pass; generate without guidance_scale"):
+        with pytest.raises(
+            UserError, match="not those of the model's last pass; generate without guidance_scale"
+        ):
             model.generate(
-                prompt, guidance_scale=scale, logits_processor=[processor], max_new_tokens=4, pad_token_id=0, **options
+                prompt,
+                guidance_scale=scale,
+                logits_processor=[processor],
+                max_new_tokens=4,
+                pad_token_id=0,
+                **options,
             )
-        model.generate(prompt, guidance_scale=1.0, logits_processor=[processor], max_new_tokens=4, pad_token_id=0)
+        model.generate(
+            prompt,
+            guidance_scale=1.0,
+            logits_processor=[processor],
+            max_new_tokens=4,
+            pad_token_id=0,
+        )
 
 
 def test_a_processor_before_it_that_changes_all_scores_or_reads_the_model_is_refused() -> None:
@@ -124,7 +139,9 @@ def test_a_processor_before_it_that_changes_all_scores_or_reads_the_model_is_ref
 
     with AdaptedLogitsProcessor(reader) as processor:
         for before in (halved, reads):
-            with pytest.raises(UserError, match="put this processor before others that change all scores"):
+            with pytest.raises(
+                UserError, match="put this processor before others that change all scores"
+            ):
                 generated(model, before, processor, **WAYS["greedy"])
             generated(model, processor, before, **WAYS["greedy"])
 
@@ -140,7 +157,10 @@ def test_padding_at_the_left_is_no_text(name: str, way: str) -> None:
     reader.read("h the fat.\ne the fin.\n" * 6)
     begin, pad, *prompt = 1, *tokenizer()("h the f")["input_ids"]
     prompts = [prompt, [begin, 8, 9, *prompt]]
-    options: dict[str, Any] = WAYS.get(way) or {"do_sample": False, "cache_implementation": "static"}
+    options: dict[str, Any] = WAYS.get(way) or {
+        "do_sample": False,
+        "cache_implementation": "static",
+    }
 
     def scores(rows: list[list[int]], token: int) -> tuple[torch.Tensor, ...]:
         width = max(map(len, rows))
@@ -148,7 +168,8 @@ def test_padding_at_the_left_is_no_text(name: str, way: str) -> None:
         mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in rows])
         with AdaptedLogitsProcessor(reader) as processor:
             out = model.generate(
-                ids, attention_mask=mask, logits_processor=[processor], max_new_tokens=3, min_new_tokens=3,
+                ids, attention_mask=mask, logits_processor=[processor], max_new_tokens=3,
+                min_new_tokens=3,
                 pad_token_id=token, output_scores=True, return_dict_in_generate=True, **options
             )  # fmt: skip
         found: tuple[torch.Tensor, ...] = out.scores
@@ -160,18 +181,30 @@ def test_padding_at_the_left_is_no_text(name: str, way: str) -> None:
         together = scores(prompts, token)
         for step, both in enumerate(together):
             for row, own in enumerate(alone):
-                torch.testing.assert_close(both[row * beams : (row + 1) * beams], own[step], atol=1e-4, rtol=1e-4)
+                torch.testing.assert_close(
+                    both[row * beams : (row + 1) * beams], own[step], atol=1e-4, rtol=1e-4
+                )
 
 
 @pytest.mark.parametrize("proposed", ["by a second model", "from the prompt"])
 def test_several_tokens_proposed_at_once_are_refused(proposed: str) -> None:
     model, reader = opened("Llama", "mixture")
     second = proposed == "by a second model"
-    options = {"assistant_model": random_model("Llama")} if second else {"prompt_lookup_num_tokens": 2}
+    options = (
+        {"assistant_model": random_model("Llama")} if second else {"prompt_lookup_num_tokens": 2}
+    )
     prompt = torch.tensor([[5, 6, 7, 5, 6]])  # a token is looked up behind its earlier occurrence
-    with AdaptedLogitsProcessor(reader) as processor, pytest.raises(UserError, match="generate without drafts"):
+    with (
+        AdaptedLogitsProcessor(reader) as processor,
+        pytest.raises(UserError, match="generate without drafts"),
+    ):
         model.generate(
-            prompt, logits_processor=[processor], max_new_tokens=8, do_sample=False, pad_token_id=0, **options
+            prompt,
+            logits_processor=[processor],
+            max_new_tokens=8,
+            do_sample=False,
+            pad_token_id=0,
+            **options,
         )
 
 
@@ -198,7 +231,9 @@ def test_passes_of_another_thread_are_not_taken_for_those_that_generate() -> Non
 
         expected = generated(model, processor, **WAYS["greedy"])
         assert torch.equal(generated(model, meanwhile, processor, **WAYS["greedy"]), expected)
-        assert torch.equal(pool.submit(generated, model, processor, **WAYS["greedy"]).result(), expected)
+        assert torch.equal(
+            pool.submit(generated, model, processor, **WAYS["greedy"]).result(), expected
+        )
 
 
 def test_another_model_and_a_wrong_weight_are_refused() -> None:
@@ -207,11 +242,16 @@ def test_another_model_and_a_wrong_weight_are_refused() -> None:
         AdaptedLogitsProcessor(hebblm.load("tiny-pydoc-raw").reader("mixture"), weight="a")  # type: ignore[arg-type]
     with pytest.raises(UserError, match=r"weight = 1\.5"):
         AdaptedLogitsProcessor(reader, weight=1.5)
-    with AdaptedLogitsProcessor(reader) as processor, pytest.raises(UserError, match="another model"):
+    with (
+        AdaptedLogitsProcessor(reader) as processor,
+        pytest.raises(UserError, match="another model"),
+    ):
         generated(random_model("GPT2"), processor, **WAYS["greedy"])
     lm = hebblm.load((random_model("Llama"), tokenizer()))
     with pytest.raises(UserError, match="'dynamic' changes the weights"):
-        AdaptedLogitsProcessor(lm.reader("dynamic", settings={"dynamic.rule": "sgd", "dynamic.lr": 0.01}))
+        AdaptedLogitsProcessor(
+            lm.reader("dynamic", settings={"dynamic.rule": "sgd", "dynamic.lr": 0.01})
+        )
     for key in ("ffn-input", 0):
         lm = hebblm.load((random_model("Llama"), tokenizer()), key=key)
         with pytest.raises(UserError, match=f"key='{key}'.*key='last'"):

@@ -22,7 +22,9 @@ MEMORIES: dict[str, Callable[[], AnyMemory]] = {
     "ring": lambda: RingMemory(DIM, 23),
     "ring-never-full": lambda: RingMemory(DIM, 1000),
     "hybrid-flat": lambda: HybridMemory(FlatMemory(DIM), FlatMemory(DIM), flush_at=9),
-    "hybrid-faiss": lambda: HybridMemory(FaissMemory(DIM, "PQ4x4fs", rescore=10_000), FlatMemory(DIM), flush_at=9),
+    "hybrid-faiss": lambda: HybridMemory(
+        FaissMemory(DIM, "PQ4x4fs", rescore=10_000), FlatMemory(DIM), flush_at=9
+    ),
 }
 every_memory = pytest.mark.parametrize("make", MEMORIES.values(), ids=MEMORIES.keys())
 
@@ -31,7 +33,11 @@ def stream(seed: int, count: int) -> tuple[Tensor, Tensor, Tensor]:
     """Return keys rich in duplicates and ties, labels, and log-normalisers."""
     generator = torch.Generator().manual_seed(seed)
     keys = torch.randint(-1, 2, (count, DIM), generator=generator) + 0.25
-    return keys, torch.randint(0, 6, (count,), generator=generator), torch.randn(count, generator=generator)
+    return (
+        keys,
+        torch.randint(0, 6, (count,), generator=generator),
+        torch.randn(count, generator=generator),
+    )
 
 
 def visible(count: int, every: int) -> Tensor:
@@ -41,7 +47,10 @@ def visible(count: int, every: int) -> Tensor:
 def rows_of(found: list[Neighbors]) -> Neighbors:
     logs = [near.log_normalizers for near in found if near.log_normalizers is not None]
     return Neighbors(
-        *(torch.cat([getattr(near, name) for near in found]) for name in ("keys", "values", "distances", "mask")),
+        *(
+            torch.cat([getattr(near, name) for near in found])
+            for name in ("keys", "values", "distances", "mask")
+        ),
         torch.cat(logs) if len(logs) == len(found) else None,
     )
 
@@ -57,7 +66,8 @@ def assert_same(first: Neighbors, second: Neighbors) -> None:
 @every_memory
 @settings(max_examples=12, deadline=None)
 @given(
-    seed=st.integers(0, 999), stored=st.sampled_from([0, 3, 40]), every=st.integers(1, 5), k=st.sampled_from([1, 6, 70])
+    seed=st.integers(0, 999), stored=st.sampled_from([0, 3, 40]), every=st.integers(1, 5),
+    k=st.sampled_from([1, 6, 70])
 )  # fmt: skip
 def test_a_block_finds_what_writing_token_by_token_finds(
     make: Callable[[], AnyMemory], seed: int, stored: int, every: int, k: int
@@ -79,7 +89,9 @@ def test_a_block_finds_what_writing_token_by_token_finds(
         size = 4 * every if limit is None else min(4 * every, limit)
         assert size % every == 0
         some = slice(begin, begin + size)
-        block = WrittenBlock(fast, keys[some], labels[some], visible(len(keys[some]), every), logs[some])
+        block = WrittenBlock(
+            fast, keys[some], labels[some], visible(len(keys[some]), every), logs[some]
+        )
         found.append(block.search(k))
         fast.add(keys[some], labels[some], logs[some])
         begin += size
@@ -94,7 +106,8 @@ def test_later_rows_change_nothing_before_them(make: Callable[[], AnyMemory]) ->
     other, names = keys.clone(), labels.clone()
     other[5:], names[5:] = 99.0, 5
     first, second = (
-        WrittenBlock(memory, some, marks, visible(8, 1)).search(9) for some, marks in ((keys, labels), (other, names))
+        WrittenBlock(memory, some, marks, visible(8, 1)).search(9)
+        for some, marks in ((keys, labels), (other, names))
     )
     for name in ("keys", "values", "distances"):
         assert torch.equal(getattr(first, name)[:5], getattr(second, name)[:5])
@@ -125,7 +138,8 @@ def test_occurrences_are_counted(seed: int, length: int) -> None:
     wanted = torch.randint(0, 8, (6, 7), generator=generator)
     last = torch.randint(0, length + 1, (6,), generator=generator)
     expected = [
-        [values[:stop].tolist().count(label) for label in row] for row, stop in zip(wanted.tolist(), last, strict=True)
+        [values[:stop].tolist().count(label) for label in row]
+        for row, stop in zip(wanted.tolist(), last, strict=True)
     ]
     assert occurrences(wanted, values, last).tolist() == expected
 
@@ -139,13 +153,17 @@ def test_what_a_ring_drops_while_a_block_is_written(capacity: int, stored: int) 
     wanted = torch.arange(6).expand(10, 6)
     before = memory.counts(6)
     counts = (
-        before + occurrences(wanted, labels, visible(10, 2)) - dropped_counts(memory, wanted, labels, visible(10, 2))
+        before
+        + occurrences(wanted, labels, visible(10, 2))
+        - dropped_counts(memory, wanted, labels, visible(10, 2))
     )
     for row in range(10):
         if row % 2 == 0 and row:
             memory.add(keys[row - 2 : row], labels[row - 2 : row])
         assert torch.equal(counts[row], memory.counts(6)), row
-    assert torch.equal(dropped_counts(FlatMemory(DIM), wanted, labels, visible(10, 2)), torch.zeros_like(wanted))
+    assert torch.equal(
+        dropped_counts(FlatMemory(DIM), wanted, labels, visible(10, 2)), torch.zeros_like(wanted)
+    )
 
 
 def test_counts_follow_additions_in_every_part() -> None:

@@ -32,7 +32,9 @@ def keys(seed: int, count: int) -> Tensor:
     """Return keys around forty centres."""
     draw = torch.Generator().manual_seed(seed)
     centres = torch.randn(40, DIM, generator=torch.Generator().manual_seed(0))
-    return centres[torch.randint(40, (count,), generator=draw)] + 0.3 * torch.randn(count, DIM, generator=draw)
+    return centres[torch.randint(40, (count,), generator=draw)] + 0.3 * torch.randn(
+        count, DIM, generator=draw
+    )
 
 
 def memory(work: Path | None = None) -> DiskMemory:
@@ -53,7 +55,8 @@ def test_a_saved_memory_is_found_in_and_grows_without_its_files_changing(tmp_pat
     save_memory(filled(2000), tmp_path / "m", **OWNER)
     before = {path.name: path.read_bytes() for path in (tmp_path / "m").iterdir()}
     assert set(before) == {
-        "about.json", "index.faiss", "keys.bin", "lists.bin", "log_normalizers.bin", "manifest.json", "norms.bin",
+        "about.json", "index.faiss", "keys.bin", "lists.bin", "log_normalizers.bin",
+        "manifest.json", "norms.bin",
         "values.bin",
     } - {"about.json"}  # fmt: skip
     readers = [load_memory(tmp_path / "m", **OWNER) for _ in range(2)]
@@ -73,13 +76,17 @@ def test_a_saved_memory_is_found_in_and_grows_without_its_files_changing(tmp_pat
 
 
 def test_every_entry_is_in_one_of_many_lists(tmp_path: Path) -> None:
-    made = DiskMemory(DIM, "IVF512,SQ8", nprobe=512)  # all lists visited: nothing but the rounding of codes is lost
+    made = DiskMemory(
+        DIM, "IVF512,SQ8", nprobe=512
+    )  # all lists visited: nothing but the rounding of codes is lost
     made.add(keys(1, 6000), torch.arange(6000))
     save_memory(made, tmp_path / "m", **OWNER)
     reader, exact, queries = load_memory(tmp_path / "m", **OWNER), FlatMemory(DIM), keys(2, 20)
     exact.add(keys(1, 6000), torch.arange(6000))
     for memory_on_disk in (made, reader):
-        assert recall(memory_on_disk.search(queries, 20).values, exact.search(queries, 20).values) == 1
+        assert (
+            recall(memory_on_disk.search(queries, 20).values, exact.search(queries, 20).values) == 1
+        )
     index = module.open_lists(tmp_path / "m", "IVF512,SQ8", 6000).index
     sizes = [index.invlists.list_size(number) for number in range(512)]
     assert (sum(sizes), index.ntotal) == (6000, 6000)
@@ -103,7 +110,9 @@ def test_a_grown_memory_is_saved_with_one_index_of_all(tmp_path: Path) -> None:
     assert recall(opened.search(queries, 20).values, exact.search(queries, 20).values) > 0.95
 
 
-def test_entries_move_to_disk_when_there_are_many(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_entries_move_to_disk_when_there_are_many(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr("hebblm.memory.factory.MOVED_AT", 300)
     made = build_memory(DIM, MemoryConfig(index="IVF16,PQ8x4", store="disk", dtype="float16"))
     assert isinstance(made, HybridMemory)
@@ -138,7 +147,9 @@ def test_an_index_that_was_interrupted_goes_on_to_the_same_bytes(
         save_memory(filled(1000, work), tmp_path / "cut", **OWNER)
     assert not (tmp_path / "cut").exists()
     written.clear()
-    monkeypatch.setattr(module, "_write", lambda index, path: (original(index, path), written.append(path.name)))
+    monkeypatch.setattr(
+        module, "_write", lambda index, path: (original(index, path), written.append(path.name))
+    )
     save_memory(filled(1000, work), tmp_path / "cut", **OWNER)
     assert len(written) == 3, "two shards that were lacking, and the index"
     for path in (tmp_path / "whole").iterdir():
@@ -150,7 +161,9 @@ def test_lists_that_find_no_space_are_told(tmp_path: Path, monkeypatch: pytest.M
     save_memory(filled(2000), tmp_path / "m", **OWNER)
     (tmp_path / "m" / "lists.bin").unlink()
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (16_000, before[1]))  # more than a shard, less than all lists
+    resource.setrlimit(
+        resource.RLIMIT_FSIZE, (16_000, before[1])
+    )  # more than a shard, less than all lists
     try:
         with pytest.raises(UserError, match=r"cannot write .*lists\.bin"):
             memory().write_index(tmp_path / "m")
@@ -176,11 +189,15 @@ def test_only_what_is_read_stays_in_memory(monkeypatch: pytest.MonkeyPatch, tmp_
 
 def mapped_bytes() -> int:
     """Return how much of the files that are mapped is in memory."""
-    (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if "RssFile" in line)
+    (line,) = (
+        line for line in Path("/proc/self/status").read_text().splitlines() if "RssFile" in line
+    )
     return 1024 * int(line.split()[1])
 
 
-def test_keys_are_let_go_of_while_a_memory_is_filled_and_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_are_let_go_of_while_a_memory_is_filled_and_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made = DiskMemory(256, "IVF16,SQ4", dtype=torch.float16)
     before, peaks = mapped_bytes(), [0]
     for _ in range(30):
@@ -220,7 +237,9 @@ def test_damage_is_told(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ARRAYS)
-def test_damage_beside_large_keys_is_told(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_damage_beside_large_keys_is_told(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(persistence, "QUICK", 0)
     save_memory(filled(2000), tmp_path / "m", **OWNER)
     flip(tmp_path / "m" / "keys.bin")
@@ -230,7 +249,9 @@ def test_damage_beside_large_keys_is_told(tmp_path: Path, name: str, monkeypatch
         load_memory(tmp_path / "m", **OWNER)
 
 
-def test_large_lists_that_name_no_entry_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_lists_that_name_no_entry_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(persistence, "QUICK", 0)
     save_memory(filled(2000), tmp_path / "m", **OWNER)
     path = tmp_path / "m" / "lists.bin"
@@ -242,10 +263,19 @@ def test_large_lists_that_name_no_entry_are_refused(tmp_path: Path, monkeypatch:
 @pytest.mark.parametrize(
     ("config", "match"),
     [
-        (MemoryConfig(store="disk", index="exact"), "memory.index=exact does not go with memory.store=disk"),
-        (MemoryConfig(store="disk", capacity=5), "memory.capacity=5 does not go with memory.store=disk"),
+        (
+            MemoryConfig(store="disk", index="exact"),
+            "memory.index=exact does not go with memory.store=disk",
+        ),
+        (
+            MemoryConfig(store="disk", capacity=5),
+            "memory.capacity=5 does not go with memory.store=disk",
+        ),
         (MemoryConfig(store="disk", index="PQ4x4"), "memory.index=PQ4x4 cannot be kept on disk"),
-        (MemoryConfig(store="disk", index="IVF4,PQ4x4fs"), "memory.index=IVF4,PQ4x4fs cannot be kept on disk"),
+        (
+            MemoryConfig(store="disk", index="IVF4,PQ4x4fs"),
+            "memory.index=IVF4,PQ4x4fs cannot be kept on disk",
+        ),
     ],
 )
 def test_what_cannot_stand_on_disk_is_refused(config: MemoryConfig, match: str) -> None:
@@ -261,7 +291,9 @@ def test_several_processes_read_one_memory(tmp_path: Path) -> None:
         "print(m.search(torch.zeros(1, 16), 5).values.tolist())"
     )
     readers = [
-        subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            [sys.executable, "-c", code], cwd=tmp_path, stdout=subprocess.PIPE, text=True
+        )
         for _ in range(2)
     ]
     told = [reader.communicate(timeout=120)[0] for reader in readers]

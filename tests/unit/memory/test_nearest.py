@@ -7,7 +7,15 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from hebblm.memory import nearest as module
-from hebblm.memory.nearest import Ranked, listed_distances, merge, nearest, nearest_within, pad, shifted
+from hebblm.memory.nearest import (
+    Ranked,
+    listed_distances,
+    merge,
+    nearest,
+    nearest_within,
+    pad,
+    shifted,
+)
 from hebblm.memory.store import Entries, EntryStore
 
 
@@ -16,7 +24,9 @@ def entries_of(keys: Tensor) -> Entries:
 
 
 def by_direct_difference(queries: Tensor, keys: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The definition: every entry by direct difference, pair by pair, a stable sort, the first k."""
+    """The definition: every entry by direct difference, pair by pair, a stable sort, the first
+    k.
+    """
     only = torch.zeros(1, 1, dtype=torch.int64)
     rows = []
     for query in queries:
@@ -39,7 +49,9 @@ def test_listed_distances_are_those_of_the_formula(
     )
     ids = torch.randint(0, 50, (9, 20), generator=generator)
     wanted = (queries.double()[:, None] - keys.double()[ids]).square().sum(2)
-    torch.testing.assert_close(listed_distances(queries, keys, ids).double(), wanted, rtol=1e-6, atol=0)
+    torch.testing.assert_close(
+        listed_distances(queries, keys, ids).double(), wanted, rtol=1e-6, atol=0
+    )
 
 
 @settings(max_examples=25, deadline=None)
@@ -51,8 +63,12 @@ def test_listed_distances_are_those_of_the_formula(
     offset=st.sampled_from([0.0, 10.0, 1000.0]),
     chunk_bytes=st.sampled_from([1, 2000, 1 << 20]),
 )
-def test_products_never_decide(seed: int, count: int, dim: int, spread: float, offset: float, chunk_bytes: int) -> None:
-    """Keys so close together, and so far from the origin, that matrix products cannot tell them apart."""
+def test_products_never_decide(
+    seed: int, count: int, dim: int, spread: float, offset: float, chunk_bytes: int
+) -> None:
+    """Keys so close together, and so far from the origin, that matrix products cannot tell them
+    apart.
+    """
     generator = torch.Generator().manual_seed(seed)
     keys = offset + spread * torch.randn(count, dim, generator=generator)
     queries = offset + spread * torch.randn(4, dim, generator=generator)
@@ -64,7 +80,10 @@ def test_products_never_decide(seed: int, count: int, dim: int, spread: float, o
 
 def test_reduced_matmul_precision_changes_nothing() -> None:
     generator = torch.Generator().manual_seed(0)
-    keys, queries = torch.randn(400, 64, generator=generator), torch.randn(20, 64, generator=generator)
+    keys, queries = (
+        torch.randn(400, 64, generator=generator),
+        torch.randn(20, 64, generator=generator),
+    )
     strict = nearest(queries, entries_of(keys), 10)
     torch.set_float32_matmul_precision("medium")
     try:
@@ -83,7 +102,9 @@ def test_float64_queries_are_compared_in_float64() -> None:
 
 
 def test_doubtful_queries_are_examined_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Equal keys overflow the candidates; the oldest must win although products return any of them."""
+    """Equal keys overflow the candidates; the oldest must win although products return any of
+    them.
+    """
     calls = []
     original = module._within
 
@@ -150,7 +171,11 @@ def test_what_lies_beyond_the_limits_is_not_ranked(monkeypatch: pytest.MonkeyPat
     keys, queries = torch.randn(500, 7, generator=generator), torch.randn(3, 7, generator=generator)
     limits = nearest(queries, entries_of(keys), 4).distances[:, -1]
     rank = module.rank
-    monkeypatch.setattr(module, "rank", lambda q, keys, ids: (ranked.append(tuple(ids.shape)), rank(q, keys, ids))[1])
+    monkeypatch.setattr(
+        module,
+        "rank",
+        lambda q, keys, ids: (ranked.append(tuple(ids.shape)), rank(q, keys, ids))[1],
+    )
     found = nearest_within(queries, entries_of(keys), 50, limits)
     assert ranked == [(3, 4)]
     assert (found.ids >= 0).sum(1).tolist() == [4, 4, 4]

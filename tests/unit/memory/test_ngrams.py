@@ -27,7 +27,9 @@ class Plain:
         for n in range(min(self.order, t) + 1):
             self.counts[tuple(text[t - n : t])][text[t]] += 1
 
-    def seen(self, text: list[int], t: int, token: int, lowest: float) -> tuple[float, int, float, int]:
+    def seen(
+        self, text: list[int], t: int, token: int, lowest: float
+    ) -> tuple[float, int, float, int]:
         p, length, peak, total = lowest, 0, 0.0, 0
         for n in range(min(self.order, t) + 1):
             followers = self.counts.get(tuple(text[t - n : t]))
@@ -44,7 +46,9 @@ class Plain:
 def plainly(
     text: list[int], order: int, vocabulary: int, every: int = 1, capacity: int = 1000
 ) -> list[tuple[float, int, float, int]]:
-    """Score each token of a text, which is counted after every so many tokens, its first ones alone."""
+    """Score each token of a text, which is counted after every so many tokens, its first ones
+    alone.
+    """
     plain, found = Plain(order), []
     for t in range(len(text)):
         if t % every == 0:
@@ -80,7 +84,9 @@ def test_runs_of_any_size_are_scored_as_token_by_token(
 
 
 @settings(max_examples=20, deadline=None)
-@given(texts=st.lists(st.lists(st.integers(0, 2), min_size=20, max_size=20), min_size=2, max_size=3))
+@given(
+    texts=st.lists(st.lists(st.integers(0, 2), min_size=20, max_size=20), min_size=2, max_size=3)
+)
 def test_streams_side_by_side_see_each_other_once_they_are_added(texts: list[list[int]]) -> None:
     order, ngrams, alone = 3, NGrams(3), [NGrams(3) for _ in texts]
     contexts = [contexts_of(np.array(text), 0, order) for text in texts]
@@ -104,7 +110,9 @@ def test_streams_side_by_side_see_each_other_once_they_are_added(texts: list[lis
     size=st.integers(1, 17),
     every=st.integers(1, 5),
 )
-def test_distributions_are_those_of_plain_dictionaries(text: list[int], order: int, size: int, every: int) -> None:
+def test_distributions_are_those_of_plain_dictionaries(
+    text: list[int], order: int, size: int, every: int
+) -> None:
     """Runs are predicted token by token, of intervals; reset in between returns to the base."""
     ngrams, plain, tokens, base = NGrams(order), Plain(order), np.array(text), len(text) // 2
     lowest = np.random.default_rng(len(text)).dirichlet(np.ones(9), len(text))
@@ -158,7 +166,9 @@ def test_a_long_text_is_added_at_once_as_in_parts() -> None:
         end = min(begin + 7_000, len(text))
         parts.add(contexts_of(text[:end], begin, 2), text[begin:end])
     contexts = contexts_of(text[:2000], 0, 2)
-    first, second = (ngrams.score(NGramRows.of(contexts, text[:2000]), 60).log_prob for ngrams in (whole, parts))
+    first, second = (
+        ngrams.score(NGramRows.of(contexts, text[:2000]), 60).log_prob for ngrams in (whole, parts)
+    )
     assert np.array_equal(first, second)
 
 

@@ -10,7 +10,15 @@ import torch
 
 from hebblm.errors import UserError
 from hebblm.files import read_json, write_json
-from hebblm.memory import FaissMemory, FlatMemory, HybridMemory, RingMemory, faiss_index, load_memory, save_memory
+from hebblm.memory import (
+    FaissMemory,
+    FlatMemory,
+    HybridMemory,
+    RingMemory,
+    faiss_index,
+    load_memory,
+    save_memory,
+)
 from hebblm.memory.persistence import SCHEMA
 
 
@@ -26,10 +34,14 @@ def saved(folder: Path) -> Path:
 
 
 def load(folder: Path, **changes: str) -> Any:
-    return load_memory(folder, **{"model_hash": "model", "dictionary_hash": "dictionary", **changes})
+    return load_memory(
+        folder, **{"model_hash": "model", "dictionary_hash": "dictionary", **changes}
+    )
 
 
-def test_a_trained_index_is_not_trained_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_trained_index_is_not_trained_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = saved(tmp_path / "memory")
     monkeypatch.setattr(faiss_index, "train", None)
     loaded = load(folder)
@@ -103,7 +115,9 @@ def test_an_empty_memory_survives(tmp_path: Path) -> None:
 @pytest.mark.parametrize("which", ["model", "dictionary"])
 def test_another_owner_is_refused(tmp_path: Path, which: str) -> None:
     folder = saved(tmp_path / "memory")
-    with pytest.raises(UserError, match=f"belongs to another {which} .*; build it again with this {which}"):
+    with pytest.raises(
+        UserError, match=f"belongs to another {which} .*; build it again with this {which}"
+    ):
         load(folder, **{f"{which}_hash": "other"})
 
 
@@ -113,7 +127,9 @@ def test_damaged_files_are_refused(tmp_path: Path, name: str) -> None:
     path = folder / name
     content = path.read_bytes()
     path.write_bytes(content[:-1])
-    with pytest.raises(UserError, match=f"{name} has {len(content) - 1} bytes instead of {len(content)}"):
+    with pytest.raises(
+        UserError, match=f"{name} has {len(content) - 1} bytes instead of {len(content)}"
+    ):
         load(folder)
     path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     with pytest.raises(UserError, match=f"{name} was changed"):
@@ -132,7 +148,10 @@ Change = Callable[[dict[str, Any]], object]
 @pytest.mark.parametrize(
     ("change", "match"),
     [
-        (lambda m: m.update(schema="hebblm-memory/2"), f"not of schema {SCHEMA} but 'hebblm-memory/2'"),
+        (
+            lambda m: m.update(schema="hebblm-memory/2"),
+            f"not of schema {SCHEMA} but 'hebblm-memory/2'",
+        ),
         (lambda m: m.pop("count"), "does not fit"),
         (lambda m: m.update(index={"surprise": 1}), "does not fit"),
         (lambda m: m.update(kind="octree"), "does not fit"),
@@ -164,7 +183,9 @@ def test_an_index_of_other_keys_is_refused(tmp_path: Path) -> None:
     other.add(rows(0, 300), torch.arange(300))
     save_memory(other, tmp_path / "other", model_hash="model", dictionary_hash="dictionary")
     (folder / "index.faiss").write_bytes((tmp_path / "other" / "index.faiss").read_bytes())
-    manifest, others = (read_json(place / "manifest.json") for place in (folder, tmp_path / "other"))
+    manifest, others = (
+        read_json(place / "manifest.json") for place in (folder, tmp_path / "other")
+    )
     manifest["files"]["index.faiss"] = others["files"]["index.faiss"]
     write_json(folder / "manifest.json", manifest)
     with pytest.raises(UserError, match="does not belong to its keys"):
@@ -178,9 +199,13 @@ def test_saving_replaces_a_memory_but_nothing_else(tmp_path: Path) -> None:
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter").write_text("x")
     with pytest.raises(UserError, match="does not hold a memory"):
-        save_memory(load(folder, model_hash="new"), tmp_path / "thesis", model_hash="m", dictionary_hash="d")
+        save_memory(
+            load(folder, model_hash="new"), tmp_path / "thesis", model_hash="m", dictionary_hash="d"
+        )
     with pytest.raises(UserError, match="is a file"):
-        save_memory(FlatMemory(2), tmp_path / "thesis" / "chapter", model_hash="m", dictionary_hash="d")
+        save_memory(
+            FlatMemory(2), tmp_path / "thesis" / "chapter", model_hash="m", dictionary_hash="d"
+        )
     assert (tmp_path / "thesis" / "chapter").read_text() == "x"
 
 

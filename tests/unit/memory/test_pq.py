@@ -74,7 +74,14 @@ def test_auto_trains_once_it_is_large_enough(monkeypatch: pytest.MonkeyPatch) ->
         assert recall(memory.search(queries, 10), exact.search(queries, 10)) > 0.9
         specs.append(memory.describe()["index"])
     # Trained at 800, and again only when that has doubled, at 1600.
-    assert specs == [None, "PQ16x4fs", "PQ16x4fs", "IVF32,PQ16x4fs", "IVF32,PQ16x4fs", "IVF32,PQ16x4fs"]
+    assert specs == [
+        None,
+        "PQ16x4fs",
+        "PQ16x4fs",
+        "IVF32,PQ16x4fs",
+        "IVF32,PQ16x4fs",
+        "IVF32,PQ16x4fs",
+    ]
 
 
 def test_too_few_entries_to_train_on_are_searched_exactly() -> None:
@@ -188,7 +195,8 @@ def test_an_index_of_a_faiss_without_gpus_is_not_placed_on_one() -> None:
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize(
-    ("factory", "nprobe", "least"), [("Flat", None, 1.0), ("IVF64,Flat", 32, 0.95), ("IVF64,PQ16", 64, 0.9)]
+    ("factory", "nprobe", "least"),
+    [("Flat", None, 1.0), ("IVF64,Flat", 32, 0.95), ("IVF64,PQ16", 64, 0.9)],
 )
 def test_on_a_gpu_it_finds_what_comparing_all_finds(
     factory: str, nprobe: int | None, least: float, tmp_path: Path
@@ -209,7 +217,9 @@ def test_on_a_gpu_it_finds_what_comparing_all_finds(
     for device in ("cuda", "cpu"):
         again = load_memory(tmp_path / "saved", model_hash="m", dictionary_hash="d", device=device)
         there = again.search(queries.to(device), 100)
-        torch.testing.assert_close(there.distances.cpu(), found.distances.cpu(), rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(
+            there.distances.cpu(), found.distances.cpu(), rtol=1e-4, atol=1e-4
+        )
 
 
 @pytest.mark.gpu

@@ -1,4 +1,6 @@
-"""Keys that are the signed square roots of states, beside the same computed from the states in plain code."""
+"""Keys that are the signed square roots of states, beside the same computed from the states in
+plain code.
+"""
 
 from __future__ import annotations
 
@@ -30,10 +32,14 @@ OWNER = {"model_hash": "model", "dictionary_hash": "dictionary"}
 
 
 def context_of(keys: str, entries: int = ENTRIES) -> tuple[Context, torch.Tensor, torch.Tensor]:
-    """A context that observed some pairs, one dimension of whose states is far larger than the others."""
+    """A context that observed some pairs, one dimension of whose states is far larger than the
+    others.
+    """
     head = OutputHead(toy.randn(0, WORDS, toy.DIM, dtype=torch.float64), None)
     memory = build_memory(toy.DIM, MemoryConfig(index="exact", keys=keys))
-    context = Context(head, memory, k=7, train_counts=torch.ones(WORDS, dtype=torch.int64), window=20)
+    context = Context(
+        head, memory, k=7, train_counts=torch.ones(WORDS, dtype=torch.int64), window=20
+    )
     hidden = toy.randn(1, entries, toy.DIM, dtype=torch.float64)
     hidden[:, 0] *= 50
     labels = torch.arange(entries) % WORDS
@@ -46,7 +52,8 @@ def test_squares_of_roots_are_the_states(numbers: list[float]) -> None:
     states = torch.tensor(numbers, dtype=torch.float64)
     roots = rooted(states)
     torch.testing.assert_close(
-        roots, torch.tensor([abs(x) ** 0.5 * (-1 if x < 0 else 1) for x in numbers], dtype=torch.float64)
+        roots,
+        torch.tensor([abs(x) ** 0.5 * (-1 if x < 0 else 1) for x in numbers], dtype=torch.float64),
     )
     torch.testing.assert_close(squared(roots), states)
 
@@ -59,17 +66,25 @@ def test_neighbours_are_the_nearest_by_their_roots_and_enter_the_head_as_states(
     nearest = distances.sort(dim=1).indices[:, :7]
     assert torch.equal(batch.neighbors.values, labels[nearest])
     torch.testing.assert_close(batch.near_states.keys, hidden[nearest], rtol=1e-5, atol=1e-5)
-    torch.testing.assert_close(batch.state_products, (queries[:, None] * hidden[nearest]).sum(2), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(
+        batch.state_products, (queries[:, None] * hidden[nearest]).sum(2), rtol=1e-5, atol=1e-5
+    )
     plain = Neighbors(
-        hidden[nearest], labels[nearest], distances.gather(1, nearest), torch.ones(5, 7, dtype=torch.bool)
+        hidden[nearest],
+        labels[nearest],
+        distances.gather(1, nearest),
+        torch.ones(5, 7, dtype=torch.bool),
     )
     config = replace(toy.SETTINGS[MbpaConfig], solver="exact")
     expected = F.mbpa_delta(
-        queries, plain, context.head, context.head.logits(queries), lr=config.lr, steps=config.steps, eps=config.eps,
+        queries, plain, context.head, context.head.logits(queries), lr=config.lr,
+        steps=config.steps, eps=config.eps,
         lr_units=config.lr_units, solver="exact", optimizer=config.optimizer, pull=config.pull,
         closeness_normalization=config.closeness, scale=config.scale,
     )  # fmt: skip
-    torch.testing.assert_close(mbpa_result(batch, config).delta, expected.delta, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(
+        mbpa_result(batch, config).delta, expected.delta, rtol=1e-4, atol=1e-5
+    )
 
 
 def test_a_cache_weighs_by_products_of_roots() -> None:
@@ -79,11 +94,15 @@ def test_a_cache_weighs_by_products_of_roots() -> None:
     context.learn_shares([rule])
     expected = cache_log_probs(
         rooted(queries), rooted(hidden[-20:]), labels[-20:],
-        OutputHead(torch.zeros(WORDS, toy.DIM, dtype=torch.float64), None), theta=0.7, weight=1.0, scale="relative",
+        OutputHead(torch.zeros(WORDS, toy.DIM, dtype=torch.float64), None), theta=0.7, weight=1.0,
+        scale="relative",
     ).exp()  # fmt: skip
     base = context.head.logits(queries).softmax(1)
     torch.testing.assert_close(
-        rule.log_probs(EvalBatch(queries, context)).exp(), 0.7 * base + 0.3 * expected, rtol=1e-5, atol=1e-7
+        rule.log_probs(EvalBatch(queries, context)).exp(),
+        0.7 * base + 0.3 * expected,
+        rtol=1e-5,
+        atol=1e-7,
     )
 
 
@@ -104,13 +123,17 @@ def test_a_block_is_scored_as_token_by_token(name: str) -> None:
     torch.testing.assert_close(whole, torch.cat(parts), rtol=1e-5, atol=1e-6)
 
 
-def test_a_saved_memory_says_what_its_keys_are_and_one_without_a_word_has_states(tmp_path: Path) -> None:
+def test_a_saved_memory_says_what_its_keys_are_and_one_without_a_word_has_states(
+    tmp_path: Path,
+) -> None:
     context, hidden, _ = context_of("root")
     save_memory(context.memory, tmp_path / "memory", **OWNER)
     loaded = load_memory(tmp_path / "memory", **OWNER)
     assert loaded.rooted
     assert loaded.describe()["keys"] == "root"
-    torch.testing.assert_close(loaded.states_of(loaded.segments()[0].keys), hidden.float(), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(
+        loaded.states_of(loaded.segments()[0].keys), hidden.float(), rtol=1e-5, atol=1e-5
+    )
     assert HybridMemory.over(loaded).rooted
     manifest = read_json(tmp_path / "memory" / "manifest.json")
     del manifest["keys"]
@@ -125,8 +148,13 @@ def test_states_stay_states_where_that_is_asked_for() -> None:
     assert batch.near_states is batch.neighbors
     assert batch.state_products is batch.products
     assert torch.equal(batch.queries, hidden[:3])
-    assert MemoryConfig(keys="state").identity() == {**MemoryConfig(keys="state").identity(), "dtype": "float32"}
-    assert "keys" not in MemoryConfig(keys="state").identity()  # a memory of an earlier version is found again
+    assert MemoryConfig(keys="state").identity() == {
+        **MemoryConfig(keys="state").identity(),
+        "dtype": "float32",
+    }
+    assert (
+        "keys" not in MemoryConfig(keys="state").identity()
+    )  # a memory of an earlier version is found again
 
 
 def test_an_unknown_kind_of_key_is_refused() -> None:

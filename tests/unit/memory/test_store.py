@@ -21,7 +21,11 @@ from hebblm.memory.store import EntryStore, GrowingArray, MappedArray, RowArray,
 
 
 @pytest.mark.parametrize("kind", [GrowingArray, MappedArray])
-@given(operations=st.lists(st.tuples(st.sampled_from(["append", "truncate"]), st.integers(0, 9)), max_size=12))
+@given(
+    operations=st.lists(
+        st.tuples(st.sampled_from(["append", "truncate"]), st.integers(0, 9)), max_size=12
+    )
+)
 def test_arrays_behave_like_a_list(
     kind: type[GrowingArray] | type[MappedArray], operations: list[tuple[str, int]]
 ) -> None:
@@ -111,7 +115,9 @@ def test_norms_are_of_the_keys_as_stored(dtype: torch.dtype) -> None:
         (torch.tensor([[3.4e38]]), torch.bfloat16, "not finite as bfloat16"),
     ],
 )
-def test_keys_that_cannot_be_compared_are_refused(keys: Tensor, dtype: torch.dtype, match: str) -> None:
+def test_keys_that_cannot_be_compared_are_refused(
+    keys: Tensor, dtype: torch.dtype, match: str
+) -> None:
     store = EntryStore(1, dtype=dtype)
     with pytest.raises(UserError, match=match):
         store.append(keys, torch.zeros(1, dtype=torch.int64))
@@ -121,10 +127,18 @@ def test_keys_that_cannot_be_compared_are_refused(keys: Tensor, dtype: torch.dty
 @pytest.mark.parametrize(
     ("keys", "values", "match"),
     [
-        (torch.ones(1, 2), torch.tensor([1.5]), r"labels \[1\.5\] of a memory must be whole numbers"),
+        (
+            torch.ones(1, 2),
+            torch.tensor([1.5]),
+            r"labels \[1\.5\] of a memory must be whole numbers",
+        ),
         (torch.ones(1, 2), torch.tensor([-1]), r"labels \[-1\]"),
         (torch.ones(1, 2), np.array([1]), "values of type ndarray are not a tensor"),
-        (np.ones((1, 2)), torch.tensor([1]), "keys of type ndarray are not a tensor; give torch.as_tensor"),
+        (
+            np.ones((1, 2)),
+            torch.tensor([1]),
+            "keys of type ndarray are not a tensor; give torch.as_tensor",
+        ),
     ],
 )
 def test_what_are_no_entries_is_refused(keys: Any, values: Any, match: str) -> None:
@@ -136,17 +150,26 @@ def test_what_are_no_entries_is_refused(keys: Any, values: Any, match: str) -> N
     assert repr(memory) == "FlatMemory(0 entries of width 2)"
 
 
-@pytest.mark.parametrize("copied", [copy.deepcopy, lambda memory: pickle.loads(pickle.dumps(memory))])
-def test_a_copy_of_a_memory_on_disk_has_a_file_of_its_own(copied: Callable[[FlatMemory], FlatMemory]) -> None:
+@pytest.mark.parametrize(
+    "copied", [copy.deepcopy, lambda memory: pickle.loads(pickle.dumps(memory))]
+)
+def test_a_copy_of_a_memory_on_disk_has_a_file_of_its_own(
+    copied: Callable[[FlatMemory], FlatMemory],
+) -> None:
     memory = FlatMemory(2, spill_bytes=10)
     memory.add(torch.ones(9, 2), torch.arange(9))
     other = copied(memory)
     for number, each in enumerate((memory, other)):
         each.add(torch.zeros(1, 2), torch.tensor([number]))
-    assert [each.entries().values.tolist() for each in (memory, other)] == [[*range(9), 0], [*range(9), 1]]
+    assert [each.entries().values.tolist() for each in (memory, other)] == [
+        [*range(9), 0],
+        [*range(9), 1],
+    ]
 
 
-def test_keys_and_labels_stay_side_by_side_where_an_entry_is_broken_off(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_and_labels_stay_side_by_side_where_an_entry_is_broken_off(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def full(*_: object) -> None:
         raise UserError("no space left")
 

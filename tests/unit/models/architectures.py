@@ -15,11 +15,14 @@ import hebblm
 TEXT = "the cat in a hat.\nThe fin the the Abc in the fog, a fan.\n"
 CONTEXT, STRIDE = 16, 6
 SHAPE = {
-    "vocab_size": 70, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
-    "intermediate_size": 48, "max_position_embeddings": 64, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": None,
+    "vocab_size": 70, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "intermediate_size": 48, "max_position_embeddings": 64, "bos_token_id": 1, "eos_token_id": 2,
+    "pad_token_id": None,
 }  # fmt: skip
 GPT2 = {**SHAPE, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64, "n_inner": 48}
-MOE = {"num_experts": 4, "num_local_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32,
+MOE = {"num_experts": 4, "num_local_experts": 4, "num_experts_per_tok": 2,
+"moe_intermediate_size": 32,
        "shared_expert_intermediate_size": 32}  # fmt: skip
 STATE = {"state_size": 8, "expand": 2, "conv_kernel": 4}
 ARCHITECTURES: dict[str, dict[str, Any]] = {
@@ -55,11 +58,15 @@ ARCHITECTURES: dict[str, dict[str, Any]] = {
     "GptOss": {**MOE, "head_dim": 8, "sliding_window": 8},
     "Cohere": {"logit_scale": 0.25},
 }
-OTHERS: dict[str, dict[str, Any]] = {  # that go on token by token, or not at all, or are capped by another name
-    "Jamba": {"attn_layer_period": 2, "attn_layer_offset": 1, "mamba_d_state": 8, "num_experts": 2, "pad_token_id": 0},
-    "Bamba": {"mamba_n_heads": 8, "mamba_d_head": 8, "mamba_d_state": 8, "mamba_n_groups": 1, "mamba_chunk_size": 4,
+# that go on token by token, or not at all, or are capped by another name
+OTHERS: dict[str, dict[str, Any]] = {
+    "Jamba": {"attn_layer_period": 2, "attn_layer_offset": 1, "mamba_d_state": 8, "num_experts": 2,
+    "pad_token_id": 0},
+    "Bamba": {"mamba_n_heads": 8, "mamba_d_head": 8, "mamba_d_state": 8, "mamba_n_groups": 1,
+    "mamba_chunk_size": 4,
               "attn_layer_indices": [1]},
-    "xLSTM": {"hidden_size": 64, "embedding_dim": 64, "num_heads": 2, "num_blocks": 2, "chunk_size": 4,
+    "xLSTM": {"hidden_size": 64, "embedding_dim": 64, "num_heads": 2, "num_blocks": 2,
+    "chunk_size": 4,
               "qk_dim_factor": 1.0, "output_logit_soft_cap": 1.5},
 }  # fmt: skip
 
@@ -92,18 +99,24 @@ def tokenizer(*, begins: bool = False) -> Any:
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     made.decoder = decoders.ByteLevel()
     if begins:
-        made.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
+        made.post_processor = processors.TemplateProcessing(
+            single="<s> $A", special_tokens=[("<s>", 1)]
+        )
     return PreTrainedTokenizerFast(tokenizer_object=made, bos_token="<s>", eos_token="</s>")
 
 
 def opened(name: str, *, begins: bool = False, **options: Any) -> hebblm.LanguageModel:
-    """Return a random tiny model behind the front door, or skip the test where this transformers has no such one."""
+    """Return a random tiny model behind the front door, or skip the test where this transformers
+    has no such one.
+    """
     import transformers
 
     if not hasattr(transformers, f"{name}Config"):
         pytest.skip(f"this transformers has no {name}")
     pieces = tokenizer(begins=begins)
-    return hebblm.load((random_model(name), pieces), **{"context": CONTEXT, "stride": STRIDE, **options})
+    return hebblm.load(
+        (random_model(name), pieces), **{"context": CONTEXT, "stride": STRIDE, **options}
+    )
 
 
 def saved(model: Any, folder: Path, **options: Any) -> Path:

@@ -21,7 +21,9 @@ def test_reading_in_parts_goes_on_where_the_last_part_ended() -> None:
 
 
 @pytest.mark.parametrize(("optimizer", "under_no_grad"), [("sgd", True), ("rmsprop", False)])
-def test_every_parameter_of_a_moving_base_learns_and_none_of_the_model(optimizer: str, under_no_grad: bool) -> None:
+def test_every_parameter_of_a_moving_base_learns_and_none_of_the_model(
+    optimizer: str, under_no_grad: bool
+) -> None:
     """Also where the evaluation loop reads under no_grad."""
     model = toy.tiny_model()
     base = AwdBase(model, update=BaseUpdate(0.1, optimizer))  # type: ignore[arg-type]
@@ -56,7 +58,10 @@ def test_reset_forgets_learning_growth_and_state_bit_for_bit() -> None:
 
 @pytest.mark.parametrize(("init", "same"), [("zero", True), ("mean", True), ("uniform", False)])
 def test_new_rows_start_as_asked_for(init: str, same: bool) -> None:
-    rows = [AwdBase(toy.tiny_model(), rows=2, init=init, seed=seed).head.weight[-2:] for seed in (1, 1, 2)]  # type: ignore[arg-type]
+    rows = [
+        AwdBase(toy.tiny_model(), rows=2, init=init, seed=seed).head.weight[-2:]
+        for seed in (1, 1, 2)
+    ]  # type: ignore[arg-type]
     assert torch.equal(rows[0], rows[1])
     assert torch.equal(rows[0], rows[2]) == same
     assert bool((rows[0] == 0).all()) == (init == "zero")

@@ -14,7 +14,13 @@ from hebblm.errors import UserError
 from hebblm.evaluation.scenario_config import ScenarioConfig
 from hebblm.files import sha256
 from hebblm.installation import models_path
-from hebblm.models.catalog import ShippedModel, checkpoint_dictionary, is_causal, model_folder, shipped_models
+from hebblm.models.catalog import (
+    ShippedModel,
+    checkpoint_dictionary,
+    is_causal,
+    model_folder,
+    shipped_models,
+)
 
 
 def test_the_models_that_ship_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -29,7 +35,9 @@ def test_the_models_that_ship_are_listed(capsys: pytest.CaptureFixture[str]) -> 
         assert model.parameters == sum(p.numel() for p in AWDLSTM(config).parameters())
 
 
-def test_a_model_of_transformers_says_what_it_was_trained_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_of_transformers_says_what_it_was_trained_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = tmp_path / "llama-wt2"
     folder.mkdir()
     (folder / "config.json").write_text('{"model_type": "llama"}')
@@ -39,8 +47,16 @@ def test_a_model_of_transformers_says_what_it_was_trained_on(tmp_path: Path, mon
     assert shipped_models() == [ShippedModel("llama-wt2", "wt2", "raw", 12, 34.5)]
     for name in ("llama-wt2", str(folder)):
         config = ScenarioConfig(model=name, target="ptb").completed()
-        assert (config.model, config.corpora(), config.normalization) == (str(folder), ("wt2", "ptb"), "raw")
-        assert config == ScenarioConfig(checkpoint=Path(name), target="ptb").completed() == config.completed()
+        assert (config.model, config.corpora(), config.normalization) == (
+            str(folder),
+            ("wt2", "ptb"),
+            "raw",
+        )
+        assert (
+            config
+            == ScenarioConfig(checkpoint=Path(name), target="ptb").completed()
+            == config.completed()
+        )
     (folder / "training.json").unlink()
     assert ScenarioConfig(model="llama-wt2", target="ptb").completed().corpora() == (None, "ptb")
 
@@ -51,7 +67,9 @@ def test_a_shipped_model_knows_its_corpus_by_name_and_by_folder_unless_another_i
         assert config.checkpoint == models_path() / "small-wt2-lower"
         assert (config.corpora(), config.normalization) == (("wt2", "ptb"), "lower")
         assert config.completed() == config
-    asked = ScenarioConfig(checkpoint=Path("small-wt2-raw"), source="pydoc", target="ptb", normalization="lower")
+    asked = ScenarioConfig(
+        checkpoint=Path("small-wt2-raw"), source="pydoc", target="ptb", normalization="lower"
+    )
     assert (asked.completed().source, asked.completed().normalization) == ("pydoc", "lower")
 
 
@@ -76,23 +94,34 @@ def test_what_is_no_folder_is_not_asked_of_the_hub(
 @pytest.mark.parametrize("name", ["tiny-pydoc-raw", None])
 def test_options_of_other_models_are_refused(name: str | None) -> None:
     asked = {"checkpoint": name and Path(name), "source": "pydoc", "target": "numpy"}
-    for option, value in (("key", "ffn-input"), ("dtype", "float16"), ("context", 9), ("stride", 3)):
+    for option, value in (
+        ("key", "ffn-input"),
+        ("dtype", "float16"),
+        ("context", 9),
+        ("stride", 3),
+    ):
         with pytest.raises(UserError, match=f"--{option} {value} is for models of transformers"):
             ScenarioConfig(**asked, **{option: value}).completed()
 
 
 def test_a_scenario_is_named_by_its_options() -> None:
-    config = ScenarioConfig(checkpoint=Path("m"), text=Path("my text.txt"), k=50, max_tokens=9, split="valid")
+    config = ScenarioConfig(
+        checkpoint=Path("m"), text=Path("my text.txt"), k=50, max_tokens=9, split="valid"
+    )
     config = replace(config, streams=4, memory_scope="stream")
     assert config.arguments() == ["--checkpoint", "m", "--text", "my text.txt", "--k", "50"]
 
 
 @pytest.mark.parametrize("earlier", [False, True])
-def test_changed_counts_of_a_checkpoints_dictionary_are_refused(tmp_path: Path, earlier: bool) -> None:
+def test_changed_counts_of_a_checkpoints_dictionary_are_refused(
+    tmp_path: Path, earlier: bool
+) -> None:
     path = tmp_path / "dict.txt"
     path.write_text("a 3\n<eos> 2\n<unk> 0\n")
     corpus = {"train_tokens": 5} if earlier else {"dictionary_file_sha256": sha256(path)}
-    (tmp_path / "config.json").write_text(json.dumps({"format": "awd-lstm/1", "training": {"corpus": corpus}}))
+    (tmp_path / "config.json").write_text(
+        json.dumps({"format": "awd-lstm/1", "training": {"corpus": corpus}})
+    )
     assert checkpoint_dictionary(tmp_path).counts == (3, 2, 0)
     path.write_text("a 5\n<eos> 2\n<unk> 0\n")
     with pytest.raises(UserError, match=r"restore it"):

@@ -1,4 +1,6 @@
-"""Devices by name, one thread for small products, and freed memory that is kept where the C library can be told to."""
+"""Devices by name, one thread for small products, and freed memory that is kept where the C library
+can be told to.
+"""
 
 from __future__ import annotations
 
@@ -47,19 +49,35 @@ def test_only_one_stream_of_small_layers_gets_one_thread(monkeypatch: pytest.Mon
     assert torch.get_num_threads() == 2
     base, seen = toy.base_of(toy.tiny_model()), []
     read = base.model.forward
-    monkeypatch.setattr(base.model, "forward", lambda *a: (seen.append(torch.get_num_threads()), read(*a))[1])
+    monkeypatch.setattr(
+        base.model, "forward", lambda *a: (seen.append(torch.get_num_threads()), read(*a))[1]
+    )
     assert base.read(torch.tensor([1, 2, 3])).shape == (3, toy.DIM)
     assert seen == [1]
 
 
-def test_only_a_command_asks_for_memory_that_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_only_a_command_asks_for_memory_that_is_kept(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     (tmp_path / "a.txt").write_text("Call frobnitz with two arguments .\n" * 3)
     asked: list[tuple[int, int]] = []
     library = SimpleNamespace(mallopt=lambda *values: asked.append(values) is None)
     monkeypatch.setattr(ctypes, "CDLL", lambda name: library)
     hebblm.evaluate("tiny-pydoc-raw", tmp_path / "a.txt", methods="lstm")
     assert not asked
-    assert main(["--checkpoint", "tiny-pydoc-raw", "--text", str(tmp_path / "a.txt"), "--methods", "lstm"]) == 0
+    assert (
+        main(
+            [
+                "--checkpoint",
+                "tiny-pydoc-raw",
+                "--text",
+                str(tmp_path / "a.txt"),
+                "--methods",
+                "lstm",
+            ]
+        )
+        == 0
+    )
     assert len(asked) == 2
     monkeypatch.setattr(ctypes, "CDLL", lambda name: object())  # another C library
     assert not keep_freed_memory()

@@ -24,7 +24,10 @@ def test_is_the_update_of_krause_and_others(rule: str, every: int) -> None:
     eta, lam, epsilon, segment = 0.05, 0.3, 0.01, 15
     config = DynamicConfig(rule, lr=eta, decay=lam, epsilon=epsilon, segment=segment)  # type: ignore[arg-type]
     trained = toy.tiny_model().double()
-    squares = [toy.randn(i, *p.shape, dtype=torch.float64).square() for i, p in enumerate(trained.parameters())]
+    squares = [
+        toy.randn(i, *p.shape, dtype=torch.float64).square()
+        for i, p in enumerate(trained.parameters())
+    ]
     base = DynamicBase(AwdBase(trained), config, squares if rule == "rms" else None)
     stream = toy.stream_of(toy.tokens(0, 100, toy.SOURCE), words=toy.SOURCE)
     found = toy.alone(base, stream, UnionVocabulary(), segment=every)
@@ -36,7 +39,9 @@ def test_is_the_update_of_krause_and_others(rule: str, every: int) -> None:
     average = sum(r.mean() for r in rms) / len(rms)
     state = model.initial_state(1)
     for start in range(0, 100, every):
-        inputs, targets = (torch.from_numpy(x[start : start + every]) for x in (stream.inputs, stream.targets))
+        inputs, targets = (
+            torch.from_numpy(x[start : start + every]) for x in (stream.inputs, stream.targets)
+        )
         share = min(len(inputs) / segment, 1)
         out = model(inputs[None], detach(state))
         state = out.state
@@ -57,13 +62,17 @@ def test_is_the_update_of_krause_and_others(rule: str, every: int) -> None:
 
 
 @pytest.mark.parametrize("rule", ["sgd", "rms"])
-def test_without_rate_and_decay_it_is_the_fixed_base_bit_for_bit(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_rate_and_decay_it_is_the_fixed_base_bit_for_bit(
+    rule: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model = toy.tiny_model()
     config = DynamicConfig(rule, lr=0.0, decay=0.0)  # type: ignore[arg-type]
     squares = [p.detach().square() for p in model.parameters()] if rule == "rms" else None
     stream = toy.stream_of(toy.tokens(1, 120))
     fixed = toy.alone(toy.base_of(model), stream, UnionVocabulary(), segment=30)
-    still = toy.base_of(model, lr=1.0)  # keeps the graph, for which torch takes another kernel, but never learns
+    still = toy.base_of(
+        model, lr=1.0
+    )  # keeps the graph, for which torch takes another kernel, but never learns
     monkeypatch.setattr(still, "learn", lambda targets: None)
     expected = toy.alone(still, stream, UnionVocabulary(), segment=30)
     base = DynamicBase(toy.base_of(model), config, squares)
@@ -74,7 +83,9 @@ def test_without_rate_and_decay_it_is_the_fixed_base_bit_for_bit(rule: str, monk
 
 def test_it_learns_and_reset_restores_bit_for_bit() -> None:
     stream = toy.stream_of(np.tile(toy.tokens(2, 40), 4))
-    base = DynamicBase(toy.base_of(toy.tiny_model()), DynamicConfig("sgd", lr=0.5, decay=0.0, segment=20), None)
+    base = DynamicBase(
+        toy.base_of(toy.tiny_model()), DynamicConfig("sgd", lr=0.5, decay=0.0, segment=20), None
+    )
     first = toy.alone(base, stream, UnionVocabulary(), segment=20)
     assert first[-40:].mean() < first[:40].mean() - 0.1
     base.reset()
@@ -116,7 +127,9 @@ def test_gradient_statistics_are_the_mean_square_over_segments() -> None:
         loss = nn.cross_entropy(model.logits(out.hidden).reshape(-1, toy.SOURCE), targets)
         for total, g in zip(sums, torch.autograd.grad(loss, list(model.parameters())), strict=True):
             total += g.square() / 3
-    assert all(torch.allclose(a, b, rtol=1e-9, atol=1e-18) for a, b in zip(found, sums, strict=True))
+    assert all(
+        torch.allclose(a, b, rtol=1e-9, atol=1e-18) for a, b in zip(found, sums, strict=True)
+    )
 
 
 @pytest.mark.parametrize("rule", ["sgd", "rms"])
@@ -126,14 +139,18 @@ def test_a_measured_rate_is_predicted_to_gain_as_much_on_every_network(rule: str
     for times in (1.0, 100.0):
         larger = [times * part for part in squares]
         found = with_rate(config, larger)
-        steps = [part if rule == "sgd" else part / (part.sqrt() + config.epsilon) for part in larger]
+        steps = [
+            part if rule == "sgd" else part / (part.sqrt() + config.epsilon) for part in larger
+        ]
         gain = float(found.lr) * sum(float(step.sum()) for step in steps)
         assert gain == pytest.approx(0.2, rel=0.05)  # the rate has two digits
         assert with_rate(found, None) == found
     assert with_rate(config, [torch.zeros(3)]).lr == 0.0
 
 
-@pytest.mark.parametrize(("field", "value"), [("lr", -1.0), ("lr", "fast"), ("decay", 1.5), ("segment", 0)])
+@pytest.mark.parametrize(
+    ("field", "value"), [("lr", -1.0), ("lr", "fast"), ("decay", 1.5), ("segment", 0)]
+)
 def test_values_out_of_range_are_refused(field: str, value: float | str) -> None:
     with pytest.raises(UserError, match=f"dynamic.{field} = {value} must be"):
         changed("dynamic", DynamicConfig(), {field: value})

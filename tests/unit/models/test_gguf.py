@@ -1,4 +1,6 @@
-"""GGUF files: the same model as the folder that they were made of, and what is refused in one line."""
+"""GGUF files: the same model as the folder that they were made of, and what is refused in one
+line.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,10 @@ AWKWARD = (
 
 def test_a_file_is_the_model_it_was_made_of(tmp_path: Path) -> None:
     path = write_gguf(tmp_path / "tiny.gguf")
-    lm, source = hebblm.load(path, device="cpu"), hebblm.load(saved(llama(), tmp_path / "folder"), device="cpu")
+    lm, source = (
+        hebblm.load(path, device="cpu"),
+        hebblm.load(saved(llama(), tmp_path / "folder"), device="cpu"),
+    )
     assert lm.pieces is not None
     for text in (TEXT, *AWKWARD):
         assert lm.pieces.tokenizer(text)["input_ids"] == tokenizer()(text)["input_ids"]
@@ -57,18 +62,25 @@ def test_the_hash_of_the_file_is_part_of_the_identity(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "dtype"), [("Q8_0", "bfloat16"), ("Q5_1", "bfloat16"), ("BF16", "bfloat16"), ("F16", "float32")]
+    ("kind", "dtype"),
+    [("Q8_0", "bfloat16"), ("Q5_1", "bfloat16"), ("BF16", "bfloat16"), ("F16", "float32")],
 )
-def test_weights_are_of_half_precision_unless_another_is_asked_for(kind: str, dtype: str, tmp_path: Path) -> None:
+def test_weights_are_of_half_precision_unless_another_is_asked_for(
+    kind: str, dtype: str, tmp_path: Path
+) -> None:
     path = write_gguf(tmp_path / "tiny.gguf", kind)
     exact = hebblm.load(saved(llama(), tmp_path / "folder"), device="cpu").reader("lstm").read(TEXT)
     for asked, held in (("auto", dtype), ("float32", "float32")):
         lm = hebblm.load(path, device="cpu", dtype=asked)
         assert lm.model.describe()["dtype"] == held
-        assert lm.reader("lstm").read(TEXT).bits_per_byte == pytest.approx(exact.bits_per_byte, rel=0.03)
+        assert lm.reader("lstm").read(TEXT).bits_per_byte == pytest.approx(
+            exact.bits_per_byte, rel=0.03
+        )
 
 
-def test_a_file_is_named_wherever_a_model_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_is_named_wherever_a_model_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path, text = write_gguf(tmp_path / "tiny.gguf"), tmp_path / "a.txt"
     text.write_text(TEXT * 5)
     for option in ("--model", "--checkpoint"):
@@ -78,7 +90,9 @@ def test_a_file_is_named_wherever_a_model_is(tmp_path: Path, capsys: pytest.Capt
     assert reading.main([str(path), str(text)]) == 0
     by_folder = hebblm.load(tmp_path, gguf_file="tiny.gguf", device="cpu")
     assert by_folder.model.sha256 == hebblm.load(path, device="cpu").model.sha256
-    with pytest.raises(UserError, match=r"has no config.json; name one of its files, such as .*tiny.gguf"):
+    with pytest.raises(
+        UserError, match=r"has no config.json; name one of its files, such as .*tiny.gguf"
+    ):
         hebblm.load(tmp_path, device="cpu")
     with pytest.raises(UserError, match=r"gguf_file = 'x\.gguf' has no effect"):
         hebblm.load((llama(), tokenizer()), gguf_file="x.gguf")
@@ -87,7 +101,10 @@ def test_a_file_is_named_wherever_a_model_is(tmp_path: Path, capsys: pytest.Capt
         (tmp_path / "a.gguf").write_bytes(b"GGUF")
         assert reading.main([str(tmp_path / wrong), str(text)]) == 2
         (line,) = capsys.readouterr().err.splitlines()
-        assert "does not exist; name a GGUF file" in line or "is cut short, damaged, or not a GGUF file" in line
+        assert (
+            "does not exist; name a GGUF file" in line
+            or "is cut short, damaged, or not a GGUF file" in line
+        )
 
 
 def test_a_file_cut_anywhere_is_refused(tmp_path: Path) -> None:
@@ -95,7 +112,8 @@ def test_a_file_cut_anywhere_is_refused(tmp_path: Path) -> None:
     for size in (0, 3, 20, *range(30, len(whole) - 1, len(whole) // 25), len(whole) - 40):
         (tmp_path / "cut.gguf").write_bytes(whole[:size])
         with pytest.raises(
-            UserError, match=r"cut\.gguf is cut short, damaged, or not a GGUF file .*; download it again"
+            UserError,
+            match=r"cut\.gguf is cut short, damaged, or not a GGUF file .*; download it again",
         ) as caught:
             hebblm.load(tmp_path / "cut.gguf", device="cpu")
         assert "\n" not in str(caught.value)
@@ -111,8 +129,14 @@ def test_what_transformers_does_not_read_is_refused_by_its_name(
     for content, told in (
         (whole.replace(b"llama", b"rwkv6"), "architecture rwkv6 is not supported"),
         (types, "for I32 is not"),
-        (write_gguf(tmp_path / "part.gguf", split__count=3).read_bytes(), "one of 3 parts; .*gguf-split --merge"),
-        (write_gguf(tmp_path / "lfm.gguf", "Q5_1", arch="lfm2").read_bytes(), "weights of type Q5_1, which"),
+        (
+            write_gguf(tmp_path / "part.gguf", split__count=3).read_bytes(),
+            "one of 3 parts; .*gguf-split --merge",
+        ),
+        (
+            write_gguf(tmp_path / "lfm.gguf", "Q5_1", arch="lfm2").read_bytes(),
+            "weights of type Q5_1, which",
+        ),
     ):
         (tmp_path / "wrong.gguf").write_bytes(content)
         with pytest.raises(UserError, match=told) as caught:
@@ -130,8 +154,14 @@ def test_a_text_is_cut_as_the_file_says(tmp_path: Path, capsys: pytest.CaptureFi
     for way in ("gpt-2", "smollm", "of-its-own"):
         capsys.readouterr()
         lm = hebblm.load(write_gguf(tmp_path / f"{way}.gguf", way=way), device="cpu")
-        assert ("splits texts in a way (of-its-own)" in capsys.readouterr().err) == (way == "of-its-own")
+        assert ("splits texts in a way (of-its-own)" in capsys.readouterr().err) == (
+            way == "of-its-own"
+        )
         assert lm.pieces is not None
         backend = lm.pieces.tokenizer.backend_tokenizer
         cut[way] = [piece for piece, _ in backend.pre_tokenizer.pre_tokenize_str("a\n\n12")]
-    assert cut == {"gpt-2": ["a", "Ċ", "Ċ", "12"], "smollm": ["a", "ĊĊ", "1", "2"], "of-its-own": ["a", "Ċ", "Ċ", "12"]}
+    assert cut == {
+        "gpt-2": ["a", "Ċ", "Ċ", "12"],
+        "smollm": ["a", "ĊĊ", "1", "2"],
+        "of-its-own": ["a", "Ċ", "Ċ", "12"],
+    }

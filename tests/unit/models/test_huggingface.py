@@ -1,4 +1,6 @@
-"""Every architecture through the front door: what the reader predicts is what the model predicts."""
+"""Every architecture through the front door: what the reader predicts is what the model
+predicts.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ pytest.importorskip("transformers")
 
 
 def windows(model: Any, ids: Tensor, begins: bool = False) -> Tensor:
-    """Return log-probabilities (T, V) after each of the ids (T,), from windows read whole, each from ``<s>`` or not."""
+    """Return log-probabilities (T, V) after each of the ids (T,), from windows read whole, each
+    from ``<s>`` or not.
+    """
     parts, done = [model(ids[None, :CONTEXT]).logits[0]], CONTEXT
     while done < len(ids):
         begin = done - (CONTEXT - STRIDE)
@@ -46,9 +50,13 @@ def test_the_unadapted_reader_is_the_model_token_by_token(name: str) -> None:
     inputs = torch.cat([torch.tensor([1]), ids[:-1]])
     whole = model.model(inputs[None]).logits[0].log_softmax(-1)
     expected = whole if model.recurrent else windows(model.model, inputs)
-    torch.testing.assert_close(scores.nll, -expected.gather(1, ids[:, None])[:, 0], atol=2e-5, rtol=1e-5)
+    torch.testing.assert_close(
+        scores.nll, -expected.gather(1, ids[:, None])[:, 0], atol=2e-5, rtol=1e-5
+    )
     assert len(ids) > 2 * CONTEXT
-    assert model.recurrent or not torch.allclose(whole, expected, atol=1e-2), "the window is there to be seen"
+    assert model.recurrent or not torch.allclose(whole, expected, atol=1e-2), (
+        "the window is there to be seen"
+    )
     reader = lm.reader("mixture+hebb")
     reader.read(TEXT)
     before = reader._base.stream_state()
@@ -58,7 +66,9 @@ def test_the_unadapted_reader_is_the_model_token_by_token(name: str) -> None:
     drawn = [reader.generate("the", max_new_tokens=most, seed=3) for most in (4, 4, 8)]
     assert drawn[0] == drawn[1]
     assert drawn[2].startswith(drawn[0])
-    assert all(torch.equal(before[key], value) for key, value in reader._base.stream_state().items())
+    assert all(
+        torch.equal(before[key], value) for key, value in reader._base.stream_state().items()
+    )
 
 
 @pytest.mark.parametrize("name", ["Llama", "Gemma2", "Mamba"])
@@ -67,14 +77,21 @@ def test_each_window_begins_as_the_tokenizer_lets_a_text_begin(name: str) -> Non
     lm = opened(name, begins=True)
     model = lm.model
     assert isinstance(model, HuggingFaceModel)
-    assert (model.begin, model.reading()["begin"], opened(name).model.reading().get("begin")) == (1, 1, None)
+    assert (model.begin, model.reading()["begin"], opened(name).model.reading().get("begin")) == (
+        1,
+        1,
+        None,
+    )
     ids = torch.tensor(tokenizer()(TEXT, add_special_tokens=False)["input_ids"])
     inputs = torch.cat([torch.tensor([1]), ids[:-1]])
     whole = model.model(inputs[None]).logits[0].log_softmax(-1)
     expected = whole if model.recurrent else windows(model.model, inputs, begins=True)
     scores = lm.reader("lstm", update_every=7).read(TEXT)
-    torch.testing.assert_close(scores.nll, -expected.gather(1, ids[:, None])[:, 0], atol=2e-5, rtol=1e-5)
-    # A training text is read in windows of its own, whatever is carried, and has such a token in front itself or not.
+    torch.testing.assert_close(
+        scores.nll, -expected.gather(1, ids[:, None])[:, 0], atol=2e-5, rtol=1e-5
+    )
+    # A training text is read in windows of its own, whatever is carried, and has such a token in
+    # front itself or not.
     for text in (ids, inputs):
         keys = torch.cat([segment.keys for segment in model.segments(text.numpy())])
         for start in range(0, len(text) - 1, STRIDE):
@@ -96,15 +113,25 @@ def test_gradients_are_those_of_windows_that_begin_as_the_tokenizer_lets_them() 
         stop = min(start + 8, 19)
         states, _ = model.states(window[:, : 8 + stop - start], None, parameters)  # type: ignore[attr-defined]
         logits = states[:, 8:] @ parameters["lm_head.weight"].t()
-        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), rows[:, start + 1 : stop + 1].flatten())
-        for total, gradient in zip(sums, torch.autograd.grad(loss, list(parameters.values())), strict=True):
+        loss = torch.nn.functional.cross_entropy(
+            logits.flatten(0, 1), rows[:, start + 1 : stop + 1].flatten()
+        )
+        for total, gradient in zip(
+            sums, torch.autograd.grad(loss, list(parameters.values())), strict=True
+        ):
             total += gradient.square() / 2
     torch.testing.assert_close(model.mean_squares(ids, 8), sums)
 
 
 @pytest.mark.parametrize(
     ("name", "method"),
-    [("Gemma2", "cache"), ("Granite", "mbpa"), ("Mamba", "mixture"), ("Rwkv", "cache"), ("Bloom", "mbpa")],
+    [
+        ("Gemma2", "cache"),
+        ("Granite", "mbpa"),
+        ("Mamba", "mixture"),
+        ("Rwkv", "cache"),
+        ("Bloom", "mbpa"),
+    ],
 )
 def test_a_saved_reader_goes_on(name: str, method: str, tmp_path: Path) -> None:
     lm = opened(name)
@@ -125,7 +152,9 @@ def test_greedy_text_at_weight_0_is_that_of_the_model() -> None:
     prompt = "the cat in"
     ids = torch.tensor([[1, *tokenizer()(prompt, add_special_tokens=False)["input_ids"]]])
     model = lm.model.model  # type: ignore[attr-defined]
-    told = model.generate(ids, max_new_tokens=12, do_sample=False, attention_mask=torch.ones_like(ids))
+    told = model.generate(
+        ids, max_new_tokens=12, do_sample=False, attention_mask=torch.ones_like(ids)
+    )
     expected = [index for index in told[0, ids.shape[1] :].tolist() if index != 2]
     found = reader.generate(prompt, max_new_tokens=12, temperature=0)
     assert found == tokenizer().decode(expected, clean_up_tokenization_spaces=False)
@@ -145,7 +174,9 @@ def test_the_window_is_checked_and_the_model_s_own_where_none_is_asked_for() -> 
 def test_gradient_statistics_stay_within_the_window() -> None:
     model, ids = opened("GPT2", context=None, stride=None).model, np.arange(240) % 20
     assert model.context == 64
-    squares = model.mean_squares(ids, 50)  # the window has no room for as many tokens before a segment
+    squares = model.mean_squares(
+        ids, 50
+    )  # the window has no room for as many tokens before a segment
     assert all(bool(torch.isfinite(square).all()) for square in squares)
     with pytest.raises(UserError, match=r"dynamic.segment = 70 must be at most the 64 tokens"):
         model.mean_squares(ids, 70)
@@ -154,15 +185,22 @@ def test_gradient_statistics_stay_within_the_window() -> None:
 @torch.no_grad()
 def test_training_states_are_those_of_windows_in_the_order_of_the_text() -> None:
     model = open_causal(random_model("Llama"), context=16, stride=6)
-    ids = torch.randint(3, 60, (4 * 4096 // 16 * 6 + 5,), generator=torch.Generator().manual_seed(0)).numpy()
+    ids = torch.randint(
+        3, 60, (4 * 4096 // 16 * 6 + 5,), generator=torch.Generator().manual_seed(0)
+    ).numpy()
     segments = list(model.segments(ids))
     assert len(segments) == model.segment_count(len(ids) - 1) == 5
-    keys, labels = torch.cat([part.keys for part in segments]), torch.cat([part.labels for part in segments])
+    keys, labels = (
+        torch.cat([part.keys for part in segments]),
+        torch.cat([part.labels for part in segments]),
+    )
     assert labels.tolist() == ids[model.label_places(len(ids) - 1)].tolist()
     for start in (0, 6, 12, 600, 6000):  # windows at other places than those of a batch
         first = max(0, start - 10)
         expected, _ = model.states(torch.from_numpy(ids[None, first : start + 6]), None, {})
-        torch.testing.assert_close(keys[start : start + 6], expected[0, start - first :], atol=1e-5, rtol=1e-4)
+        torch.testing.assert_close(
+            keys[start : start + 6], expected[0, start - first :], atol=1e-5, rtol=1e-4
+        )
     rest = list(model.segments(ids, done=3))
     assert torch.equal(rest[0].keys, segments[3].keys)
     shares = [list(model.segments(ids, 3, None, rank, 2)) for rank in range(2)]
@@ -177,7 +215,9 @@ def test_dynamic_evaluation_learns_and_returns(name: str, rule: str) -> None:
     model = opened(name).model
     ids = torch.tensor(tokenizer()(TEXT * 3, add_special_tokens=False)["input_ids"])
     squares = model.mean_squares(ids.numpy(), 8) if rule == "rms" else None
-    base = DynamicBase(model.base(), DynamicConfig(rule, lr={"sgd": 0.05, "rms": 0.002}[rule], decay=0.0), squares)  # type: ignore[arg-type]
+    base = DynamicBase(
+        model.base(), DynamicConfig(rule, lr={"sgd": 0.05, "rms": 0.002}[rule], decay=0.0), squares
+    )  # type: ignore[arg-type]
 
     def run(segment: int = 10, end: int = len(ids) - 10) -> list[float]:
         losses = []
@@ -185,12 +225,16 @@ def test_dynamic_evaluation_learns_and_returns(name: str, rule: str) -> None:
             with torch.no_grad():  # as the evaluation reads
                 hidden = base.read(ids[start : start + segment])
             labels = ids[start + 1 : start + segment + 1]
-            losses.append(float(torch.nn.functional.cross_entropy(base.head.logits(hidden), labels)))
+            losses.append(
+                float(torch.nn.functional.cross_entropy(base.head.logits(hidden), labels))
+            )
             base.learn(labels)
         return losses
 
     first, trained = run(), model.head.weight.clone()
-    assert sum(first[-5:]) < (0.97 if name == "Mamba" else 0.9) * sum(first[:5])  # it learns less at these rates
+    assert sum(first[-5:]) < (0.97 if name == "Mamba" else 0.9) * sum(
+        first[:5]
+    )  # it learns less at these rates
     assert torch.equal(model.head.weight, trained)
     base.reset()
     torch.testing.assert_close(run(), first)
@@ -199,7 +243,10 @@ def test_dynamic_evaluation_learns_and_returns(name: str, rule: str) -> None:
         before = [weight.clone() for weight in base.parameters().values()]
         run(segment, 30)
         after = list(base.parameters().values())
-        assert sum(not old.equal(new) for old, new in zip(before, after, strict=True)) > len(after) // 2
+        assert (
+            sum(not old.equal(new) for old, new in zip(before, after, strict=True))
+            > len(after) // 2
+        )
 
 
 def test_only_named_weights_of_a_large_model_learn(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,7 +259,11 @@ def test_only_named_weights_of_a_large_model_learn(monkeypatch: pytest.MonkeyPat
         [last] = open_causal(random_model(name)).learns
         assert last.endswith(f".1.{part}.weight")
     chosen = open_causal(model, learns=("lm_head", "norm", "bias")).learns
-    assert {"transformer.wte.weight", "transformer.h.0.ln_1.weight", "transformer.h.1.mlp.c_fc.bias"} <= set(chosen)
+    assert {
+        "transformer.wte.weight",
+        "transformer.h.0.ln_1.weight",
+        "transformer.h.1.mlp.c_fc.bias",
+    } <= set(chosen)
     assert "transformer.h.0.mlp.c_fc.weight" not in chosen
     assert open_causal(model, learns=("h.1.",)).describe()["learning_parameters"] < 20_000
     with pytest.raises(UserError, match="'nothing'"):
@@ -220,10 +271,17 @@ def test_only_named_weights_of_a_large_model_learn(monkeypatch: pytest.MonkeyPat
 
 
 def test_positions_that_change_with_the_length_limit_the_window() -> None:
-    rope = {"rope_type": "longrope", "rope_theta": 10000.0, "short_factor": [1.0] * 4, "long_factor": [4.0] * 4}
+    rope = {
+        "rope_type": "longrope",
+        "rope_theta": 10000.0,
+        "short_factor": [1.0] * 4,
+        "long_factor": [4.0] * 4,
+    }
     model = random_model("Phi3", rope_parameters=rope, original_max_position_embeddings=16)
     assert open_causal(model).context == 16
-    with pytest.raises(UserError, match=r"context = 17 must lie between 2 and the model's 16 tokens, above which"):
+    with pytest.raises(
+        UserError, match=r"context = 17 must lie between 2 and the model's 16 tokens, above which"
+    ):
         open_causal(model, context=17)
     with pytest.raises(UserError, match="at most the 16 tokens"):
         open_causal(model).mean_squares(np.arange(240) % 20, 17)
@@ -235,14 +293,19 @@ def test_pieces_that_the_model_has_no_row_for_are_refused_where_they_occur() -> 
     reader = hebblm.load((random_model("Llama"), pieces)).reader("mixture")
     assert reader.read("the cat [0]").nll.isfinite().all()
     with pytest.raises(
-        UserError, match=r"'\[69\]' in the text is piece \d+ of the tokenizer, and the model has 70 rows"
+        UserError,
+        match=r"'\[69\]' in the text is piece \d+ of the tokenizer, and the model has 70 rows",
     ):
         reader.read("the cat [69]")
 
 
 @pytest.mark.parametrize(
     ("name", "key"),
-    [("Llama", "0"), ("Llama", -1), *((name, "ffn-input") for name in ("Llama", "GPT2", "OPT", "GPTNeoX"))],
+    [
+        ("Llama", "0"),
+        ("Llama", -1),
+        *((name, "ffn-input") for name in ("Llama", "GPT2", "OPT", "GPTNeoX")),
+    ],
 )
 @torch.no_grad()
 def test_memories_keep_another_layer_s_states(name: str, key: str | int) -> None:

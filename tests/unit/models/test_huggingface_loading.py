@@ -29,11 +29,16 @@ def test_what_is_set_where_a_model_is_loaded_is_refused_later(tmp_path: Path) ->
     (tmp_path / "a.txt").write_text(TEXT)
     lm = opened("Llama")
     for option, value in (("key", "ffn-input"), ("dtype", "float16"), ("context", 8)):
-        with pytest.raises(UserError, match=rf"{option} is set where a model is loaded: hebblm.load\(..., {option}="):
+        with pytest.raises(
+            UserError,
+            match=rf"{option} is set where a model is loaded: hebblm.load\(..., {option}=",
+        ):
             hebblm.evaluate(lm, tmp_path / "a.txt", ["knn"], **{option: value})
 
 
-def test_where_a_model_lies_its_tokenizer_lies_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_a_model_lies_its_tokenizer_lies_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     saved(tmp_path / "inner")
     options, load = {}, transformers.AutoTokenizer.from_pretrained
 
@@ -42,12 +47,19 @@ def test_where_a_model_lies_its_tokenizer_lies_too(tmp_path: Path, monkeypatch: 
         return load(*args, **given)
 
     monkeypatch.setattr("transformers.AutoTokenizer.from_pretrained", noted)
-    where = {"subfolder": "inner", "revision": "main", "token": False, "cache_dir": str(tmp_path / "cache")}
+    where = {
+        "subfolder": "inner",
+        "revision": "main",
+        "token": False,
+        "cache_dir": str(tmp_path / "cache"),
+    }
     load_causal(tmp_path, device=torch.device("cpu"), attn_implementation="eager", **where)
     assert options == {**where, "trust_remote_code": False}
 
 
-def test_weights_without_a_place_are_told_and_nothing_else(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_weights_without_a_place_are_told_and_nothing_else(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     folder = changed(saved(tmp_path / "model"), "config.json", num_hidden_layers=1)
     capfd.readouterr()
     hebblm.load(folder, device="cpu")
@@ -59,12 +71,17 @@ def test_weights_without_a_place_are_told_and_nothing_else(tmp_path: Path, capfd
 def test_code_beside_a_model_is_never_run(
     kind: str, answer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder, ran = changed(saved(tmp_path / "model"), "config.json", model_type=kind), tmp_path / "ran"
+    folder, ran = (
+        changed(saved(tmp_path / "model"), "config.json", model_type=kind),
+        tmp_path / "ran",
+    )
     (folder / "theirs.py").write_text(f"open({str(ran)!r}, 'w')\n")
     auto = dict.fromkeys(("AutoConfig", "AutoModelForCausalLM"), "theirs.Theirs")
     changed(folder, "config.json", auto_map=auto)
     changed(folder, "tokenizer_config.json", auto_map={"AutoTokenizer": [None, "theirs.Theirs"]})
-    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
+    monkeypatch.setattr(
+        "transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules")
+    )
     monkeypatch.setattr("sys.path", [*sys.path])  # transformers adds that folder
     monkeypatch.setattr("sys.stdin", io.StringIO(f"{answer}\n" * 9))
     with nullcontext() if kind == "llama" else pytest.raises(UserError, match="model"):
@@ -74,7 +91,9 @@ def test_code_beside_a_model_is_never_run(
     assert not ran.exists()
 
 
-def test_a_folder_is_loaded_and_bad_ones_get_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_is_loaded_and_bad_ones_get_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = saved(tmp_path / "model")
     lm = hebblm.load(folder, device="cpu", dtype="float32", context=CONTEXT, stride=STRIDE)
     found, expected = lm.reader("mixture").read(TEXT), opened("Llama").reader("mixture").read(TEXT)
@@ -103,7 +122,8 @@ def test_a_folder_is_loaded_and_bad_ones_get_one_line(tmp_path: Path, monkeypatc
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     for name, told in (
         (pickled, "pickled.*save_pretrained"), (empty, "no weights"), (cut, "cut short or damaged"),
-        (other, "t5 is an encoder-decoder"), (bare, "no config.json"), (speechless, "none that is fast"),
+        (other, "t5 is an encoder-decoder"), (bare, "no config.json"), (speechless,
+        "none that is fast"),
         (damaged, "is damaged"),
         (deeper, "lacks 9 weights .*which would be random"), (inverted, "cannot read a text"),
         (endless, "is more than the 21 weights"),

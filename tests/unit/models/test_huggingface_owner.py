@@ -1,4 +1,6 @@
-"""A model that is somebody else's too: it stays as it is, is used in threads, changes, is copied."""
+"""A model that is somebody else's too: it stays as it is, is used in threads, changes, is
+copied.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ def test_the_caller_s_model_stays_as_it_is_and_its_losses_add_up_by_word() -> No
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
     assert all(module.training for module in model.modules())
     words = scores.by_word()
-    assert words.tokens == tuple(word for line in TEXT.splitlines() for word in (*line.split(), "\n"))
+    assert words.tokens == tuple(
+        word for line in TEXT.splitlines() for word in (*line.split(), "\n")
+    )
     assert float(words.nll.sum()) == pytest.approx(float(scores.nll.sum()), rel=1e-6)
     assert "".join(scores.tokens) == TEXT
     bits = float(scores.nll.double().sum()) / math.log(2)
@@ -54,7 +58,9 @@ def test_readers_of_one_model_and_its_owner_compute_beside_each_other_in_threads
     lm = hebblm.load((model, tokenizer()))
     settings = {"dynamic.rule": "sgd", "dynamic.lr": 0.5}
     methods = ("mixture", "dynamic", "cache")
-    expected = [lm.reader(method, settings=settings, update_every=5).read(TEXT).nll for method in methods]
+    expected = [
+        lm.reader(method, settings=settings, update_every=5).read(TEXT).nll for method in methods
+    ]
     started = threading.Barrier(len(methods))
 
     def read(method: str) -> Tensor:
@@ -105,7 +111,9 @@ def test_weights_that_changed_since_are_refused(way: str, tmp_path: Path) -> Non
     else:
         model.resize_token_embeddings(80)
     for call in (lambda: lm.reader("mixture"), lambda: reader.save(tmp_path / "after")):
-        with pytest.raises(UserError, match=r"the weights changed since hebblm\.load; load the model again"):
+        with pytest.raises(
+            UserError, match=r"the weights changed since hebblm\.load; load the model again"
+        ):
             call()
     assert not (tmp_path / "after").exists()
     hebblm.load((model, tokenizer())).reader("mixture")
@@ -126,4 +134,6 @@ def test_a_compiled_model_is_read_as_the_model_that_it_is() -> None:
     compiled = hebblm.load((torch.compile(model), tokenizer()))
     assert (compiled.name, compiled.model.sha256) == (plain.name, plain.model.sha256)
     assert compiled.model.describe()["steps"] == "many"
-    assert torch.equal(compiled.reader("mixture").read(TEXT).nll, plain.reader("mixture").read(TEXT).nll)
+    assert torch.equal(
+        compiled.reader("mixture").read(TEXT).nll, plain.reader("mixture").read(TEXT).nll
+    )

@@ -14,7 +14,16 @@ from hebblm.models.huggingface import probe
 from hebblm.models.huggingface.open import open_causal
 from hebblm.models.update import BaseUpdate
 
-from .architectures import ARCHITECTURES, CONTEXT, OTHERS, STRIDE, TEXT, opened, random_model, tokenizer
+from .architectures import (
+    ARCHITECTURES,
+    CONTEXT,
+    OTHERS,
+    STRIDE,
+    TEXT,
+    opened,
+    random_model,
+    tokenizer,
+)
 
 transformers = pytest.importorskip("transformers")
 
@@ -24,15 +33,24 @@ def test_half_precision_opens_as_float32_does(name: str, capfd: pytest.CaptureFi
     if not hasattr(transformers, f"{name}Config"):
         pytest.skip(f"this transformers has no {name}")
     full, *halves = (
-        open_causal(random_model(name).to(dtype)) for dtype in (torch.float32, torch.bfloat16, torch.float16)
+        open_causal(random_model(name).to(dtype))
+        for dtype in (torch.float32, torch.bfloat16, torch.float16)
     )
     for half in halves:
-        assert (half.steps, half.carries, half.recurrent) == (full.steps, full.carries, full.recurrent)
+        assert (half.steps, half.carries, half.recurrent) == (
+            full.steps,
+            full.carries,
+            full.recurrent,
+        )
         assert half.differentiable == full.differentiable
         assert (half.found.cap, half.head.weight.dtype) == (full.found.cap, torch.float32)
         assert half.found.scale == pytest.approx(full.found.scale, rel=1e-4)
-    assert full.describe()["steps"] == {"Mamba": "one", "Jamba": "one", "Bamba": "none"}.get(name, "many")
-    assert capfd.readouterr().err.count("window is read again for each interval") == 3 * (full.steps == "none")
+    assert full.describe()["steps"] == {"Mamba": "one", "Jamba": "one", "Bamba": "none"}.get(
+        name, "many"
+    )
+    assert capfd.readouterr().err.count("window is read again for each interval") == 3 * (
+        full.steps == "none"
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -58,13 +76,20 @@ def test_half_precision_alone_is_enough_for_large_faults(dtype: torch.dtype) -> 
 def test_a_scale_near_1_is_one_in_half_precision_too(scale: float) -> None:
     model = open_causal(random_model("Cohere", logit_scale=scale).to(torch.bfloat16))
     assert model.found.scale == pytest.approx(scale, rel=1e-4)
-    torch.testing.assert_close(model.head.weight, model.parameters[model.found.weight].float() * model.found.scale)
+    torch.testing.assert_close(
+        model.head.weight, model.parameters[model.found.weight].float() * model.found.scale
+    )
 
 
 def both_ways() -> Any:
     """Return a model in which later tokens change what comes before them."""
     torch.manual_seed(0)
-    shape = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 4, "intermediate_size": 48}
+    shape = {
+        "hidden_size": 32,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 4,
+        "intermediate_size": 48,
+    }
     return transformers.BertLMHeadModel(transformers.BertConfig(vocab_size=70, **shape))
 
 
@@ -75,7 +100,9 @@ def test_what_cannot_be_adapted_is_refused(dtype: torch.dtype) -> None:
     for change in (torch.square, lambda logits: 30 * (logits / 30).tanh()):
         odd = random_model("Llama").to(dtype)
 
-        def forward(*args: Any, plain: Any = odd.forward, change: Any = change, **options: Any) -> Any:
+        def forward(
+            *args: Any, plain: Any = odd.forward, change: Any = change, **options: Any
+        ) -> Any:
             out = plain(*args, **options)
             out.logits = change(out.logits)
             return out
@@ -86,7 +113,11 @@ def test_what_cannot_be_adapted_is_refused(dtype: torch.dtype) -> None:
     with pytest.raises(UserError, match=r"21 weights of LlamaForCausalLM .*device_map='cpu'"):
         hebblm.load((random_model("Llama").to("meta"), tokenizer()))
     small = transformers.LlamaConfig(
-        vocab_size=40, hidden_size=32, num_hidden_layers=1, num_attention_heads=4, intermediate_size=48
+        vocab_size=40,
+        hidden_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=4,
+        intermediate_size=48,
     )
     with pytest.raises(UserError, match="use the model's own tokenizer"):
         hebblm.load((transformers.LlamaForCausalLM(small), tokenizer()))
@@ -97,7 +128,9 @@ def test_what_cannot_be_adapted_is_refused(dtype: torch.dtype) -> None:
 
 
 def rounding_by_shape(model: Any) -> Any:
-    """Return the model with states that each shape of a pass rounds otherwise, by more than tests once allowed."""
+    """Return the model with states that each shape of a pass rounds otherwise, by more than tests
+    once allowed.
+    """
 
     def rounded(_: Any, __: Any, out: Tensor) -> Tensor:
         size = 5000.0 * out.shape[0] * out.shape[1]
@@ -111,7 +144,11 @@ def test_rounding_that_depends_on_the_shape_accuses_no_model() -> None:
     model = open_causal(rounding_by_shape(random_model("Llama")), context=CONTEXT, stride=STRIDE)
     ids = model.probe_ids[None]
     with torch.no_grad():
-        gap = (model.states(ids[:, :5], None, {})[0] - model.states(ids, None, {})[0][:, :5]).abs().max()
+        gap = (
+            (model.states(ids[:, :5], None, {})[0] - model.states(ids, None, {})[0][:, :5])
+            .abs()
+            .max()
+        )
     assert gap > 10 * probe.LOOSE * torch.finfo(torch.float32).eps
     assert model.describe()["steps"] == "many"
     assert model.base(streams=2) is not None
@@ -119,7 +156,9 @@ def test_rounding_that_depends_on_the_shape_accuses_no_model() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_where_float64_does_not_compute_the_effect_of_later_tokens_tells(dtype: torch.dtype) -> None:
+def test_where_float64_does_not_compute_the_effect_of_later_tokens_tells(
+    dtype: torch.dtype,
+) -> None:
     def refuse(_: Any, inputs: tuple[Tensor, ...]) -> None:
         if inputs[0].dtype == torch.float64:
             raise TypeError("this device has no float64")
@@ -149,7 +188,9 @@ def test_small_steps_reach_weights_of_half_precision() -> None:
     again.load_state_dict(base.state_dict())
     assert torch.equal(again.head.weight, base.head.weight)
     assert {squares.dtype for squares in model.mean_squares(ids.numpy(), 5)} == {torch.float32}
-    some = open_causal(random_model("Llama").to(torch.bfloat16), learns=("norm",)).base(update=BaseUpdate(lr=1e-4))
+    some = open_causal(random_model("Llama").to(torch.bfloat16), learns=("norm",)).base(
+        update=BaseUpdate(lr=1e-4)
+    )
     some.read(ids)
     assert some.head is some.head
 
@@ -184,7 +225,9 @@ def test_a_model_without_room_for_float32_is_told_of(
 
     plain = opened("Llama")
     monkeypatch.setattr(probe.Wide, "__torch_function__", refuse)
-    lm = hebblm.load((random_model("Llama").to(torch.bfloat16), tokenizer()), context=CONTEXT, stride=STRIDE)
+    lm = hebblm.load(
+        (random_model("Llama").to(torch.bfloat16), tokenizer()), context=CONTEXT, stride=STRIDE
+    )
     assert capfd.readouterr().err.count("not enough memory to check this model in float32") == 1
     scores, full = lm.reader("mbpa").read(TEXT), plain.reader("mbpa").read(TEXT)
     assert scores.nll.dtype == lm.model.head.weight.dtype == torch.float32

@@ -26,7 +26,9 @@ def test_transformers_reads_it() -> None:
     with torch.no_grad():
         loss = float(model(torch.tensor([ids]), labels=torch.tensor([ids])).loss) * (len(ids) - 1)
     record = json.loads((FOLDER / "training.json").read_text())
-    assert loss / math.log(2) / len(TEXT.encode()) < 1.5 * record["scores"]["valid"]["bits_per_byte"]
+    assert (
+        loss / math.log(2) / len(TEXT.encode()) < 1.5 * record["scores"]["valid"]["bits_per_byte"]
+    )
     assert sum(path.stat().st_size for path in FOLDER.iterdir()) <= 20_000_000
     assert record["parameters"] == model.num_parameters()
     [told] = [shipped for shipped in shipped_models() if shipped.name == FOLDER.name]

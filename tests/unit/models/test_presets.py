@@ -21,12 +21,18 @@ def test_a_preset_fits_its_vocabulary_and_takes_the_seed(name: str, vocabulary: 
     ("corpus", "vocabulary", "parameters", "batch", "epochs"),
     [("ptb", 10_000, 24_221_600, 20, 500), ("wt2", 33_278, 33_556_078, 80, 750)],
 )
-def test_paper_is_the_published_recipe(corpus: str, vocabulary: int, parameters: int, batch: int, epochs: int) -> None:
+def test_paper_is_the_published_recipe(
+    corpus: str, vocabulary: int, parameters: int, batch: int, epochs: int
+) -> None:
     preset = get_preset("paper", corpus, vocabulary, 0)
     with torch.device("meta"):
         assert parameter_count(AWDLSTM(preset.model)) == parameters
     assert (preset.training.batch_size, preset.training.epochs) == (batch, epochs)
-    assert (preset.training.optimizer, preset.training.lr, preset.training.clip) == ("sgd", 30.0, 0.25)
+    assert (preset.training.optimizer, preset.training.lr, preset.training.clip) == (
+        "sgd",
+        30.0,
+        0.25,
+    )
 
 
 @pytest.mark.parametrize("name", ["tiny", "small"])

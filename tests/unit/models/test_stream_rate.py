@@ -24,7 +24,9 @@ def losses(base: DynamicBase, ids: np.ndarray) -> np.ndarray:
 
 
 def test_its_steps_are_adams_from_weights_that_are_scaled_by_the_evidence() -> None:
-    """Of tensors of one weight each; Adam's means with a decay next to 1 are those over all steps."""
+    """Of tensors of one weight each; Adam's means with a decay next to 1 are those over all
+    steps.
+    """
     origin = [torch.tensor([value], dtype=torch.float64) for value in (0.5, -2.0, 1e-9)]
     ours, plain = ([torch.nn.Parameter(q.clone()) for q in origin] for _ in range(2))
     rate, eta, moved, spread = StreamRate(origin, 0.01), 0.01, 0.0, 0.0
@@ -33,7 +35,9 @@ def test_its_steps_are_adams_from_weights_that_are_scaled_by_the_evidence() -> N
     for step in range(12):
         numbers = toy.randn(step, 3, dtype=torch.float64) + torch.tensor([1.0, -0.5, 0.2])
         for own in (ours, plain):
-            loss = sum((number * p + (p - 1) ** 2).sum() for number, p in zip(numbers, own, strict=True))
+            loss = sum(
+                (number * p + (p - 1) ** 2).sum() for number, p in zip(numbers, own, strict=True)
+            )
             assert isinstance(loss, torch.Tensor)
             for p, g in zip(own, torch.autograd.grad(loss, own), strict=True):
                 p.grad = g
@@ -77,7 +81,10 @@ def test_gradients_that_overflow_change_nothing() -> None:
 def test_it_finds_a_rate_where_the_first_one_is_far_too_small() -> None:
     ids = np.tile(toy.tokens(2, 100), 30)
     base = DynamicBase(toy.base_of(toy.tiny_model()), CONFIG, None)
-    found, trained = losses(base, ids), losses(DynamicBase(toy.base_of(toy.tiny_model()), STILL, None), ids)
+    found, trained = (
+        losses(base, ids),
+        losses(DynamicBase(toy.base_of(toy.tiny_model()), STILL, None), ids),
+    )
     assert found[-100:].mean() < trained[-100:].mean() - 0.3
     assert base._rate is not None
     assert base._rate.eta > 4 * stream_rate.START
@@ -88,7 +95,9 @@ STILL = DynamicConfig("stream", lr=0.0, segment=20)
 
 @pytest.fixture(scope="module")
 def own_text() -> np.ndarray:
-    """Return text that the tiny model made itself, so that no other weights expect less of a loss."""
+    """Return text that the tiny model made itself, so that no other weights expect less of a
+    loss.
+    """
     base, generator = toy.base_of(toy.tiny_model(), rows=0), torch.Generator().manual_seed(3)
     ids = [1]
     for _ in range(3000):
@@ -99,8 +108,12 @@ def own_text() -> np.ndarray:
 
 @pytest.mark.parametrize("lr", [stream_rate.START, 0.02])
 @pytest.mark.parametrize("kind", ["own", "random", "turning"])
-def test_it_is_never_far_behind_the_trained_weights(kind: str, lr: float, own_text: np.ndarray) -> None:
-    turning = np.concatenate([np.roll(np.arange(2, 20), 7 * block)[np.arange(60) % 9] for block in range(50)])
+def test_it_is_never_far_behind_the_trained_weights(
+    kind: str, lr: float, own_text: np.ndarray
+) -> None:
+    turning = np.concatenate(
+        [np.roll(np.arange(2, 20), 7 * block)[np.arange(60) % 9] for block in range(50)]
+    )
     ids = {"own": own_text, "random": toy.tokens(5, 3000, toy.SOURCE), "turning": turning}[kind]
     assert _behind(ids, DynamicConfig("stream", lr=lr, segment=20))[1000:].max() < 0.005
 
@@ -141,7 +154,9 @@ def test_it_goes_on_to_the_bit_and_begins_anew() -> None:
 def test_without_a_training_text_the_rule_is_its_own() -> None:
     model = toy.tiny_model()
     squares = [p.detach().square() for p in model.parameters()]
-    rules = [DynamicBase(AwdBase(model), DynamicConfig(), found).config.rule for found in (None, squares)]
+    rules = [
+        DynamicBase(AwdBase(model), DynamicConfig(), found).config.rule for found in (None, squares)
+    ]
     assert rules == ["stream", "rms"]
 
 
@@ -162,5 +177,7 @@ def test_words_that_come_later_learn_as_well() -> None:
 def _behind(ids: np.ndarray, config: DynamicConfig) -> np.ndarray:
     """Mean loss so far over that of the trained weights, after each word."""
     model = toy.tiny_model()
-    found, trained = (losses(DynamicBase(toy.base_of(model, rows=0), c, None), ids) for c in (config, STILL))
+    found, trained = (
+        losses(DynamicBase(toy.base_of(model, rows=0), c, None), ids) for c in (config, STILL)
+    )
     return (found.astype(float) - trained).cumsum() / np.arange(1, len(found) + 1)

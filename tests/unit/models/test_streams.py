@@ -1,4 +1,6 @@
-"""A base that reads several streams side by side gives what as many bases give that read one each."""
+"""A base that reads several streams side by side gives what as many bases give that read one
+each.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ def check(beside: GradientBase, alone: list[GradientBase], words: int) -> None:
     ids = torch.randint(3, words, (STREAMS, 45), generator=torch.Generator().manual_seed(0))
     for begin, end in ((0, 7), (7, 8), (8, 34), (34, 45)):
         found = beside.read(ids[:, begin:end])
-        expected = torch.stack([base.read(row[begin:end]) for base, row in zip(alone, ids, strict=True)])
+        expected = torch.stack(
+            [base.read(row[begin:end]) for base, row in zip(alone, ids, strict=True)]
+        )
         torch.testing.assert_close(found, expected, atol=2e-5, rtol=1e-4)
         if begin == 7:
             with beside.aside():
@@ -47,14 +51,18 @@ def opened(name: str) -> Any:
 def test_transformers(name: str) -> None:
     model = opened(name)
     if name == "Rwkv":  # that of transformers mixes the streams where it reads a single token
-        with pytest.raises(UserError, match="RwkvForCausalLM computes differently for several streams"):
+        with pytest.raises(
+            UserError, match="RwkvForCausalLM computes differently for several streams"
+        ):
             model.base(streams=STREAMS)
         return
     check(model.base(streams=STREAMS), [model.base() for _ in range(STREAMS)], 60)
 
 
 def check_branches(base: GradientBase, words: int, before: int) -> None:
-    """Continuations read at once have the states that each has alone, and the stream stays where it is."""
+    """Continuations read at once have the states that each has alone, and the stream stays where it
+    is.
+    """
     ids = torch.randint(3, words, (40,), generator=torch.Generator().manual_seed(1))
     if before:
         base.read(ids[:before])
@@ -71,7 +79,9 @@ def test_continuations_by_awd_lstm() -> None:
     check_branches(AwdBase(toy.tiny_model()), toy.SOURCE, 5)
 
 
-@pytest.mark.parametrize("before", [0, 5, 12])  # nothing, a part of a window of 16, and so much that it moves on
+@pytest.mark.parametrize(
+    "before", [0, 5, 12]
+)  # nothing, a part of a window of 16, and so much that it moves on
 @pytest.mark.parametrize("name", [*ARCHITECTURES, *OTHERS])
 def test_continuations_by_transformers(name: str, before: int) -> None:
     check_branches(opened(name).base(), 60, before)
@@ -101,7 +111,10 @@ def test_awd_lstm_goes_back() -> None:
 def test_transformers_go_back(name: str) -> None:
     model = opened(name)
     if model.recurrent:
-        with pytest.raises(UserError, match=f"{name}ForCausalLM carries a state that cannot go back; leave draft out"):
+        with pytest.raises(
+            UserError,
+            match=f"{name}ForCausalLM carries a state that cannot go back; leave draft out",
+        ):
             model.base().room  # noqa: B018
         return
     check_back(model.base(), 60)

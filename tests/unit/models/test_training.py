@@ -9,7 +9,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from awd_lstm import AWDLSTM, AWDLSTMConfig, CheckpointError, Event, Trainer, TrainingConfig, read_config
+from awd_lstm import (
+    AWDLSTM,
+    AWDLSTMConfig,
+    CheckpointError,
+    Event,
+    Trainer,
+    TrainingConfig,
+    read_config,
+)
 from awd_lstm.checkpoint import STATE, load_state
 from awd_lstm.document import CONFIG
 from hebblm.errors import UserError
@@ -28,9 +36,19 @@ CPU = torch.device("cpu")
 
 def recipe(prepared: PreparedCorpus, epochs: int = 2) -> Preset:
     model = AWDLSTMConfig(
-        len(prepared.dictionary), 6, 8, 2, dropout=0.1, dropouth=0.1, dropouti=0.1, dropoute=0.0, wdrop=0.1
+        len(prepared.dictionary),
+        6,
+        8,
+        2,
+        dropout=0.1,
+        dropouth=0.1,
+        dropouti=0.1,
+        dropoute=0.0,
+        wdrop=0.1,
     )
-    return Preset(model, TrainingConfig(batch_size=4, epochs=epochs, optimizer="adamw", lr=0.01, bptt=10))
+    return Preset(
+        model, TrainingConfig(batch_size=4, epochs=epochs, optimizer="adamw", lr=0.01, bptt=10)
+    )
 
 
 @pytest.fixture
@@ -40,7 +58,9 @@ def prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PreparedCorpus:
 
 
 def train(prepared: PreparedCorpus, folder: Path, preset: Preset | None = None):  # type: ignore[no-untyped-def]
-    return train_model(prepared, preset or recipe(prepared), folder, device=CPU, provenance={"command": "here"})
+    return train_model(
+        prepared, preset or recipe(prepared), folder, device=CPU, provenance={"command": "here"}
+    )
 
 
 def interrupt(event: Event) -> None:
@@ -60,7 +80,9 @@ def refuse_training(*args: object, **kwargs: object) -> None:
     raise AssertionError("nothing is to be trained")
 
 
-def test_a_checkpoint_carries_all_that_reading_another_text_takes(prepared: PreparedCorpus, tmp_path: Path) -> None:
+def test_a_checkpoint_carries_all_that_reading_another_text_takes(
+    prepared: PreparedCorpus, tmp_path: Path
+) -> None:
     train(prepared, tmp_path / "model")
     record = read_config(tmp_path / "model")["training"]
     assert record["corpus"]["name"] == "toy"
@@ -84,10 +106,14 @@ def test_an_interrupted_run_goes_on_to_the_same_weights(
     begun: list[dict[str, float]] = []
     add_task = Display.add_task
     monkeypatch.setattr(
-        Display, "add_task", lambda self, *words, **task: begun.append(task) or add_task(self, *words, **task)
+        Display,
+        "add_task",
+        lambda self, *words, **task: begun.append(task) or add_task(self, *words, **task),
     )
     resumed = train(prepared, tmp_path / "killed")
-    assert begun[0]["completed"] > 0.4 * begun[0]["total"], "the estimate counts this run's steps alone"
+    assert begun[0]["completed"] > 0.4 * begun[0]["total"], (
+        "the estimate counts this run's steps alone"
+    )
     assert same(whole, resumed)
 
 
@@ -132,7 +158,9 @@ def test_a_run_that_was_killed_before_it_learned_says_that_it_begins_anew(
         with pytest.raises(KeyboardInterrupt):
             train(prepared, tmp_path / "model")
     train(prepared, tmp_path / "model")
-    assert "had learned nothing yet: it starts again from the beginning" in " ".join(capsys.readouterr().err.split())
+    assert "had learned nothing yet: it starts again from the beginning" in " ".join(
+        capsys.readouterr().err.split()
+    )
 
 
 def test_a_finished_run_is_used_as_it_is_and_another_is_refused(
@@ -152,13 +180,17 @@ def test_a_finished_run_is_used_as_it_is_and_another_is_refused(
     train(other_validation(prepared), tmp_path / "model")
 
 
-def test_a_model_fine_tuned_from_another_one_is_another_model(prepared: PreparedCorpus, tmp_path: Path) -> None:
+def test_a_model_fine_tuned_from_another_one_is_another_model(
+    prepared: PreparedCorpus, tmp_path: Path
+) -> None:
     train(prepared, tmp_path / "first")
     tune = lambda initial: train_model(  # noqa: E731
         prepared, recipe(prepared), tmp_path / "second", device=CPU, provenance={}, initial=initial
     )
     tuned = tune(tmp_path / "first")
-    valid = [read_config(tmp_path / name)["training"]["valid_losses"] for name in ("first", "second")]
+    valid = [
+        read_config(tmp_path / name)["training"]["valid_losses"] for name in ("first", "second")
+    ]
     assert valid[1][0] < valid[0][0], "what was learned is there from the start"
     assert torch.equal(tune(tmp_path / "first").embedding, tuned.embedding)
     for beginning in (None, tmp_path / "second"):
@@ -185,9 +217,14 @@ def test_a_run_is_refused_for_another_text_and_left_as_it_is(
         assert {path.name: path.read_bytes() for path in (tmp_path / "model").iterdir()} == before
 
 
-def test_what_cannot_be_trained_or_written_is_a_users_mistake(prepared: PreparedCorpus, tmp_path: Path) -> None:
+def test_what_cannot_be_trained_or_written_is_a_users_mistake(
+    prepared: PreparedCorpus, tmp_path: Path
+) -> None:
     preset, folder = recipe(prepared), tmp_path / "model"
-    for values, words in (({"batch_size": 10_000}, "too few"), ({"lr": 1e38}, "training diverged: .*; lower lr")):
+    for values, words in (
+        ({"batch_size": 10_000}, "too few"),
+        ({"lr": 1e38}, "training diverged: .*; lower lr"),
+    ):
         with pytest.raises(UserError, match=words):
             train(prepared, folder, replace(preset, training=replace(preset.training, **values)))  # type: ignore[arg-type]
         assert not read_config(folder)
@@ -205,7 +242,11 @@ def test_a_model_meets_its_own_dictionary_only(
     assert described["origin"] == "checkpoint"
     assert described["vocabulary_size"] == len(prepared.dictionary)
     assert described["parameters"] == sum(p.numel() for p in loaded.model.parameters())
-    assert described["weights_sha256"] == loaded.sha256 == read_config(tmp_path / "model")["weights_sha256"]
+    assert (
+        described["weights_sha256"]
+        == loaded.sha256
+        == read_config(tmp_path / "model")["weights_sha256"]
+    )
     with pytest.raises(CheckpointError, match="trained with dictionary"):
         open_model(tmp_path / "model", "0" * 64, CPU)
     assert "has not ended" not in capsys.readouterr().err
@@ -215,7 +256,10 @@ def test_a_model_meets_its_own_dictionary_only(
 
 
 def test_the_cached_model_is_trained_once_and_the_shipped_one_never(
-    prepared: PreparedCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    prepared: PreparedCorpus,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(training, "get_preset", lambda *args: recipe(prepared, epochs=1))
     monkeypatch.setitem(CHECKOUT, "tiny-toy-raw", "")
@@ -248,17 +292,24 @@ def test_another_recipe_or_text_is_another_folder(prepared: PreparedCorpus, tmp_
     assert all("toy-raw-" in folder.name for folder in folders)
 
 
-def test_a_text_is_prepared_once_a_policy_under_a_name_of_its_own(tmp_path: Path, prepared: PreparedCorpus) -> None:
+def test_a_text_is_prepared_once_a_policy_under_a_name_of_its_own(
+    tmp_path: Path, prepared: PreparedCorpus
+) -> None:
     for name in ("a b", "a-b"):
         (tmp_path / f"{name}.txt").write_text("The cat\nthe dog\n" * 20)
     asked = (("a b", None), ("a b", "lower"), ("a-b", "raw"))
-    raw, lower, twin = (prepared_corpus(f"text:{tmp_path}/{name}.txt", policy) for name, policy in asked)
+    raw, lower, twin = (
+        prepared_corpus(f"text:{tmp_path}/{name}.txt", policy) for name, policy in asked
+    )
     assert len({raw.folder, lower.folder, twin.folder}) == 3
     assert (len(raw.dictionary), len(lower.dictionary)) == (6, 5)
 
 
 def test_only_a_new_run_says_how_long_it_will_take_and_is_as_it_would_have_been(
-    prepared: PreparedCorpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    prepared: PreparedCorpus,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     announced = train(prepared, tmp_path / "announced")
     assert f"2 x {len(prepared.tokens('train')):,} tokens: about" in capsys.readouterr().err

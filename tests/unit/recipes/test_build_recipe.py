@@ -11,11 +11,17 @@ import pytest
 from recipes.scale.build import main
 
 
-def test_a_build_is_timed_as_a_whole_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "text.txt").write_text("The function returns a list .\n" * 100)  # 80 of them to train on
+def test_a_build_is_timed_as_a_whole_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "text.txt").write_text(
+        "The function returns a list .\n" * 100
+    )  # 80 of them to train on
     arguments = ["--model", "tiny-pydoc-raw", "--corpus", f"text:{tmp_path / 'text.txt'}"]
     settings = ["--set", "memory.store=disk", "memory.index=IVF4,SQ8"]
-    monkeypatch.setattr(sys, "argv", ["build", *arguments, *settings, "--json", str(tmp_path / "build.json")])
+    monkeypatch.setattr(
+        sys, "argv", ["build", *arguments, *settings, "--json", str(tmp_path / "build.json")]
+    )
     assert main() == 0
     document = json.loads((tmp_path / "build.json").read_text())
     [row] = document["rows"]

@@ -52,7 +52,10 @@ def test_image_results_keep_the_curves_that_are_shown(tmp_path: Path) -> None:
         if experiment != "timing":
             method = {"conditions": {"50": {"curve": curve, "seeds": seeds}}}
         path = tmp_path / f"{experiment}.json"
-        write_json(path, {"schema": "hebblm-vision/1", "experiment": experiment, "methods": {"hebb": method}})
+        write_json(
+            path,
+            {"schema": "hebblm-vision/1", "experiment": experiment, "methods": {"hebb": method}},
+        )
         found = json.loads(compact(path))["methods"]["hebb"]
         if experiment == "timing":
             assert found == method

@@ -1,4 +1,6 @@
-"""The recipe of generation: its measures of an answer, by hand, and a whole run by the shipped Llama."""
+"""The recipe of generation: its measures of an answer, by hand, and a whole run by the shipped
+Llama.
+"""
 
 from __future__ import annotations
 
@@ -27,17 +29,26 @@ def test_an_answer_is_measured_by_its_own_pieces() -> None:
 
 
 def test_differences_are_paired() -> None:
-    rows = [{"adapted": {"matches": one}, "alone": {"matches": one - 0.1}} for one in (0.2, 0.5, 0.9)]
+    rows = [
+        {"adapted": {"matches": one}, "alone": {"matches": one - 0.1}} for one in (0.2, 0.5, 0.9)
+    ]
     found = compared(rows)["matches"]
     assert found["difference"]["low"] == pytest.approx(0.1)
     assert found["difference"]["high"] == pytest.approx(0.1)
     assert found["adapted"] - found["alone"] == pytest.approx(0.1)
 
 
-def test_a_run_leaves_a_file_with_all_measures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_leaves_a_file_with_all_measures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("text.txt").write_text("The function frobnitz returns a list . Call it with two arguments .\n" * 20)
-    line = "measure llama-wt2-small text.txt --prompts 3 --pieces 240 --first 60 --context 128 --output found.json"
+    Path("text.txt").write_text(
+        "The function frobnitz returns a list . Call it with two arguments .\n" * 20
+    )
+    line = (
+        "measure llama-wt2-small text.txt --prompts 3 --pieces 240 --first 60 --context 128 "
+        "--output found.json"
+    )
     monkeypatch.setattr("sys.argv", line.split())
     assert main() == 0
     found = read_json(Path("found.json"))

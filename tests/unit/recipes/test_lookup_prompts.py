@@ -12,7 +12,9 @@ def test_three_quarters_of_the_paragraphs_are_learned() -> None:
     learned, asked = parts("# A title\n\n" + "\n\n".join(paragraphs))
     assert [text.count("paragraph") for text in (learned, asked)] == [6, 2]
     assert "title" not in learned
-    assert parts("\n".join(paragraph.strip() for paragraph in paragraphs)) == parts("".join(paragraphs))
+    assert parts("\n".join(paragraph.strip() for paragraph in paragraphs)) == parts(
+        "".join(paragraphs)
+    )
 
 
 def test_a_line_is_cut_after_3_to_8_words_and_keeps_its_blanks() -> None:

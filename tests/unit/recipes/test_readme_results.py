@@ -34,7 +34,9 @@ def test_the_picture_is_there() -> None:
 
 @pytest.mark.parametrize("text", TITLES)
 def test_a_window_of_512_with_best_predicts_better_than_4096_without(text: str) -> None:
-    short, long = (Result.load(FOLDER / "windows" / f"{text}-{window}.json") for window in (512, 4096))
+    short, long = (
+        Result.load(FOLDER / "windows" / f"{text}-{window}.json") for window in (512, 4096)
+    )
     bits, alone = short.methods[BEST].bits_per_byte, long.methods["lstm"].bits_per_byte
     assert bits is not None
     assert alone is not None

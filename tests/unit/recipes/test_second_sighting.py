@@ -44,14 +44,25 @@ def test_losses_and_accuracy_are_means_by_sighting_with_paired_gains(tmp_path: P
     assert first_learned(["a", "x", "x", "a", "x"], 2).tolist() == [False, False, True, True, True]
     apart = measured(tmp_path, Bootstrap(block=8, resamples=50), every=4)
     assert apart["words"] | {"1st": 0} == {
-        "1st": 0, "2nd": times, "3rd": 0, "4th and later": 0, "2nd, learned": times - 1, "2nd, not yet": 1
-    }  # fmt: skip
+        "1st": 0,
+        "2nd": times,
+        "3rd": 0,
+        "4th and later": 0,
+        "2nd, learned": times - 1,
+        "2nd, not yet": 1,
+    }
     found = measured(tmp_path, Bootstrap(block=8, resamples=50))
     assert found["words"] == {"1st": times, "2nd": times, "3rd": 0, "4th and later": 0}
     cache = found["methods"]["cache"]
-    assert cache["nll"]["1st"] == pytest.approx({"value": 9.5, "gain": -0.5, "low": -0.5, "high": -0.5})
-    assert cache["nll"]["2nd"] == pytest.approx({"value": 5.0, "gain": 3.0, "low": 3.0, "high": 3.0})
-    assert cache["top5"]["2nd"] == pytest.approx({"value": 1.0, "gain": 1.0, "low": 1.0, "high": 1.0})
+    assert cache["nll"]["1st"] == pytest.approx(
+        {"value": 9.5, "gain": -0.5, "low": -0.5, "high": -0.5}
+    )
+    assert cache["nll"]["2nd"] == pytest.approx(
+        {"value": 5.0, "gain": 3.0, "low": 3.0, "high": 3.0}
+    )
+    assert cache["top5"]["2nd"] == pytest.approx(
+        {"value": 1.0, "gain": 1.0, "low": 1.0, "high": 1.0}
+    )
     assert cache["top5"]["1st"]["value"] == 0
     assert found["methods"]["lstm"]["nll"]["2nd"] == {"value": 8.0}
 
@@ -74,12 +85,18 @@ def test_words_that_were_not_asked_for_have_losses_but_no_accuracy(tmp_path: Pat
     assert {part: item["value"] for part, item in of_base["top5"].items()} == {"2nd": 1.0}
 
 
-def test_a_model_of_pieces_is_asked_for_the_second_and_third_sightings_of_its_rare_words(tmp_path: Path) -> None:
+def test_a_model_of_pieces_is_asked_for_the_second_and_third_sightings_of_its_rare_words(
+    tmp_path: Path,
+) -> None:
     pytest.importorskip("transformers")
     words = ("the cat in a hat the fan in the fog a fan " + "the cat a hat the fog").split()
     (tmp_path / "text.txt").write_text(" ".join(words) + "\n")
-    found = sightings_of_rare_words({"model": opened("Llama"), "target": str(tmp_path / "text.txt")})
+    found = sightings_of_rare_words(
+        {"model": opened("Llama"), "target": str(tmp_path / "text.txt")}
+    )
     rare = {words[place] for place in found}
     assert rare
     assert rare < {*words}
-    assert found == [at for at, word in enumerate(words) if word in rare and 1 <= words[:at].count(word) < 3]
+    assert found == [
+        at for at, word in enumerate(words) if word in rare and 1 <= words[:at].count(word) < 3
+    ]

@@ -21,7 +21,9 @@ from hebblm.report.numbers import perplexity
 from hebblm.report.result import MethodResult, Result, ScenarioRecord
 from hebblm.report.tokens import TokenLosses, running_curve
 
-ACCURACY = Path(__file__).parents[3] / "recipes" / "accuracy" / "numpy.json"  # committed, with suggestions and pairs
+ACCURACY = (
+    Path(__file__).parents[3] / "recipes" / "accuracy" / "numpy.json"
+)  # committed, with suggestions and pairs
 SHIFTS = {
     "mixture+hebb": 0.62,
     "hebb": 0.18,
@@ -36,7 +38,9 @@ SHIFTS = {
 }
 
 
-def sample_tokens(count: int = 3000, *, oov: bool = True, methods: tuple[str, ...] = tuple(SHIFTS)) -> TokenLosses:
+def sample_tokens(
+    count: int = 3000, *, oov: bool = True, methods: tuple[str, ...] = tuple(SHIFTS)
+) -> TokenLosses:
     """Return losses of Zipf-distributed words: rare words cost more, adaptation helps them most."""
     rng = np.random.default_rng(7)
     rank = np.minimum(rng.zipf(1.25, count), 5000)
@@ -62,11 +66,15 @@ def sample_result(
     split: str = "test",
     methods: tuple[str, ...] = tuple(SHIFTS),
 ) -> Result:
-    """Return the result of :func:`sample_tokens`; within one domain nothing is out of vocabulary."""
+    """Return the result of :func:`sample_tokens`; within one domain nothing is out of
+    vocabulary.
+    """
     across = source != target
     tokens = sample_tokens(count, oov=across, methods=methods)
     seen = occurrences_so_far(tokens.words)
-    gains = bootstrap_gains(tokens.nll, stream_parts(tokens.train_counts, seen, tokens.oov, DEFAULT_EDGES), Bootstrap())
+    gains = bootstrap_gains(
+        tokens.nll, stream_parts(tokens.train_counts, seen, tokens.oov, DEFAULT_EDGES), Bootstrap()
+    )
     entries = {}
     for method in methods:
         nll = tokens.nll[method]

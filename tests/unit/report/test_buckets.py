@@ -36,7 +36,9 @@ def test_a_large_float32_stream_recombines_to_its_float64_mean() -> None:
 @settings(deadline=None)
 @given(tokens, edge_lists)
 def test_against_a_plain_loop(pairs: list[tuple[float, int]], edges: list[int]) -> None:
-    buckets = frequency_report(np.asarray([pair[0] for pair in pairs]), np.asarray([pair[1] for pair in pairs]), edges)
+    buckets = frequency_report(
+        np.asarray([pair[0] for pair in pairs]), np.asarray([pair[1] for pair in pairs]), edges
+    )
     total = math.fsum(nll for nll, _ in pairs) / len(pairs)
     assert recombine(buckets) == pytest.approx(total, rel=1e-13, abs=1e-12)
     bounds = [0, *edges, math.inf]  # an edge belongs to the range above it
@@ -44,7 +46,9 @@ def test_against_a_plain_loop(pairs: list[tuple[float, int]], edges: list[int]) 
         losses = [nll for nll, count in pairs if low <= count < high]
         assert bucket.tokens == len(losses)
         if losses:
-            assert bucket.nll == pytest.approx(math.fsum(losses) / len(losses), rel=1e-12, abs=1e-12)
+            assert bucket.nll == pytest.approx(
+                math.fsum(losses) / len(losses), rel=1e-12, abs=1e-12
+            )
             assert bucket.perplexity == math.exp(bucket.nll or 0.0)
         else:
             assert bucket.nll is None
@@ -111,7 +115,11 @@ def test_occurrences_recombine_to_the_loss_on_new_words(seed: int, count: int) -
     assert sum(bucket.tokens for bucket in report) == int(oov.sum())
     assert recombine(report) == pytest.approx(float(nll[oov].mean()), rel=1e-12)
     for bucket in report:
-        mine = [loss for loss, s, new in zip(nll, seen, oov, strict=True) if new and name_of(s) == bucket.bucket]
+        mine = [
+            loss
+            for loss, s, new in zip(nll, seen, oov, strict=True)
+            if new and name_of(s) == bucket.bucket
+        ]
         assert bucket.tokens == len(mine)
         assert bucket.nll == (pytest.approx(float(np.mean(mine))) if mine else None)
 
@@ -121,9 +129,17 @@ def test_masks_part_the_new_words_and_only_them() -> None:
     oov = ids > 3
     masks = occurrence_masks(occurrences_so_far(ids), oov)
     assert np.array_equal(np.sum(masks, axis=0), oov.astype(int))
-    assert [np.flatnonzero(mask).tolist() for mask in masks] == [[0, 11], [1], [3], [4, 6, 7, 8], [9, 10]]
+    assert [np.flatnonzero(mask).tolist() for mask in masks] == [
+        [0, 11],
+        [1],
+        [3],
+        [4, 6, 7, 8],
+        [9, 10],
+    ]
 
 
 def test_an_infinite_loss_stays_in_its_occurrence() -> None:
-    report = occurrence_report(np.asarray([np.inf, 1.0]), np.asarray([0, 1]), np.asarray([True, True]))
+    report = occurrence_report(
+        np.asarray([np.inf, 1.0]), np.asarray([0, 1]), np.asarray([True, True])
+    )
     assert [bucket.nll for bucket in report] == [np.inf, 1.0, None, None, None]

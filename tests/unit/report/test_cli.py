@@ -10,28 +10,39 @@ from .samples import sample_result, sample_tokens
 from .test_tokens import write_parquet
 
 
-def test_a_report_lands_beside_its_result(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_report_lands_beside_its_result(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     sample_result(200).save(tmp_path)
     assert main([str(tmp_path), "--format", "md,csv"]) == 0
     assert {path.name for path in tmp_path.iterdir()} == {
-        "result.json", "report.md", "comparison.csv", "frequency.csv", "gains.csv", "occurrences.csv",
+        "result.json", "report.md", "comparison.csv", "frequency.csv", "gains.csv",
+        "occurrences.csv",
     }  # fmt: skip
     printed = capsys.readouterr().out
     assert "Methods on wt2-to-ptb test" in printed
 
 
-def test_other_edges_come_from_the_token_losses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_edges_come_from_the_token_losses(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = sample_result(200).save(tmp_path)
     assert main([str(path), "--format", "csv", "--edges", "10,1000"]) == 2
     assert "tokens.parquet" in capsys.readouterr().err
     write_parquet(tmp_path / "tokens.parquet", sample_tokens(200))
     out = tmp_path / "out"
     assert main(["--format", "csv", str(path), "--edges=10,1000", "--output-path", str(out)]) == 0
-    assert (out / "frequency.csv").read_text(encoding="utf-8").startswith("Training count,<10,10-1000,>1000,All\n")
+    assert (
+        (out / "frequency.csv")
+        .read_text(encoding="utf-8")
+        .startswith("Training count,<10,10-1000,>1000,All\n")
+    )
     assert (out / "words.csv").exists()
 
 
-def test_several_results_need_a_common_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_several_results_need_a_common_place(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     names = []
     for name, target in (("a", "ptb"), ("b", "wt2")):
         sample_result(150, target=target).save(tmp_path / name)
@@ -70,8 +81,18 @@ def test_mistakes_end_in_one_line_and_status_2(
 
 
 def test_labels_are_unique(tmp_path: Path) -> None:
-    results = [sample_result(50), sample_result(50), sample_result(50), sample_result(50, split="valid")]
-    paths = [tmp_path / "raw", tmp_path / "lower", tmp_path / "lower" / "result.json", tmp_path / "x"]
+    results = [
+        sample_result(50),
+        sample_result(50),
+        sample_result(50),
+        sample_result(50, split="valid"),
+    ]
+    paths = [
+        tmp_path / "raw",
+        tmp_path / "lower",
+        tmp_path / "lower" / "result.json",
+        tmp_path / "x",
+    ]
     for path in paths:
         if path.suffix != ".json":
             path.mkdir()

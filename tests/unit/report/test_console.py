@@ -61,14 +61,26 @@ def test_no_name_and_no_number_is_broken_on_a_narrow_console(width: int) -> None
 
 
 def test_a_title_is_as_wide_as_the_console_and_not_as_its_table() -> None:
-    table = Table("t", "A title of several words", (Column("A"), Column("B")), (("x", "y"),), ("A long note.",))
+    table = Table(
+        "t",
+        "A title of several words",
+        (Column("A"), Column("B")),
+        (("x", "y"),),
+        ("A long note.",),
+    )
     assert printed(table, 80)[0] == "A title of several words"
     assert printed(table, 80)[-1] == "A long note."
 
 
 def test_sentences_are_broken_between_words() -> None:
     columns = (Column("Claim"), Column("Margin", "signed"), Column("Why", wide=True))
-    table = Table("t", "A title", columns, (("Hebb first", 0.5, "much is lost on frequent words here"),), ("Note.",))
+    table = Table(
+        "t",
+        "A title",
+        columns,
+        (("Hebb first", 0.5, "much is lost on frequent words here"),),
+        ("Note.",),
+    )
     lines = printed(table, 34)
     assert sum("Hebb first" in line for line in lines) == 1
     assert sum("Note." in line for line in lines) == 1

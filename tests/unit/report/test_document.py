@@ -26,7 +26,9 @@ from .test_tokens import write_parquet
 
 def test_every_format_is_written(tmp_path: Path) -> None:
     formats = ("md", "csv", "html", "png", "svg")
-    written = write_report(sample_result(300), tmp_path / "out", formats=formats, tokens=sample_tokens(300))
+    written = write_report(
+        sample_result(300), tmp_path / "out", formats=formats, tokens=sample_tokens(300)
+    )
     names = {path.name for path in written}
     assert names == {
         "report.md", "report.html",
@@ -40,7 +42,9 @@ def test_every_format_is_written(tmp_path: Path) -> None:
 
 def test_a_result_with_methods_that_are_gone_loads_and_renders(tmp_path: Path) -> None:
     result, item = sample_result(300), sample_result(300).methods["hebb"]
-    written = replace(item, hyperparameters={"hebb_learned": {"n1": 0.4}, "tempered": {"hebb_learned": 1.1}})
+    written = replace(
+        item, hyperparameters={"hebb_learned": {"n1": 0.4}, "tempered": {"hebb_learned": 1.1}}
+    )
     replace(result, methods={**result.methods, **dict.fromkeys(GONE, written)}).save(tmp_path)
     write_report(Result.load(tmp_path), tmp_path / "out")
     text = (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
@@ -61,7 +65,9 @@ def test_markdown_states_policies_settings_and_origin(tmp_path: Path) -> None:
     assert "| commit | 0123abc |" in text
     assert "| versions.torch | 2.13.0 |" in text
     assert "| seed | 1 |" in text
-    pictures = [line.split("(")[1].rstrip(")") for line in text.splitlines() if line.startswith("![")]
+    pictures = [
+        line.split("(")[1].rstrip(")") for line in text.splitlines() if line.startswith("![")
+    ]
     assert len(pictures) == 4
     assert all((tmp_path / name).exists() for name in pictures)
     write_report(sample_result(200), tmp_path, formats=("md",))
@@ -73,7 +79,9 @@ def test_html_is_whole_and_needs_nothing_beside_it(tmp_path: Path) -> None:
     page = Page((tmp_path / "report.html").read_text(encoding="utf-8"))
     images = [value for name, value in page.attributes if name == "src"]
     assert len(images) == 4
-    assert all(source is not None and source.startswith("data:image/png;base64,") for source in images)
+    assert all(
+        source is not None and source.startswith("data:image/png;base64,") for source in images
+    )
     assert not {"script", "link"} & set(page.tags)
     assert "<50" in page.text
 
@@ -87,7 +95,8 @@ def test_what_few_readers_need_is_folded_and_has_plain_names(tmp_path: Path) -> 
     assert "Perplexity by frequency in training" in shown
     titles = [part.partition("<summary>")[2].partition("</summary>")[0] for part in folded]
     assert titles == [
-        "Gains of methods over each other, nats a token", "Where the time goes", "Scenario", "Model", "Memory",
+        "Gains of methods over each other, nats a token", "Where the time goes", "Scenario",
+        "Model", "Memory",
         "Hyper-parameters", "Provenance",
     ]  # fmt: skip
     for internal in ("paired.", "lead.", "bootstrap", "_"):
@@ -102,7 +111,9 @@ def test_a_report_leads_to_the_page_of_its_tokens_or_says_how_to_make_it(tmp_pat
 
     def said() -> str:
         write_report(result, out, formats=("html", "md"), run=run)
-        return (out / "report.md").read_text(encoding="utf-8") + (out / "report.html").read_text(encoding="utf-8")
+        return (out / "report.md").read_text(encoding="utf-8") + (out / "report.html").read_text(
+            encoding="utf-8"
+        )
 
     assert said().count("--log-samples --log-neighbors 2000") == 2
     write_parquet(run / "tokens.parquet", sample_tokens(200))
@@ -156,7 +167,10 @@ def test_a_place_that_is_a_file_is_one_line(tmp_path: Path) -> None:
 def test_new_words_stand_side_by_side_where_several_results_have_them(tmp_path: Path) -> None:
     results = {"one": sample_result(300), "two": sample_result(200)}
     written = {path.name for path in write_comparison(results, tmp_path)}
-    assert written == {"occurrences-by-run.csv", *(f"scenarios.{suffix}" for suffix in ("csv", "html", "md"))}
+    assert written == {
+        "occurrences-by-run.csv",
+        *(f"scenarios.{suffix}" for suffix in ("csv", "html", "md")),
+    }
     stream = io.StringIO()
     print_comparison(results, Console(file=stream, width=90, color_system=None))
     for text in ((tmp_path / "scenarios.md").read_text(encoding="utf-8"), stream.getvalue()):
@@ -179,7 +193,9 @@ def test_the_summary_is_a_verdict_the_scenario_and_one_table(width: int) -> None
     assert len(text.splitlines()) < 25 or width == 60
 
 
-def test_reports_open_with_the_verdict_and_new_words_are_pictured_right_behind_it(tmp_path: Path) -> None:
+def test_reports_open_with_the_verdict_and_new_words_are_pictured_right_behind_it(
+    tmp_path: Path,
+) -> None:
     result = sample_result(3000)
     write_report(result, tmp_path, formats=("md", "html", "png"))
     caption = "Loss on new words by occurrence"
@@ -190,7 +206,9 @@ def test_reports_open_with_the_verdict_and_new_words_are_pictured_right_behind_i
     assert Page(text).text.count(result.verdict()) == 1
     write_report(sample_result(300, source="ptb", target="ptb"), tmp_path, formats=("html",))
     text = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert text.index("<table>") < text.index("<img"), "without new words no picture comes before the tables"
+    assert text.index("<table>") < text.index("<img"), (
+        "without new words no picture comes before the tables"
+    )
 
 
 def test_runs_side_by_side_have_a_verdict_each() -> None:
@@ -207,7 +225,13 @@ def test_runs_side_by_side_have_a_verdict_each() -> None:
 
 def test_settings_are_flattened() -> None:
     values = {"a": {"b": 1, "c": None}, "d": [1, 2.5], "e": True, "f": 1e-4}
-    assert flatten(values) == [("a.b", "1"), ("a.c", "none"), ("d", "1, 2.5"), ("e", "yes"), ("f", "0.0001")]
+    assert flatten(values) == [
+        ("a.b", "1"),
+        ("a.c", "none"),
+        ("d", "1, 2.5"),
+        ("e", "yes"),
+        ("f", "0.0001"),
+    ]
 
 
 def test_a_part_of_a_split_is_called_so() -> None:
@@ -219,4 +243,6 @@ def test_a_part_of_a_split_is_called_so() -> None:
     assert f", {result.scenario.tokens:,} tokens" in line(whole_split=True)
     assert ", only the first 300 tokens" in line(whole_split=False)
     assert ", only the first 300 of 1,234 tokens" in line(whole_split=False, split_tokens=1234)
-    assert ", window of 4,096, " in scenario_line(replace(result, model={**result.model, "context": 4096}))
+    assert ", window of 4,096, " in scenario_line(
+        replace(result, model={**result.model, "context": 4096})
+    )

@@ -25,15 +25,25 @@ def losses(count: int, seed: int = 0) -> dict[str, np.ndarray]:
 
 def test_intervals_equal_those_of_streams_that_are_written_out() -> None:
     nll = losses(470)
-    parts = {"All": np.ones(470, bool), "odd": np.arange(470) % 3 == 1, "late": np.arange(470) > 200}
+    parts = {
+        "All": np.ones(470, bool),
+        "odd": np.arange(470) % 3 == 1,
+        "late": np.arange(470) > 200,
+    }
     found = bootstrap_gains(nll, parts, CONFIG)
     assert set(found) == {"hebb", "mbpa"}
-    draws = np.random.default_rng(3).multinomial(24, np.full(24, 1 / 24), 1000)  # 470 tokens are 24 blocks
+    draws = np.random.default_rng(3).multinomial(
+        24, np.full(24, 1 / 24), 1000
+    )  # 470 tokens are 24 blocks
     for name, items in found.items():
         for gain, mask in zip(items, parts.values(), strict=True):
             means = []
             for times in draws:
-                tokens = [t for b, n in enumerate(times) for t in list(range(20 * b, min(20 * b + 20, 470))) * n]
+                tokens = [
+                    t
+                    for b, n in enumerate(times)
+                    for t in list(range(20 * b, min(20 * b + 20, 470))) * n
+                ]
                 chosen = [t for t in tokens if mask[t]]
                 means.append(np.mean(nll["lstm"][chosen] - nll[name][chosen]))
             low, high = np.quantile(means, (0.025, 0.975))
@@ -58,7 +68,9 @@ def test_draws_in_parts_are_those_at_once(monkeypatch: pytest.MonkeyPatch) -> No
     nll, parts = losses(400), {"All": np.ones(400, bool)}
     whole = bootstrap_gains(nll, parts, CONFIG)
     monkeypatch.setattr(gains_module, "_CELLS", 70)
-    for mine, theirs in zip(bootstrap_gains(nll, parts, CONFIG)["hebb"], whole["hebb"], strict=True):
+    for mine, theirs in zip(
+        bootstrap_gains(nll, parts, CONFIG)["hebb"], whole["hebb"], strict=True
+    ):
         assert (mine.low, mine.high) == (pytest.approx(theirs.low), pytest.approx(theirs.high))
     assert bootstrap_gains(nll, parts, CONFIG) == bootstrap_gains(nll, parts, CONFIG)
 
@@ -67,7 +79,12 @@ def test_small_empty_and_infinite_parts_claim_nothing() -> None:
     nll = losses(400)
     nll["mbpa"][7] = np.inf
     here = np.arange(400)
-    parts = {"all": here >= 0, "few": here < 20 * (LEAST_BLOCKS - 1), "none": here < 0, "rest": here > 7}
+    parts = {
+        "all": here >= 0,
+        "few": here < 20 * (LEAST_BLOCKS - 1),
+        "none": here < 0,
+        "rest": here > 7,
+    }
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         found = bootstrap_gains(nll, parts, CONFIG)
@@ -113,7 +130,9 @@ def test_the_parts_of_a_stream_cover_it_twice_over() -> None:
     assert sum(parts[name].sum() for name in OOV_BY_OCCURRENCE) == oov.sum()
     assert list(stream_parts(counts, seen, np.zeros(500, bool), (50,))) == ["All", "<50", ">50"]
     found = bootstrap_gains(losses(500), parts, CONFIG)["hebb"]
-    total = sum(gain.tokens * (gain.gain or 0) for gain in found if gain.part in ("<50", "50-100", ">100"))
+    total = sum(
+        gain.tokens * (gain.gain or 0) for gain in found if gain.part in ("<50", "50-100", ">100")
+    )
     assert total / 500 == pytest.approx(found[0].gain)
 
 
@@ -125,7 +144,9 @@ def test_any_two_methods_are_compared_on_the_same_draws_and_either_way() -> None
         "hebb": ["mbpa", "mixture"],
         "mbpa": ["mixture"],
     }
-    expected = bootstrap_gains({"lstm": nll["mbpa"], "mixture": nll["mixture"]}, parts, CONFIG)["mixture"][1]
+    expected = bootstrap_gains({"lstm": nll["mbpa"], "mixture": nll["mixture"]}, parts, CONFIG)[
+        "mixture"
+    ][1]
     result = replace(sample_result(), extra={"paired": paired})
     assert result.gain("mixture", "mbpa", "odd") == expected
     other = result.gain("mbpa", "mixture", "odd")

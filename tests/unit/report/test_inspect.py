@@ -39,7 +39,8 @@ from .test_tokens import write_parquet
 STYLE, SCRIPT = source("inspect.css"), source("inspect.js")
 HOSTILE = "<script>alert(1)</script>{{ 7 * 7 }}{% raw %}"
 BROWSERS = (
-    "chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "chrome", "headless_shell",
+    "chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "chrome",
+    "headless_shell",
 )  # fmt: skip
 
 
@@ -55,8 +56,10 @@ def write_run(folder: Path, count: int = 450, *, neighbors: bool = True) -> Path
     if neighbors:
         rows = [
             {
-                "position": at, "rank": rank, "from_stream": rank > 0, "place": at - rank if rank else 812_000,
-                "label": HOSTILE if rank else "label", "distance": 0.5 + rank, "closeness": 2 / (1 + rank),
+                "position": at, "rank": rank, "from_stream": rank > 0,
+                "place": at - rank if rank else 812_000,
+                "label": HOSTILE if rank else "label", "distance": 0.5 + rank,
+                "closeness": 2 / (1 + rank),
                 "context": f"{HOSTILE} before {at - rank}",
             }
             for at in range(20) for rank in range(min(at, 3))
@@ -108,7 +111,9 @@ def test_the_script_gets_losses_counts_and_neighbours(tmp_path: Path) -> None:
     assert data["methods"][0] == ["lstm", "Base"]
     assert set(data["nll"]) == set(run.result.methods)
     for name, losses in data["nll"].items():
-        np.testing.assert_allclose(np.asarray(losses) / 1000, run.losses.nll[name][:300], atol=5.1e-4)
+        np.testing.assert_allclose(
+            np.asarray(losses) / 1000, run.losses.nll[name][:300], atol=5.1e-4
+        )
     assert data["counts"] == run.losses.train_counts[:300].tolist()
     assert data["oov"] == np.flatnonzero(run.losses.oov[:300]).tolist()
     assert data["neighbors"]["0"] == []
@@ -119,14 +124,25 @@ def test_the_script_gets_losses_counts_and_neighbours(tmp_path: Path) -> None:
 
 
 def write_components(folder: Path, *, mixed: str = "mixture", without: int = 0) -> None:
-    """Write what the parts of a mixture and of kNN-LM gave to the first 20 tokens, without some first rows."""
+    """Write what the parts of a mixture and of kNN-LM gave to the first 20 tokens, without some
+    first rows.
+    """
     rows = [
         {"position": at, "method": method, "component": part, "share": share}
         for at in range(20)
-        for method, part, share in ((mixed, "base", 0.25), (mixed, mixed, 0.75), ("knn", "knn", 1.0))
+        for method, part, share in (
+            (mixed, "base", 0.25),
+            (mixed, mixed, 0.75),
+            ("knn", "knn", 1.0),
+        )
     ]
     kinds = pa.schema(
-        {"position": pa.int64(), "method": pa.string(), "component": pa.string(), "share": pa.float32()}.items()
+        {
+            "position": pa.int64(),
+            "method": pa.string(),
+            "component": pa.string(),
+            "share": pa.float32(),
+        }.items()
     )
     pq.write_table(pa.Table.from_pylist(rows[without:], schema=kinds), folder / COMPONENTS_FILE)
 
@@ -147,8 +163,16 @@ def test_the_page_needs_nothing_beside_it(tmp_path: Path) -> None:
     html = inspect_page(Inspection.load(write_run(tmp_path)))
     page = Page(html)
     assert not {"link", "img", "iframe", "object"} & set(page.tags)
-    assert not [name for name, _ in page.attributes if name in ("src", "href", "style") or name.startswith("on")]
-    policy = next(value for name, value in page.attributes if name == "content" and value and "default" in value)
+    assert not [
+        name
+        for name, _ in page.attributes
+        if name in ("src", "href", "style") or name.startswith("on")
+    ]
+    policy = next(
+        value
+        for name, value in page.attributes
+        if name == "content" and value and "default" in value
+    )
     for content in (STYLE, SCRIPT):
         digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
         assert f"'sha256-{digest}'" in policy
@@ -161,7 +185,23 @@ def test_the_page_needs_nothing_beside_it(tmp_path: Path) -> None:
 
 def test_the_text_stands_as_it_was_written(tmp_path: Path) -> None:
     text = "Call it (now),\n    then\twait.\n\nDone.\n"
-    words = ["Call", "it", "(", "now", ")", ",", "\n", "then", "wait", ".", "\n", "\n", "Done", ".", "\n"]
+    words = [
+        "Call",
+        "it",
+        "(",
+        "now",
+        ")",
+        ",",
+        "\n",
+        "then",
+        "wait",
+        ".",
+        "\n",
+        "\n",
+        "Done",
+        ".",
+        "\n",
+    ]
     written = spaced(text, words)
     assert "".join(written) == text
     assert [len(one) - len(other) for one, other in zip(written, words, strict=True)] == [
@@ -173,10 +213,15 @@ def test_the_text_stands_as_it_was_written(tmp_path: Path) -> None:
         1,
         *[0] * 6,
     ]
-    assert spaced("Call \u201cit\u201d now", ["Call", '"', "it", '"', "now"])[:2] == ["Call", ' "'], "another spelling"
+    assert spaced("Call \u201cit\u201d now", ["Call", '"', "it", '"', "now"])[:2] == [
+        "Call",
+        ' "',
+    ], "another spelling"
     sample = sample_tokens(len(words))
     tokens = ["<eos>" if word == "\n" else word for word in words]
-    losses = replace(sample, words=np.array(tokens, dtype=object), written=np.array(written, dtype=object))
+    losses = replace(
+        sample, words=np.array(tokens, dtype=object), written=np.array(written, dtype=object)
+    )
     page = inspect_page(Inspection(sample_result(len(words)), losses, {}, {}))
     shown = page.partition('data-from="0">')[2].partition("</p>")[0]
     shown = re.sub(r"</?span[^>]*>", "", shown).replace("\u23ce<br>", "\n")
@@ -188,11 +233,15 @@ def test_long_streams_are_cut_and_laid_out_in_blocks(tmp_path: Path) -> None:
     html = inspect_page(run, count=1010)
     page = Page(html)
     assert len(page.tokens) == 1010
-    starts = [int(str(value).replace(",", "")) for name, value in page.attributes if name == "data-from"]
+    starts = [
+        int(str(value).replace(",", "")) for name, value in page.attributes if name == "data-from"
+    ]
     words = run.losses.words.tolist()
     assert starts[0] == 0
     for start, end in pairwise(starts):
-        assert end - start == LONGEST or (end - start >= BLOCK and words[end - 1] == "<eos>"), "it ends with its line"
+        assert end - start == LONGEST or (end - start >= BLOCK and words[end - 1] == "<eos>"), (
+            "it ends with its line"
+        )
     assert "first 1,010 of 3,000 tokens" in html
     assert page.data["neighbors"] == {}
     assert page.data["logged"] is False
@@ -205,7 +254,9 @@ def test_the_command_writes_the_page(tmp_path: Path, capsys: pytest.CaptureFixtu
     page = Page((folder / "inspect.html").read_text(encoding="utf-8"))
     assert (len(page.tokens), page.data["chosen"]) == (50, "hebb")
     assert main(["inspect", str(folder), "--output-path", str(tmp_path / "page.html")]) == 0
-    assert Page((tmp_path / "page.html").read_text(encoding="utf-8")).data["chosen"] == "mixture+hebb"
+    assert (
+        Page((tmp_path / "page.html").read_text(encoding="utf-8")).data["chosen"] == "mixture+hebb"
+    )
     assert "page.html" in capsys.readouterr().out
 
 
@@ -263,8 +314,12 @@ def test_a_table_of_another_run_is_refused_by_its_hash(
 
 
 def browser() -> list[str]:
-    """Return the command of a headless browser: ``$HEBBLM_BROWSER``, or the first one on the path."""
-    found = os.environ.get("HEBBLM_BROWSER") or next(filter(None, map(shutil.which, BROWSERS)), None)
+    """Return the command of a headless browser: ``$HEBBLM_BROWSER``, or the first one on the
+    path.
+    """
+    found = os.environ.get("HEBBLM_BROWSER") or next(
+        filter(None, map(shutil.which, BROWSERS)), None
+    )
     if found is None:
         pytest.skip("no Chromium on the path and none named by HEBBLM_BROWSER")
     return [found, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
@@ -288,9 +343,12 @@ def check_shown(shown: str, written: str) -> None:
 PHONE = """<script>
 function measure(frame) {
   const page = frame.contentDocument.documentElement;
-  const wide = Array.from(page.querySelectorAll('.scroll')).filter(box => box.scrollWidth > box.clientWidth);
+  const boxes = Array.from(page.querySelectorAll('.scroll'));
+  const wide = boxes.filter(box => box.scrollWidth > box.clientWidth);
   frame.dataset.found = [
-    page.scrollWidth - page.clientWidth, wide.length, page.innerText.includes('Keys saved')].join(' ');
+    page.scrollWidth - page.clientWidth,
+    wide.length,
+    page.innerText.includes('Keys saved')].join(' ');
 }
 </script>"""
 
@@ -302,15 +360,27 @@ def test_a_browser_shades_the_text_and_shows_a_token(tmp_path: Path) -> None:
     write_components(folder, mixed="hebb")
     path.write_text(inspect_page(Inspection.load(folder), method="hebb"), encoding="utf-8")
     command = [*browser(), f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom"]
-    shown = subprocess.run([*command, f"file://{path}#t=9"], capture_output=True, text=True, timeout=300, check=True)
+    shown = subprocess.run(
+        [*command, f"file://{path}#t=9"], capture_output=True, text=True, timeout=300, check=True
+    )
     check_shown(shown.stdout, path.read_text(encoding="utf-8"))
     write_report(Result.load(ACCURACY), tmp_path / "report", formats=("html",))
-    pages = [page.read_text(encoding="utf-8") for page in (tmp_path / "report" / "report.html", path)]
+    pages = [
+        page.read_text(encoding="utf-8") for page in (tmp_path / "report" / "report.html", path)
+    ]
     frame = '<iframe width="400" onload="measure(this)" srcdoc="{}"></iframe>'
     phone = tmp_path / "phone.html"
-    phone.write_text(PHONE + "".join(frame.format(escape(page)) for page in pages), encoding="utf-8")
-    shown = subprocess.run([*command, f"file://{phone}"], capture_output=True, text=True, timeout=300, check=True)
-    report, inspected = (found.split() for found in re.findall(r'data-found="([^"]*)"', shown.stdout))
-    assert (report[0], report[2]) == ("0", "true"), "no wider than a phone, and with what is suggested"
+    phone.write_text(
+        PHONE + "".join(frame.format(escape(page)) for page in pages), encoding="utf-8"
+    )
+    shown = subprocess.run(
+        [*command, f"file://{phone}"], capture_output=True, text=True, timeout=300, check=True
+    )
+    report, inspected = (
+        found.split() for found in re.findall(r'data-found="([^"]*)"', shown.stdout)
+    )
+    assert (report[0], report[2]) == ("0", "true"), (
+        "no wider than a phone, and with what is suggested"
+    )
     assert int(report[1]) > 1, "wide tables scroll in boxes of their own"
     assert inspected[0] == "0"

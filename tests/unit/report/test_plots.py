@@ -49,7 +49,10 @@ def test_no_leader_crosses_a_label(scale: str) -> None:
     axis.set_xlim(0, 1)
     axis.set_ylim(10, 100)
     axis.set_yscale(scale)
-    ends = [End(f"a long name {at}", value, "#000000") for at, value in enumerate((95, 30, 30.1, 30.2, 12))]
+    ends = [
+        End(f"a long name {at}", value, "#000000")
+        for at, value in enumerate((95, 30, 30.1, 30.2, 12))
+    ]
     label_ends(axis, ends)
     FigureCanvasAgg(figure).draw()
     labels = [text for text in axis.texts if isinstance(text, Annotation)]
@@ -61,7 +64,9 @@ def test_no_leader_crosses_a_label(scale: str) -> None:
         leader = label.arrow_patch.get_path().get_extents(label.arrow_patch.get_transform())
         assert axis.get_window_extent().x1 - 1 <= leader.x0 < leader.x1
         assert leader.x1 <= axis.transAxes.transform((1.035, 0))[0] + 1
-        assert axis.transAxes.transform(label.xy)[1] == pytest.approx(axis.transData.transform((1, end.value))[1])
+        assert axis.transAxes.transform(label.xy)[1] == pytest.approx(
+            axis.transData.transform((1, end.value))[1]
+        )
         boxes.append(axis.transAxes.transform(label.xyann)[1])
     least = 0.9 * 8.5 / 72 * figure.dpi
     assert all(high - low >= least for low, high in pairwise(sorted(boxes)))
@@ -76,7 +81,9 @@ def test_frequency_figure_shows_every_bucket_and_method() -> None:
     buckets = [bucket for bucket in result.methods["lstm"].frequency if bucket.tokens]
     assert len(level.patches) == len(buckets) * len(SMALL)
     assert len(gain.patches) == len(buckets) * (len(SMALL) - 1)
-    assert [label.get_text().split("\n")[0] for label in gain.get_xticklabels()] == [b.bucket for b in buckets]
+    assert [label.get_text().split("\n")[0] for label in gain.get_xticklabels()] == [
+        b.bucket for b in buckets
+    ]
     assert {round(bar.get_height(), 6) for bar in level.patches} == {
         round(bucket.perplexity or 0, 6)
         for item in result.methods.values()
@@ -89,7 +96,9 @@ def test_bars_of_one_colour_are_hatched_apart() -> None:
     family = ("best", "dynamic+best", "best-of-both")
     sample = sample_result(400, methods=SMALL).methods
     result = sample_result(400, methods=SMALL)
-    result = replace(result, methods={"lstm": sample["lstm"], **dict.fromkeys(family, sample["hebb"])})
+    result = replace(
+        result, methods={"lstm": sample["lstm"], **dict.fromkeys(family, sample["hebb"])}
+    )
     for figure, shown in ((frequency_figure(result), 4), (comparison_figure(result), 3)):
         assert figure is not None
         bars = [patch for patch in figure.axes[0].patches if isinstance(patch, Rectangle)]
@@ -103,7 +112,9 @@ def test_a_method_keeps_its_colour_across_plots() -> None:
     assert running is not None
     legend = {
         text.get_text(): patch.get_facecolor()
-        for text, patch in zip(frequency.legends[0].get_texts(), frequency.legends[0].get_patches(), strict=True)
+        for text, patch in zip(
+            frequency.legends[0].get_texts(), frequency.legends[0].get_patches(), strict=True
+        )
     }
     drawn = {
         text.get_text().split("  ")[0]: line.get_color()
@@ -112,14 +123,18 @@ def test_a_method_keeps_its_colour_across_plots() -> None:
     assert list(legend) == ["Base", "Mixture", "Hebb"]
     assert list(drawn) == ["Mixture", "Hebb"]
     for name, color in drawn.items():
-        assert tuple(round(part * 255) for part in legend[name][:3]) == tuple(bytes.fromhex(str(color)[1:]))
+        assert tuple(round(part * 255) for part in legend[name][:3]) == tuple(
+            bytes.fromhex(str(color)[1:])
+        )
 
 
 def test_plots_without_data_are_left_out() -> None:
     result = sample_result(200, methods=("hebb",))
     bare = replace(result.methods["hebb"], running=(), frequency=(), oov_occurrences=())
     assert figures(replace(result, methods={"hebb": bare})) == {}
-    assert list(figures(result)) == ["occurrences", "frequency"], "without the base there is no gain"
+    assert list(figures(result)) == ["occurrences", "frequency"], (
+        "without the base there is no gain"
+    )
 
 
 def test_plots_show_six_methods_and_say_how_many_they_leave_out() -> None:
@@ -128,8 +143,14 @@ def test_plots_show_six_methods_and_say_how_many_they_leave_out() -> None:
     names = {
         "frequency": [text.get_text() for text in made["frequency"].legends[0].get_texts()],
         "occurrences": [text.get_text() for text in made["occurrences"].legends[0].get_texts()],
-        "running": ["Base", *(text.get_text().split("  ")[0] for text in made["running"].axes[0].texts)],
-        "comparison": ["Base", *(text.get_text() for text in made["comparison"].axes[0].get_yticklabels())],
+        "running": [
+            "Base",
+            *(text.get_text().split("  ")[0] for text in made["running"].axes[0].texts),
+        ],
+        "comparison": [
+            "Base",
+            *(text.get_text() for text in made["comparison"].axes[0].get_yticklabels()),
+        ],
     }
     by_loss = sorted(result.methods, key=lambda name: result.methods[name].nll)
     best = {name_of(name) for name in ("lstm", *[name for name in by_loss if name != "lstm"][:5])}
@@ -164,7 +185,9 @@ def test_the_same_figure_gives_the_same_file(tmp_path: Path) -> None:
     for name in ("a", "b"):
         figure = running_figure(result)
         assert figure is not None
-        written.append([save(figure, tmp_path / f"{name}.{suffix}").read_bytes() for suffix in ("png", "svg")])
+        written.append(
+            [save(figure, tmp_path / f"{name}.{suffix}").read_bytes() for suffix in ("png", "svg")]
+        )
     assert written[0] == written[1]
     assert written[0][0].startswith(PNG)
     assert b"PLTE" in written[0][0]
@@ -178,13 +201,17 @@ def test_the_running_figure_shows_the_gain_so_far() -> None:
     [axis] = figure.axes
     assert axis.get_ylabel() == "Gain so far (nats a token)"
     base = dict(result.methods["lstm"].running)
-    for name, line in zip(sorted(SMALL[1:], key=lambda name: result.methods[name].nll), axis.get_lines(), strict=False):
+    for name, line in zip(
+        sorted(SMALL[1:], key=lambda name: result.methods[name].nll), axis.get_lines(), strict=False
+    ):
         points = result.methods[name].running
         assert list(line.get_xdata()) == [at for at, _ in points]
         assert list(line.get_ydata()) == pytest.approx([base[at] - nll for at, nll in points])
     gain = result.methods["lstm"].nll - result.methods["hebb"].nll
     assert f"Hebb  {gain:+.3f}" in [text.get_text() for text in axis.texts]
-    assert -1 < axis.get_ylim()[0] < 0 < axis.get_ylim()[1] < 3, "it begins near no perplexity of 10,000"
+    assert -1 < axis.get_ylim()[0] < 0 < axis.get_ylim()[1] < 3, (
+        "it begins near no perplexity of 10,000"
+    )
 
 
 def test_bars_have_their_intervals_and_the_order_of_the_table() -> None:
@@ -196,17 +223,24 @@ def test_bars_have_their_intervals_and_the_order_of_the_table() -> None:
     for axis, part in zip(figure.axes, ("All", "OOV", "Known"), strict=True):
         lines = [line for line in axis.get_lines() if line.get_marker() == "|"]
         assert len(lines) == len(names)
-        for line, name in zip(lines, [name for name in by_loss(result) if name != "lstm"], strict=True):
+        for line, name in zip(
+            lines, [name for name in by_loss(result) if name != "lstm"], strict=True
+        ):
             gain = result.gain(name, part=part)
             assert gain is not None
             assert list(line.get_xdata()) == [gain.low, gain.high]
     few = comparison_figure(sample_result(300))
     assert few is not None
-    assert not [line for line in few.axes[0].get_lines() if line.get_marker() == "|"], "too few for an interval"
+    assert not [line for line in few.axes[0].get_lines() if line.get_marker() == "|"], (
+        "too few for an interval"
+    )
 
 
 def test_comparison_has_a_panel_for_new_words_only_across_domains() -> None:
-    for target, titles in (("ptb", ["All tokens", "New words", "Known words"]), ("wt2", ["All tokens"])):
+    for target, titles in (
+        ("ptb", ["All tokens", "New words", "Known words"]),
+        ("wt2", ["All tokens"]),
+    ):
         figure = comparison_figure(sample_result(400, target=target, methods=SMALL))
         assert figure is not None
         assert [axis.get_title(loc="left") for axis in figure.axes] == titles
@@ -221,7 +255,9 @@ def test_a_method_that_diverged_can_be_drawn_and_does_not_flatten_the_others(los
         item,
         nll=loss,
         perplexity=math.exp(loss),
-        frequency=tuple(replace(bucket, nll=loss, perplexity=math.exp(loss)) for bucket in item.frequency),
+        frequency=tuple(
+            replace(bucket, nll=loss, perplexity=math.exp(loss)) for bucket in item.frequency
+        ),
         running=tuple((at, loss if at > 100 else nll) for at, nll in item.running),
     )
     made = figures(replace(result, methods={**result.methods, "hebb": broken}))

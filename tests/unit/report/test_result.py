@@ -53,10 +53,15 @@ def test_save_and_load_round_trip(tmp_path: Path) -> None:
 
 
 def test_a_text_of_ones_own_is_called_by_its_file() -> None:
-    scenario = replace(sample_result(400).scenario, source="text:/home/me/a.b.txt", target="text:notes/")
+    scenario = replace(
+        sample_result(400).scenario, source="text:/home/me/a.b.txt", target="text:notes/"
+    )
     assert scenario.label == "a.b.txt-to-notes test"
     assert replace(scenario, source=scenario.target).label == "notes test"
-    assert replace(scenario, source="hf:owner/set:part", target="text:").label == "hf:owner/set:part-to-text: test"
+    assert (
+        replace(scenario, source="hf:owner/set:part", target="text:").label
+        == "hf:owner/set:part-to-text: test"
+    )
 
 
 @pytest.mark.parametrize(
@@ -73,7 +78,9 @@ def test_a_text_of_ones_own_is_called_by_its_file() -> None:
         (("scenario", "split"), 3, "scenario.split"),
     ],
 )
-def test_a_wrong_value_is_named(tmp_path: Path, where: tuple[str, ...], value: Any, named: str) -> None:
+def test_a_wrong_value_is_named(
+    tmp_path: Path, where: tuple[str, ...], value: Any, named: str
+) -> None:
     document = _document()
     parent = document
     for key in where[:-1]:
@@ -91,7 +98,15 @@ def test_a_missing_key_is_named() -> None:
         del document[section]
         with pytest.raises(UserError, match=f"lacks '{section}'"):
             Result.from_json(document)
-    for key in ("nll", "perplexity", "oov_nll", "in_vocabulary_nll", "frequency", "hyperparameters", "seconds"):
+    for key in (
+        "nll",
+        "perplexity",
+        "oov_nll",
+        "in_vocabulary_nll",
+        "frequency",
+        "hyperparameters",
+        "seconds",
+    ):
         document = _document()
         del document["methods"]["lstm"][key]
         with pytest.raises(UserError, match=f"lacks '{key}'"):
@@ -120,7 +135,11 @@ def test_nan_is_never_written(tmp_path: Path) -> None:
 
 numbers = st.floats(allow_nan=False).filter(lambda value: value != -math.inf)
 data = st.recursive(
-    st.none() | st.booleans() | st.integers() | numbers | st.text().filter(lambda text: text != "inf"),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | numbers
+    | st.text().filter(lambda text: text != "inf"),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
     max_leaves=8,
 )

@@ -47,7 +47,9 @@ def test_parts_and_rest_make_up_the_run() -> None:
 def test_the_report_shows_where_the_time_goes(tmp_path: Path) -> None:
     for seconds in (SECONDS, None):
         write_report(replace(sample_result(300), seconds=seconds), tmp_path, formats=("md",))
-        assert ("Where the time goes" in (tmp_path / "report.md").read_text()) == (seconds is not None)
+        assert ("Where the time goes" in (tmp_path / "report.md").read_text()) == (
+            seconds is not None
+        )
 
 
 @pytest.mark.parametrize("path", OLD, ids=lambda path: path.parent.name)

@@ -19,7 +19,9 @@ from .samples import sample_result
 RESULTS = Path(__file__).parents[3] / "recipes" / "results"
 
 
-def made(nll: dict[str, float], gains: dict[str, tuple[float | None, float | None]], tokens: int = 9000) -> Result:
+def made(
+    nll: dict[str, float], gains: dict[str, tuple[float | None, float | None]], tokens: int = 9000
+) -> Result:
     """Return a result with given losses and intervals, without new words."""
     sample = sample_result(300, source="ptb", target="ptb", methods=("lstm", "hebb"))
     base = nll.get("lstm", math.nan)
@@ -37,9 +39,15 @@ def made(nll: dict[str, float], gains: dict[str, tuple[float | None, float | Non
 
 
 def test_a_certain_gain_names_the_best_its_gain_and_its_cost() -> None:
-    result = made({"lstm": 5.0, "hebb": 4.9, "mixture": 4.8}, {"hebb": (0.09, 0.11), "mixture": (0.187, 0.2134)})
+    result = made(
+        {"lstm": 5.0, "hebb": 4.9, "mixture": 4.8},
+        {"hebb": (0.09, 0.11), "mixture": (0.187, 0.2134)},
+    )
     lead = {"best": "mixture", "next": "hebb", "gain": 0.1, "low": 0.08, "high": 0.12}
-    measured = "perplexity 121.51 instead of 148.41, 0.200 nats a token below the base (95 % interval 0.187 to 0.213)."
+    measured = (
+        "perplexity 121.51 instead of 148.41, 0.200 nats a token below the base (95 % interval "
+        "0.187 to 0.213)."
+    )
     known = replace(result, extra={"lead": lead})
     assert known.verdict() == f"Lowest loss: Mixture, {measured} Next: Hebb."
     abbreviated = made({"lstm": 5.0, "dynamic": 4.9, "mixture": 4.8}, {"mixture": (0.187, 0.2134)})
@@ -57,7 +65,8 @@ def test_the_lead_is_the_paired_gain_over_the_next() -> None:
     generator = np.random.default_rng(3)
     shared = generator.gamma(2.0, size=4000)
     nll = {
-        "lstm": shared + 1, "knn": shared + 0.5, "hebb": shared + 0.45 + 0.01 * generator.normal(size=4000),
+        "lstm": shared + 1, "knn": shared + 0.5,
+        "hebb": shared + 0.45 + 0.01 * generator.normal(size=4000),
         "mbpa": np.full(4000, np.inf),
     }  # fmt: skip
     found = lead(nll, Bootstrap())
@@ -70,10 +79,14 @@ def test_the_lead_is_the_paired_gain_over_the_next() -> None:
 
 
 def test_an_interval_that_holds_0_cannot_tell() -> None:
-    result = made({"lstm": 5.0, "hebb": 4.99, "knn": 4.995}, {"hebb": (-0.01, 0.03), "knn": (0.004, 0.006)})
+    result = made(
+        {"lstm": 5.0, "hebb": 4.99, "knn": 4.995}, {"hebb": (-0.01, 0.03), "knn": (0.004, 0.006)}
+    )
     assert result.verdict() == (
-        "9,000 tokens cannot tell whether Hebb is better than the base: perplexity 146.94 instead of 148.41, "
-        "0.010 nats a token below the base (95 % interval -0.010 to 0.030). kNN-LM is better for certain."
+        "9,000 tokens cannot tell whether Hebb is better than the base: perplexity 146.94 instead "
+        "of 148.41, "
+        "0.010 nats a token below the base (95 % interval -0.010 to 0.030). kNN-LM is better for "
+        "certain."
     )
     worse = made({"lstm": 5.0, "hebb": 5.01}, {"hebb": (-0.03, 0.01)})
     assert "cannot tell whether Hebb is better than the base: perplexity 149.90" in worse.verdict()
@@ -92,15 +105,20 @@ def test_too_few_tokens_for_an_interval_are_called_so() -> None:
 
 def test_an_older_result_without_intervals_says_so() -> None:
     text = made({"lstm": 5.0, "hebb": 4.8}, {}).verdict()
-    assert text.startswith("The result holds no interval; Hebb has the lowest loss: perplexity 121.51")
+    assert text.startswith(
+        "The result holds no interval; Hebb has the lowest loss: perplexity 121.51"
+    )
     worse = made({"lstm": 5.0, "hebb": 5.1}, {}).verdict()
-    assert worse.startswith("The result holds no interval; no method is below the base, Hebb the closest: ")
+    assert worse.startswith(
+        "The result holds no interval; no method is below the base, Hebb the closest: "
+    )
 
 
 def test_a_loss_for_certain_is_no_gain() -> None:
     text = made({"lstm": 5.0, "hebb": 5.1}, {"hebb": (-0.12, -0.08)}).verdict()
     assert text.startswith(
-        "No method gains over the base. The closest is Hebb: perplexity 164.02 instead of 148.41, 0.100 nats a "
+        "No method gains over the base. The closest is Hebb: perplexity 164.02 instead of 148.41, "
+        "0.100 nats a "
         "token above the base (95 % interval 0.080 to 0.120)."
     )
 
@@ -110,8 +128,14 @@ def test_a_loss_for_certain_is_no_gain() -> None:
     [
         ({"lstm": 5.0}, "Base: perplexity 148.41; there is no method to compare it with."),
         ({"hebb": 5.0}, "Hebb: perplexity 148.41; the run has no base to compare with."),
-        ({"lstm": math.inf, "hebb": 5.0}, "Hebb: perplexity 148.41; the loss of the base is infinite."),
-        ({"lstm": 5.0, "hebb": math.inf}, "Base: perplexity 148.41; no other method has a finite loss."),
+        (
+            {"lstm": math.inf, "hebb": 5.0},
+            "Hebb: perplexity 148.41; the loss of the base is infinite.",
+        ),
+        (
+            {"lstm": 5.0, "hebb": math.inf},
+            "Base: perplexity 148.41; no other method has a finite loss.",
+        ),
         ({"lstm": math.inf}, "No method has a finite loss: each gave some token no probability."),
     ],
 )
@@ -148,7 +172,10 @@ def test_the_table_is_sorted_and_has_no_empty_column() -> None:
 
 def test_an_interpreter_and_a_notebook_see_the_verdict_and_the_table_is_aligned_markdown() -> None:
     result = sample_result(3000)
-    assert repr(result).splitlines() == ["Result of wt2-to-ptb test, 3,000 tokens", result.verdict()]
+    assert repr(result).splitlines() == [
+        "Result of wt2-to-ptb test, 3,000 tokens",
+        result.verdict(),
+    ]
     html = result._repr_html_()
     assert html.startswith(f"<p>{result.verdict()}</p>")
     assert html.count("<tr") == 1 + len(result.methods)
@@ -167,7 +194,9 @@ def test_a_data_frame_has_a_row_a_method() -> None:
     assert frame.loc["hebb", "nll"] == item.nll
     assert frame.loc["hebb", "oov_nll"] == item.oov_nll
     assert frame.loc["hebb", "gain"] == item.gains[0].gain
-    assert frame.loc["hebb", "gain_low"] < frame.loc["hebb", "gain"] < frame.loc["hebb", "gain_high"]
+    assert (
+        frame.loc["hebb", "gain_low"] < frame.loc["hebb", "gain"] < frame.loc["hebb", "gain_high"]
+    )
     assert frame.loc["lstm", ["gain", "gain_low", "gain_high"]].isna().all()
     assert set(frame.dtypes.astype(str)) == {"float64"}
 
@@ -179,7 +208,9 @@ def test_without_pandas_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_every_committed_result_has_a_verdict() -> None:
-    found = [path for path in RESULTS.glob("*/result.json") if '"hebblm-result/1"' in path.read_text()]
+    found = [
+        path for path in RESULTS.glob("*/result.json") if '"hebblm-result/1"' in path.read_text()
+    ]
     assert len(found) >= 10
     for path in found:
         result = Result.load(path)

@@ -32,7 +32,12 @@ from .samples import ACCURACY, sample_result
 
 def _contest(*values: float | None, **options: object) -> Table:
     column = replace(Column("Nats", "nll", "min"), **options)  # type: ignore[arg-type]
-    return Table("t", "T", (Column("Method"), column), tuple((f"m{i}", value) for i, value in enumerate(values)))
+    return Table(
+        "t",
+        "T",
+        (Column("Method"), column),
+        tuple((f"m{i}", value) for i, value in enumerate(values)),
+    )
 
 
 def test_methods_come_in_one_order() -> None:
@@ -92,7 +97,9 @@ def test_frequency_table_has_counts_in_its_header_and_all_last() -> None:
     counts = [column.subheader for column in table.columns[1:]]
     assert sum(int(count) for count in counts[:-1]) == counts[-1] == 500
     assert table.rows[0][-1] == result.methods["lstm"].perplexity
-    assert recombine(result.methods["lstm"].frequency) == pytest.approx(result.methods["lstm"].nll, abs=1e-12)
+    assert recombine(result.methods["lstm"].frequency) == pytest.approx(
+        result.methods["lstm"].nll, abs=1e-12
+    )
     assert table.notes == (), "the buckets give back the whole"
     off = replace(result.methods["hebb"], nll=result.methods["hebb"].nll + 0.002)
     table = frequency_table(replace(result, methods={**result.methods, "hebb": off}))
@@ -111,20 +118,39 @@ def test_best_is_shared_by_cells_that_read_the_same() -> None:
     assert _contest(2.00001, 2.00002, 3.0).best_cells() == {(0, 1), (1, 1)}
     assert _contest(2.0, None, math.inf).best_cells() == {(0, 1)}
     assert _contest(1.0, 2.0, best="max").best_cells() == {(1, 1)}
-    for none in (_contest(2.0, None), _contest(2.0, 2.0), _contest(None, None), _contest(1.0, 2.0, best=None)):
+    for none in (
+        _contest(2.0, None),
+        _contest(2.0, 2.0),
+        _contest(None, None),
+        _contest(1.0, 2.0, best=None),
+    ):
         assert none.best_cells() == frozenset()
 
 
 def test_the_best_is_sought_in_each_block_and_blocks_are_set_apart() -> None:
-    rows = (("one, tokens", "1,000"), ("a", 1.0), ("b", 2.0), ("two, tokens", "2,000"), ("a", 4.0), ("b", 3.0))
-    table = Table("blocks", "Blocks", (Column("x"), Column("y", "nll", "min", decimals=1)), rows, headings=(0, 3))
+    rows = (
+        ("one, tokens", "1,000"),
+        ("a", 1.0),
+        ("b", 2.0),
+        ("two, tokens", "2,000"),
+        ("a", 4.0),
+        ("b", 3.0),
+    )
+    table = Table(
+        "blocks",
+        "Blocks",
+        (Column("x"), Column("y", "nll", "min", decimals=1)),
+        rows,
+        headings=(0, 3),
+    )
     assert table.best_cells() == {(1, 1), (5, 1)}
     assert to_markdown(table).splitlines()[4:] == [
         "| *one, tokens* | 1,000 |", "| a | **1.0** |", "| b | 2.0 |",
         "| *two, tokens* | 2,000 |", "| a | 4.0 |", "| b | **3.0** |",
     ]  # fmt: skip
     html = to_html(table)
-    assert [part.partition("</td>")[0] for part in html.split('class="heading"><td class="text">')[1:]] == [
+    headings = html.split('class="heading"><td class="text">')[1:]
+    assert [part.partition("</td>")[0] for part in headings] == [
         "one, tokens", "two, tokens",
     ]  # fmt: skip
 
@@ -135,9 +161,16 @@ def test_a_ragged_table_is_a_defect() -> None:
 
 
 def test_markdown_is_bold_for_the_best_and_escaped() -> None:
-    table = Table("t", "A|B", (Column("Word"), Column("Nats", "nll", "min")), (("<unk>|*", 1.0), ("b", 2.0)), ("n_1",))
+    table = Table(
+        "t",
+        "A|B",
+        (Column("Word"), Column("Nats", "nll", "min")),
+        (("<unk>|*", 1.0), ("b", 2.0)),
+        ("n_1",),
+    )
     assert to_markdown(table) == (
-        "## A\\|B\n\n| Word | Nats |\n| :-- | --: |\n| \\<unk\\>\\|\\* | **1.0000** |\n| b | 2.0000 |\n\nn\\_1\n"
+        "## A\\|B\n\n| Word | Nats |\n| :-- | --: |\n| \\<unk\\>\\|\\* | **1.0000** |\n| b | "
+        "2.0000 |\n\nn\\_1\n"
     )
 
 
@@ -149,7 +182,9 @@ def test_infinity_reads_the_same_everywhere() -> None:
 
 def test_csv_reads_back_exactly() -> None:
     result = sample_result(300)
-    rows = {row["Method"]: row for row in csv.DictReader(io.StringIO(to_csv(comparison_table(result))))}
+    rows = {
+        row["Method"]: row for row in csv.DictReader(io.StringIO(to_csv(comparison_table(result))))
+    }
     assert float(rows["Base"]["Nats"]) == result.methods["lstm"].nll
     assert rows["Base"]["Queries whose loss rose"] == ""
     frequency = list(csv.DictReader(io.StringIO(to_csv(frequency_table(result)))))
@@ -163,7 +198,12 @@ def test_side_by_side_fills_gaps_with_dashes() -> None:
             "within": sample_result(200, source="ptb", target="ptb", methods=("lstm", "mbpa")),
         }
     )
-    assert table.single_headers() == ["Method", "Nats (across)", "Nats, new words (across)", "Perplexity (within)"]
+    assert table.single_headers() == [
+        "Method",
+        "Nats (across)",
+        "Nats, new words (across)",
+        "Perplexity (within)",
+    ]
     text = {row[0]: row[1:] for row in table.text()}
     assert list(text) == ["Base", "MbPA", "Hebb"]
     assert text["MbPA"][:2] == ["-", "-"]
@@ -180,9 +220,13 @@ def test_runs_of_one_text_compare_by_bits_whatever_their_tokens_are() -> None:
     one, two = of("wt2", 200, 1.5, whole_split=True), of("pydoc", 170, 1.25, whole_split=True)
     table = side_by_side({"one": one, "two": two}, bits=True)
     assert table.single_headers()[-1] == "Bits/byte (two)"
-    assert table.notes == ("The models differ, and so may their tokens: between runs compare bits a byte.",)
+    assert table.notes == (
+        "The models differ, and so may their tokens: between runs compare bits a byte.",
+    )
     assert headline_of_runs({"one": one, "two": two}) == "Fewest bits a byte: Base in two, 1.250"
-    assert "Bits/byte" not in [column.header for column in side_by_side({"one": one, "two": two}).columns]
+    assert "Bits/byte" not in [
+        column.header for column in side_by_side({"one": one, "two": two}).columns
+    ]
     part = of("pydoc", 170, 1.25, whole_split=False)
     assert "different texts or lengths" in side_by_side({"one": one, "part": part}).notes[0]
     assert headline_of_runs({"one": one, "part": part}) == "2 runs side by side"
@@ -192,7 +236,10 @@ def test_gains_over_each_other_have_signs_and_the_better_method_stands_first() -
     result = Result.load(ACCURACY)
     table = paired_table(result)
     assert table is not None
-    assert [row[0] for row in table.rows][:2] == ["Best (ours), over MbPA", "Best (ours), over kNN-LM"]
+    assert [row[0] for row in table.rows][:2] == [
+        "Best (ours), over MbPA",
+        "Best (ours), over kNN-LM",
+    ]
     assert len(table.rows) == 6
     assert [column.header for column in table.columns][1:4] == ["All", "New words", "<50"]
     assert table.columns[1].subheader == 3000
@@ -221,7 +268,11 @@ def test_documents_are_the_worst_first_under_the_best_methods() -> None:
     assert [row[0] for row in table.rows] == [f"{i}.txt" for i in range(1, LONGEST + 1)]
     shown = by_loss(result)[:2]
     shown = list(dict.fromkeys([*shown, "lstm"]))
-    assert [column.header for column in table.columns] == ["Document", "Tokens", *map(name_of, shown * 2)]
+    assert [column.header for column in table.columns] == [
+        "Document",
+        "Tokens",
+        *map(name_of, shown * 2),
+    ]
     assert table.rows[1][1:] == (2, *[math.exp(0.5)] * len(shown), *[0.5] * len(shown))
     assert table.notes == ("All documents stand in result.json; --by-document lists them.",)
     whole = document_table(listed, None)
@@ -257,7 +308,9 @@ def test_runs_stand_in_blocks_with_their_policies_and_tokens() -> None:
     single = occurrence_table(lower)
     assert single is not None
     assert table.rows[1:3] == table.rows[4:] == single.rows
-    assert [column.header for column in table.columns[1:]] == [column.header for column in single.columns[1:]]
+    assert [column.header for column in table.columns[1:]] == [
+        column.header for column in single.columns[1:]
+    ]
     assert table.text()[0][1:] == [f"{column.subheader:,}" for column in single.columns[1:]]
     assert occurrences_by_run({"a": lower, "ptb": within}) is None
 
@@ -275,8 +328,10 @@ def test_an_infinite_loss_is_shown() -> None:
 def test_gains_carry_their_interval_and_a_mark_where_it_leaves_out_zero() -> None:
     result = sample_result(300, methods=("lstm", "hebb", "mbpa"))
     parts = [
-        Gain("All", 300, 0.1234, 0.1, 0.15), Gain("OOV", 5, -2.0, -3.5, -0.5), Gain("Known", 295, 0.1, 0.0, 0.2),
-        Gain("<50", 20, 0.05, -0.02, 0.06), Gain(">50", 280, 0.2, None, None), Gain("OOV 1st", 2, 0.5, 0.1, 0.9),
+        Gain("All", 300, 0.1234, 0.1, 0.15), Gain("OOV", 5, -2.0, -3.5, -0.5), Gain("Known", 295,
+        0.1, 0.0, 0.2),
+        Gain("<50", 20, 0.05, -0.02, 0.06), Gain(">50", 280, 0.2, None, None), Gain("OOV 1st", 2,
+        0.5, 0.1, 0.9),
     ]  # fmt: skip
     unknown = [replace(gain, gain=None, low=None, high=None) for gain in parts[:4]]
     methods = {
@@ -286,7 +341,13 @@ def test_gains_carry_their_interval_and_a_mark_where_it_leaves_out_zero() -> Non
     }
     table = gain_table(replace(result, methods=methods))
     assert table is not None
-    assert [column.header for column in table.columns] == ["Training count", "All", "New words", "<50", ">50"]
+    assert [column.header for column in table.columns] == [
+        "Training count",
+        "All",
+        "New words",
+        "<50",
+        ">50",
+    ]
     assert [column.subheader for column in table.columns[1:]] == [300, 5, 20, 280]
     assert table.text() == [
         ["MbPA", "+0.123 ±.025*", "-2.000 ±1.500*", "+0.050 ±.040", "+0.200"],
@@ -298,4 +359,6 @@ def test_gains_carry_their_interval_and_a_mark_where_it_leaves_out_zero() -> Non
     assert [row["Part"] for row in rows[:6]] == [gain.part for gain in parts]
     assert float(rows[1]["Low"]) == -3.5
     assert rows[-1]["Gain"] == rows[4]["High"] == ""
-    assert gain_table(sample_result(200, methods=("hebb", "mbpa"))) is None, "without the unadapted model"
+    assert gain_table(sample_result(200, methods=("hebb", "mbpa"))) is None, (
+        "without the unadapted model"
+    )

@@ -31,7 +31,9 @@ def write_parquet(path: Path, tokens: TokenLosses) -> Path:
     return path
 
 
-def test_parquet_round_trip_in_which_one_long_word_takes_no_memory_for_the_others(tmp_path: Path) -> None:
+def test_parquet_round_trip_in_which_one_long_word_takes_no_memory_for_the_others(
+    tmp_path: Path,
+) -> None:
     tokens = sample_tokens(1000)
     tokens.words[0] = "x" * 4096
     path = write_parquet(tmp_path / "tokens.parquet", tokens)
@@ -66,7 +68,10 @@ def test_bad_token_files_are_named(tmp_path: Path) -> None:
     pq.write_table(pa.table(columns), path)
     with pytest.raises(UserError, match=r"nan.*'lstm'"):
         TokenLosses.load(path)
-    for column, told in (([float("nan")], "among the pieces"), (["two"], "'pieces' does not hold numbers")):
+    for column, told in (
+        ([float("nan")], "among the pieces"),
+        (["two"], "'pieces' does not hold numbers"),
+    ):
         pq.write_table(pa.table({**columns, "nll_lstm": [1.0], "pieces": column}), path)
         with pytest.raises(UserError, match=told):
             TokenLosses.load(path)
@@ -84,7 +89,9 @@ def test_other_edges_recombine_to_the_same_loss() -> None:
     total = sum(bucket.tokens * (bucket.nll or 0.0) for bucket in item.frequency) / 500
     assert total == pytest.approx(item.nll, abs=1e-12)
     parts = {gain.part: gain.tokens for gain in item.gains}
-    assert [parts[bucket.bucket] for bucket in item.frequency] == [bucket.tokens for bucket in item.frequency]
+    assert [parts[bucket.bucket] for bucket in item.frequency] == [
+        bucket.tokens for bucket in item.frequency
+    ]
     assert "50-100" not in parts
 
 
@@ -105,7 +112,9 @@ def test_tokens_of_another_run_are_refused() -> None:
     with pytest.raises(UserError, match="averages"):
         with_edges(sample_result(500), other, [50])
     with pytest.raises(UserError, match="'hebb'"):
-        check_same_run(sample_result(500, methods=("lstm", "hebb")), sample_tokens(500, methods=("lstm",)))
+        check_same_run(
+            sample_result(500, methods=("lstm", "hebb")), sample_tokens(500, methods=("lstm",))
+        )
 
 
 @settings(deadline=None)
@@ -128,7 +137,10 @@ def test_word_gains_are_sums_over_occurrences() -> None:
         oov=np.asarray([True, False, True, False]),
         nll={"lstm": np.asarray([3.0, 1.0, 3.0, 2.0]), "hebb": np.asarray([1.0, 2.0, 2.0, 2.0])},
     )
-    best = {name: replace(item, nll=1.75 if name == "hebb" else 2.25) for name, item in result.methods.items()}
+    best = {
+        name: replace(item, nll=1.75 if name == "hebb" else 2.25)
+        for name, item in result.methods.items()
+    }
     table = word_table(replace(result, methods=best), tokens)
     assert table is not None
     assert table.rows == (("a", 2, 5, "yes", 3.0, 1.5), ("b", 1, 6, "no", -1.0, -1.0))

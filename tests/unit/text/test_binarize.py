@@ -21,11 +21,16 @@ from hebblm.text.tokenizers import SentencePieceTokenizer
 
 from ...support.lines import corpus_of
 
-TEXT = st.lists(st.lists(st.sampled_from(["a", "b", "c", "Dé", "<unk>", "ü"]), max_size=6).map(" ".join), max_size=8)
+TEXT = st.lists(
+    st.lists(st.sampled_from(["a", "b", "c", "Dé", "<unk>", "ü"]), max_size=6).map(" ".join),
+    max_size=8,
+)
 
 
 @given(TEXT, TEXT)
-def test_ids_read_back_as_the_text(tmp_path_factory: pytest.TempPathFactory, train: list[str], test: list[str]) -> None:
+def test_ids_read_back_as_the_text(
+    tmp_path_factory: pytest.TempPathFactory, train: list[str], test: list[str]
+) -> None:
     train, test = ["a b c Dé ü", *train], ["x", *test]
     folder = tmp_path_factory.mktemp("corpus") / "out"
     written = prepare(corpus_of(train, test=test), normalization="raw", destdir=folder)
@@ -45,7 +50,9 @@ def test_ids_read_back_as_the_text(tmp_path_factory: pytest.TempPathFactory, tra
     assert sum(loaded.dictionary.counts) == meta.tokens
 
 
-@pytest.mark.parametrize(("size", "name"), [(256, "uint8"), (257, "uint16"), (65_536, "uint16"), (65_537, "int32")])
+@pytest.mark.parametrize(
+    ("size", "name"), [(256, "uint8"), (257, "uint16"), (65_536, "uint16"), (65_537, "int32")]
+)
 def test_the_smallest_type_that_fits(size: int, name: str) -> None:
     assert smallest_dtype(size) == name
     assert np.iinfo(smallest_dtype(size)).max >= size - 1
@@ -55,7 +62,9 @@ def test_the_smallest_type_that_fits(size: int, name: str) -> None:
 
 def test_ids_beyond_int16_survive(tmp_path: Path) -> None:
     words = [f"w{number}" for number in range(33_276)]
-    prepared = prepare(corpus_of(words, test=[words[-1]]), normalization="raw", destdir=tmp_path / "out")
+    prepared = prepare(
+        corpus_of(words, test=[words[-1]]), normalization="raw", destdir=tmp_path / "out"
+    )
     assert len(prepared.dictionary) == 33_278
     ids = prepared.tokens("train")
     assert ids.dtype == np.uint16
@@ -70,21 +79,35 @@ def test_lower_casing_happens_before_counting(tmp_path: Path) -> None:
 
 
 def test_rare_words_become_unknown(tmp_path: Path) -> None:
-    prepared = prepare(corpus_of(["a a b"], test=["a b"], min_count=2), normalization="raw", destdir=tmp_path / "out")
+    prepared = prepare(
+        corpus_of(["a a b"], test=["a b"], min_count=2),
+        normalization="raw",
+        destdir=tmp_path / "out",
+    )
     assert set(prepared.dictionary.symbols) == {"a", "<unk>", "<eos>"}
     assert prepared.meta.splits["test"].unknown == 1
     assert prepared.dictionary.counts[prepared.dictionary.unk_index] == 1
 
 
 def test_words_of_a_joined_dictionary_have_a_row_however_rare(tmp_path: Path) -> None:
-    other = prepare(corpus_of(["New b"]), normalization="raw", destdir=tmp_path / "other").dictionary
+    other = prepare(
+        corpus_of(["New b"]), normalization="raw", destdir=tmp_path / "other"
+    ).dictionary
     text, folder = corpus_of(["a a b"], test=["a new c"], min_count=2), tmp_path / "out"
     joined = prepare(text, normalization="lower", destdir=folder, joined=other)
     counts = dict(zip(joined.dictionary.symbols, joined.dictionary.counts, strict=True))
     assert counts == {"a": 2, "b": 1, "new": 0, "<unk>": 0, "<eos>": 1}
-    assert [joined.dictionary[int(id_)] for id_ in joined.tokens("test")] == ["a", "new", "<unk>", "<eos>"]
+    assert [joined.dictionary[int(id_)] for id_ in joined.tokens("test")] == [
+        "a",
+        "new",
+        "<unk>",
+        "<eos>",
+    ]
     written = (folder / "corpus.json").stat().st_mtime_ns
-    assert prepare(text, normalization="lower", destdir=folder, joined=other).meta == load_prepared(folder).meta
+    assert (
+        prepare(text, normalization="lower", destdir=folder, joined=other).meta
+        == load_prepared(folder).meta
+    )
     assert (folder / "corpus.json").stat().st_mtime_ns == written
     assert "new" not in prepare(text, normalization="lower", destdir=folder).dictionary
 
@@ -163,7 +186,9 @@ WRONG: dict[str, Callable[[dict[str, Any]], object]] = {
 
 
 @pytest.mark.parametrize("sealed", [False, True])
-@pytest.mark.parametrize("damage", ["cut", "change", "remove", *WRONG, "dict", "counts", "digits", "json", "folder"])
+@pytest.mark.parametrize(
+    "damage", ["cut", "change", "remove", *WRONG, "dict", "counts", "digits", "json", "folder"]
+)
 def test_damage_is_found_when_loading(tmp_path: Path, damage: str, sealed: bool) -> None:
     out = tmp_path / "out"
     prepare(corpus_of(["a b c"]), normalization="raw", destdir=out)
@@ -183,7 +208,9 @@ def test_damage_is_found_when_loading(tmp_path: Path, damage: str, sealed: bool)
     elif damage == "dict":
         words.write_text("z 1\n<unk> 0\n<eos> 1\n")
     elif damage in ("counts", "digits"):
-        words.write_text(words.read_text().replace("a 1", f"a {5 if damage == 'counts' else '1' * 5000}"))
+        words.write_text(
+            words.read_text().replace("a 1", f"a {5 if damage == 'counts' else '1' * 5000}")
+        )
     elif damage in ("json", "folder"):
         about.unlink()
         about.mkdir() if damage == "folder" else about.write_text("{")
@@ -212,7 +239,9 @@ def test_a_bar_ends_full_where_the_size_was_an_estimate(
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setattr("hebblm.progress.BRIEF", 0.0)
-    lines = ["a few words here\r\n"] * 900 + ["a much longer line of very many more words here\r\n"] * 100
+    lines = ["a few words here\r\n"] * 900 + [
+        "a much longer line of very many more words here\r\n"
+    ] * 100
     (tmp_path / "text.txt").write_text("".join(lines), encoding="utf-8", newline="")
     prepare(resolve(f"text:{tmp_path / 'text.txt'}"), normalization="raw", destdir=tmp_path / "out")
     counts = re.findall(r"(\d+)/(\d+) +kB", capsys.readouterr().err)
@@ -230,10 +259,14 @@ def test_the_whole_split_has_the_text_that_binarising_counts(
     tmp_path_factory: pytest.TempPathFactory, lines: list[str]
 ) -> None:
     text = corpus_of(["a"], test=["a", *lines])
-    meta = prepare(text, normalization="raw", destdir=tmp_path_factory.mktemp("corpus") / "out").split("test")
+    meta = prepare(
+        text, normalization="raw", destdir=tmp_path_factory.mktemp("corpus") / "out"
+    ).split("test")
     found = measure_beginning(text, "test", meta.tokens, "raw", KNOWN, TOLD_APART)
     assert (found.lines, found.words, found.bytes) == (meta.lines, meta.words, meta.bytes)
-    with pytest.raises(UserError, match=f"has {meta.tokens} tokens in its test split, not {meta.tokens + 1}"):
+    with pytest.raises(
+        UserError, match=f"has {meta.tokens} tokens in its test split, not {meta.tokens + 1}"
+    ):
         measure_beginning(text, "test", meta.tokens + 1, "raw", KNOWN, TOLD_APART)
 
 

@@ -34,7 +34,11 @@ def test_a_folder_with_named_splits(tmp_path: Path) -> None:
     for name in ("train", "valid", "test"):
         (tmp_path / f"{name}.txt").write_text(name)
     corpus = resolve(f"text:{tmp_path}")
-    assert [list(corpus.lines(split)) for split in corpus.splits] == [["train"], ["valid"], ["test"]]
+    assert [list(corpus.lines(split)) for split in corpus.splits] == [
+        ["train"],
+        ["valid"],
+        ["test"],
+    ]
     (tmp_path / "dev.tok").write_text("dev")
     corpus = text_corpus(tmp_path, {"valid": "dev.tok"})
     assert list(corpus.lines("valid")) == ["dev"]
@@ -89,7 +93,9 @@ def test_a_column_is_for_records(tmp_path: Path) -> None:
     assert resolve("numpy").splits == ("train", "valid", "test")
 
 
-def test_a_named_corpus_with_the_wrong_bytes_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_named_corpus_with_the_wrong_bytes_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HEBBLM_DATA", str(tmp_path))
     (tmp_path / "ptb").mkdir()
     (tmp_path / "ptb" / "train.txt").write_text("no treebank\n")
@@ -98,7 +104,9 @@ def test_a_named_corpus_with_the_wrong_bytes_is_refused(tmp_path: Path, monkeypa
 
 
 @pytest.fixture(autouse=True)
-def dataset_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+def dataset_cache(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Keep what datasets caches out of the user's home."""
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path_factory.mktemp("datasets"))
 
@@ -111,7 +119,9 @@ def write_rows(folder: Path, splits: dict[str, list[str | None]], column: str = 
 
 
 def test_a_dataset_with_three_splits(tmp_path: Path) -> None:
-    write_rows(tmp_path / "set", {"train": ["a b\n", "", "c\nd"], "validation": ["v"], "test": ["t"]})
+    write_rows(
+        tmp_path / "set", {"train": ["a b\n", "", "c\nd"], "validation": ["v"], "test": ["t"]}
+    )
     corpus = resolve(f"hf:{tmp_path / 'set'}")
     assert list(corpus.lines("train")) == ["a b", "", "c", "d"]
     assert list(corpus.lines("valid")) == ["v"]
@@ -120,7 +130,9 @@ def test_a_dataset_with_three_splits(tmp_path: Path) -> None:
 
 
 def test_a_row_without_a_text_has_no_line(tmp_path: Path) -> None:
-    write_rows(tmp_path / "set", {"train": ["a", None, "b"], "validation": [None, "v"], "test": ["t"]})
+    write_rows(
+        tmp_path / "set", {"train": ["a", None, "b"], "validation": [None, "v"], "test": ["t"]}
+    )
     corpus = resolve(f"hf:{tmp_path / 'set'}")
     assert list(corpus.lines("train")) == ["a", "b"]
     assert list(corpus.lines("valid")) == ["v"]
@@ -129,14 +141,19 @@ def test_a_row_without_a_text_has_no_line(tmp_path: Path) -> None:
 
 def test_of_two_names_of_a_split_the_more_usual_one_is_read(tmp_path: Path) -> None:
     write_rows(tmp_path / "set", {"train": ["a"], "dev": ["d"], "validation": ["v"], "test": ["t"]})
-    files = "".join(f"  - split: {name}\n    path: {name}.jsonl\n" for name in ("train", "validation", "dev", "test"))
+    files = "".join(
+        f"  - split: {name}\n    path: {name}.jsonl\n"
+        for name in ("train", "validation", "dev", "test")
+    )
     card = f"---\nconfigs:\n- config_name: default\n  data_files:\n{files}---\n"
     (tmp_path / "set" / "README.md").write_text(card)
     assert list(resolve(f"hf:{tmp_path / 'set'}").lines("valid")) == ["v"]
 
 
 def test_a_dataset_without_valid_and_test_is_cut(tmp_path: Path) -> None:
-    write_rows(tmp_path / "set", {"train": [f"row {number}" for number in range(20)]}, column="sentence")
+    write_rows(
+        tmp_path / "set", {"train": [f"row {number}" for number in range(20)]}, column="sentence"
+    )
     corpus = resolve(f"hf:{tmp_path / 'set'}")
     joined = [line for split in ("train", "valid", "test") for line in corpus.lines(split)]
     assert joined == [f"row {number}" for number in range(20)]
@@ -153,7 +170,10 @@ def test_a_dataset_without_train_has_the_splits_that_it_has(tmp_path: Path) -> N
 def test_bad_datasets_are_named(tmp_path: Path) -> None:
     write_rows(tmp_path / "short", {"train": ["a", "b"]})
     write_rows(tmp_path / "other", {"extra": ["a", "b"]})
-    card = "---\nconfigs:\n- config_name: default\n  data_files:\n  - split: extra\n    path: extra.jsonl\n---\n"
+    card = (
+        "---\nconfigs:\n- config_name: default\n  data_files:\n  - split: extra\n    path: "
+        "extra.jsonl\n---\n"
+    )
     (tmp_path / "other" / "README.md").write_text(card)
     with pytest.raises(UserError, match="too few to split"):
         resolve(f"hf:{tmp_path / 'short'}")
@@ -166,9 +186,21 @@ def test_bad_datasets_are_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rows", "told", "column"),
     [
-        (['{"url": "u", "content": "c"}'], "and url and content all hold text; choose one with --column", "content"),
-        (['{"text": 5, "b": "c"}'], r"column text of .* holds numbers, not text; choose --column b", "b"),
-        (['{"text": ["a"], "b": "c"}'], r"column text of .* holds lists, not text; choose --column b", "b"),
+        (
+            ['{"url": "u", "content": "c"}'],
+            "and url and content all hold text; choose one with --column",
+            "content",
+        ),
+        (
+            ['{"text": 5, "b": "c"}'],
+            r"column text of .* holds numbers, not text; choose --column b",
+            "b",
+        ),
+        (
+            ['{"text": ["a"], "b": "c"}'],
+            r"column text of .* holds lists, not text; choose --column b",
+            "b",
+        ),
         (['{"text": 5}'], r"holds numbers, not text; write strings into it", None),
     ],
 )
@@ -187,8 +219,16 @@ def test_a_column_of_a_dataset_that_is_not_clear_is_asked_for(
 @pytest.mark.parametrize(
     ("files", "told", "mended"),
     [
-        ({"train.jsonl": '{"text": "a"}\n' * 20 + '{"text": \n'}, r"train\.jsonl line 21 is not JSON .*; fix it", {}),
-        ({"train.jsonl": '{"text": "a"}\n' * 20 + '{"text": 5}\n'}, r"train\.jsonl line 21: column text is 5, not", {}),
+        (
+            {"train.jsonl": '{"text": "a"}\n' * 20 + '{"text": \n'},
+            r"train\.jsonl line 21 is not JSON .*; fix it",
+            {},
+        ),
+        (
+            {"train.jsonl": '{"text": "a"}\n' * 20 + '{"text": 5}\n'},
+            r"train\.jsonl line 21: column text is 5, not",
+            {},
+        ),
         (
             {"train.csv": "n,text\n" + "1,a\n" * 20 + "2,a,b\n"},
             r"train\.csv line 22 and line 1 differ: 3 and 2 columns",
@@ -207,7 +247,11 @@ def test_a_column_of_a_dataset_that_is_not_clear_is_asked_for(
     ],
 )
 def test_what_is_broken_in_a_dataset_is_one_line(
-    files: dict[str, str], told: str, mended: dict[str, str | None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    files: dict[str, str],
+    told: str,
+    mended: dict[str, str | None],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     for name, content in files.items():
         (tmp_path / name).write_text(content)
@@ -215,7 +259,9 @@ def test_what_is_broken_in_a_dataset_is_one_line(
         resolve(f"hf:{tmp_path}")
     assert "\n" not in str(caught.value)
     assert capsys.readouterr().err == ""
-    for name, now in mended.items() or {name: text.rsplit("\n", 2)[0] for name, text in files.items()}.items():
+    for name, now in (
+        mended.items() or {name: text.rsplit("\n", 2)[0] for name, text in files.items()}.items()
+    ):
         (tmp_path / name).write_text(now) if now is not None else (tmp_path / name).unlink()
     assert set(resolve(f"hf:{tmp_path}").lines("test")) == {"a"}
 
@@ -229,7 +275,9 @@ def test_no_network_for_a_dataset_is_one_line(monkeypatch: pytest.MonkeyPatch) -
         port = free.getsockname()[1]
     monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", f"http://127.0.0.1:{port}")
     before = datasets.config.HF_HUB_OFFLINE, huggingface_hub.constants.HF_HUB_OFFLINE
-    with pytest.raises(UserError, match=r"cannot load hf:nobody/nothing:config .*network") as caught:
+    with pytest.raises(
+        UserError, match=r"cannot load hf:nobody/nothing:config .*network"
+    ) as caught:
         resolve("hf:nobody/nothing:config")
     assert "\n" not in str(caught.value)
     assert "Offline" in str(caught.value), "asked once, not retried"
@@ -253,7 +301,9 @@ def test_a_hub_that_refuses_the_page_is_still_reachable() -> None:
 def test_the_named_corpora_and_their_published_counts() -> None:
     listed = load_manifest()
     assert set(listed) == {"ptb", "wt2", "pydoc", "numpy"}
-    counts = {name: [listed[name].files[split].tokens for split in SPLITS] for name in ("ptb", "wt2")}
+    counts = {
+        name: [listed[name].files[split].tokens for split in SPLITS] for name in ("ptb", "wt2")
+    }
     assert counts == {"ptb": [929_589, 73_760, 82_430], "wt2": [2_088_628, 217_646, 245_569]}
     assert (listed["ptb"].types, listed["wt2"].types) == (10_000, 33_278)
     for corpus in listed.values():
@@ -266,9 +316,12 @@ def test_the_named_corpora_and_their_published_counts() -> None:
 
 
 @pytest.mark.parametrize(
-    "document", [[], {"schema": "other"}, {"schema": SCHEMA}, {"schema": SCHEMA, "corpora": {"x": {}}}]
+    "document",
+    [[], {"schema": "other"}, {"schema": SCHEMA}, {"schema": SCHEMA, "corpora": {"x": {}}}],
 )
-def test_a_damaged_list_is_refused(tmp_path: Path, document: object, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_list_is_refused(
+    tmp_path: Path, document: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "corpora.json").write_text(json.dumps(document))
     monkeypatch.setattr(corpora, "manifest_path", lambda: tmp_path / "corpora.json")
     with pytest.raises(UserError, match="restore it"):

@@ -14,7 +14,9 @@ from hebblm.errors import UserError
 from hebblm.text.dictionary import Dictionary
 
 WORDS = st.text(
-    st.characters(blacklist_categories=("Cs",), blacklist_characters=" \n\r"), min_size=1, max_size=6
+    st.characters(blacklist_categories=("Cs",), blacklist_characters=" \n\r"),
+    min_size=1,
+    max_size=6,
 ).filter(lambda word: word.split() == [word] and word not in ("<unk>", "<eos>"))
 
 
@@ -33,7 +35,9 @@ def test_unk_is_added_where_the_text_has_none() -> None:
 
 
 def test_rare_words_are_counted_as_unk() -> None:
-    dictionary = Dictionary.vocabulary({"a": 5, "b": 1, "c": 1, "<unk>": 3, "<eos>": 2}, min_count=2)
+    dictionary = Dictionary.vocabulary(
+        {"a": 5, "b": 1, "c": 1, "<unk>": 3, "<eos>": 2}, min_count=2
+    )
     assert "b" not in dictionary
     assert dictionary.counts[dictionary.unk_index] == 5
     assert dictionary.symbols == ("<unk>", "a", "<eos>")
@@ -80,7 +84,9 @@ def test_the_hash_depends_on_symbols_and_their_order_alone() -> None:
 
 
 @given(st.dictionaries(WORDS, st.integers(0, 10**9), max_size=30))
-def test_saving_and_loading_changes_nothing(tmp_path_factory: pytest.TempPathFactory, counts: dict[str, int]) -> None:
+def test_saving_and_loading_changes_nothing(
+    tmp_path_factory: pytest.TempPathFactory, counts: dict[str, int]
+) -> None:
     path = tmp_path_factory.mktemp("dictionary") / "dict.txt"
     dictionary = Dictionary.vocabulary(counts, min_count=0)
     dictionary.save(path)

@@ -18,7 +18,9 @@ from hebblm.text.documentation import paragraphs, reads_like_prose, tokens_of
 @pytest.mark.parametrize("name", ["pydoc", "numpy"])
 def test_the_installation_gives_enough_prose_in_three_splits(name: str) -> None:
     corpus = resolve(name)
-    tokens = {split: sum(len(line.split()) + 1 for line in corpus.lines(split)) for split in corpus.splits}
+    tokens = {
+        split: sum(len(line.split()) + 1 for line in corpus.lines(split)) for split in corpus.splits
+    }
     total = sum(tokens.values())
     assert total > 150_000
     assert 0.75 < tokens["train"] / total < 0.85
@@ -31,7 +33,9 @@ def test_the_installation_gives_enough_prose_in_three_splits(name: str) -> None:
 
 
 def test_numpy_documents_what_is_written_in_c() -> None:
-    text = "\n".join(line for split in ("train", "valid", "test") for line in resolve("numpy").lines(split))
+    text = "\n".join(
+        line for split in ("train", "valid", "test") for line in resolve("numpy").lines(split)
+    )
     assert "fundamental functions of trigonometry" in text  # numpy.sin, a ufunc
 
 
@@ -40,7 +44,9 @@ def test_docstrings_come_in_order_of_path_and_place(tmp_path: Path) -> None:
     (tmp_path / "tests").mkdir()
     (tmp_path / "b" / "x.py").write_text('"""third"""\n')
     (tmp_path / "tests" / "x.py").write_text('"""never"""\n')
-    (tmp_path / "a.py").write_text('# text\n"""first"""\nclass A:\n    def f(self):\n        """second"""\n')
+    (tmp_path / "a.py").write_text(
+        '# text\n"""first"""\nclass A:\n    def f(self):\n        """second"""\n'
+    )
     assert list(documentation._source_docstrings(tmp_path)) == ["first", "second", "third"]
 
 
@@ -52,7 +58,11 @@ def test_no_paragraph_stands_in_two_splits() -> None:
 
 def test_what_was_extracted_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEBBLM_CACHE", str(tmp_path))
-    monkeypatch.setattr(documentation, "_pydoc", lambda: iter([f"This is sentence number {n}." for n in range(1000)]))
+    monkeypatch.setattr(
+        documentation,
+        "_pydoc",
+        lambda: iter([f"This is sentence number {n}." for n in range(1000)]),
+    )
     first = resolve("pydoc")
     monkeypatch.setattr(documentation, "_pydoc", lambda: pytest.fail("extracted again"))
     second = resolve("pydoc")
@@ -60,7 +70,9 @@ def test_what_was_extracted_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert first.provenance == second.provenance
 
 
-def test_an_installation_without_documentation_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_installation_without_documentation_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HEBBLM_CACHE", str(tmp_path))
     monkeypatch.setattr(documentation, "_pydoc", lambda: iter(["Only one sentence is there."]))
     with pytest.raises(UserError, match="too little documentation for pydoc"):
@@ -138,7 +150,10 @@ def test_directives_tables_grammar_and_fields() -> None:
     ("text", "tokens"),
     [
         ("It's a post-mortem.", ["It's", "a", "post-mortem", "."]),
-        ("see os.path, e.g. 1.5 or f(x)", ["see", "os.path", ",", "e.g", ".", "1.5", "or", "f", "(", "x", ")"]),
+        (
+            "see os.path, e.g. 1.5 or f(x)",
+            ["see", "os.path", ",", "e.g", ".", "1.5", "or", "f", "(", "x", ")"],
+        ),
         ("**bold** and *thin* `x` at https://a.b/c", ["bold", "and", "thin", "x", "at"]),
         ("don\u2019t ... stop", ["don't", "...", "stop"]),
     ],

@@ -14,7 +14,9 @@ from hebblm.text.tokenizers import Normalization
 
 pytestmark = [
     pytest.mark.real_data,
-    pytest.mark.skipif("HEBBLM_DATA" not in os.environ, reason="HEBBLM_DATA names no folder with the corpora"),
+    pytest.mark.skipif(
+        "HEBBLM_DATA" not in os.environ, reason="HEBBLM_DATA names no folder with the corpora"
+    ),
 ]
 
 
@@ -24,7 +26,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def real(folder: Path, name: str, normalization: Normalization) -> PreparedCorpus:
-    return prepare(resolve(name), normalization=normalization, destdir=folder / f"{name}-{normalization}")
+    return prepare(
+        resolve(name), normalization=normalization, destdir=folder / f"{name}-{normalization}"
+    )
 
 
 @pytest.mark.parametrize(
@@ -34,7 +38,9 @@ def real(folder: Path, name: str, normalization: Normalization) -> PreparedCorpu
         ("wt2", (2_088_628, 217_646, 245_569), (2_051_910, 213_886, 241_211), 33_278),
     ],
 )
-def test_published_counts(folder: Path, name: str, tokens: tuple[int, ...], words: tuple[int, ...], size: int) -> None:
+def test_published_counts(
+    folder: Path, name: str, tokens: tuple[int, ...], words: tuple[int, ...], size: int
+) -> None:
     prepared = real(folder, name, "raw")
     splits = [prepared.split(split) for split in ("train", "valid", "test")]
     assert tuple(split.tokens for split in splits) == tokens

@@ -45,18 +45,35 @@ def test_of_a_folder_the_files_with_another_column_are_read_by_themselves(tmp_pa
 
 
 def test_each_record_with_a_text_is_a_document(tmp_path: Path) -> None:
-    rows = [{"text": "\ufeffa\r\nb\r\n"}, {"text": None}, {"text": ""}, {"text": "\n"}, {"text": "c\n\nd"}]
+    rows = [
+        {"text": "\ufeffa\r\nb\r\n"},
+        {"text": None},
+        {"text": ""},
+        {"text": "\n"},
+        {"text": "c\n\nd"},
+    ]
     path = written(tmp_path / "t.jsonl", "\ufeff" + "\n\n".join(map(json.dumps, rows)))
     found = FileLines(text_files([path]))
     assert list(found.lines()) == ["a", "b", "", "c", "", "d"]
-    assert list(found.documents()) == [("t.jsonl:record 1", 0), ("t.jsonl:record 4", 2), ("t.jsonl:record 5", 3)]
+    assert list(found.documents()) == [
+        ("t.jsonl:record 1", 0),
+        ("t.jsonl:record 4", 2),
+        ("t.jsonl:record 5", 3),
+    ]
     part = FileLines(found.files, 1, 4)
     assert list(part.lines()) == ["b", "", "c"]
-    assert list(part.documents()) == [("t.jsonl:record 1", 0), ("t.jsonl:record 4", 1), ("t.jsonl:record 5", 2)]
+    assert list(part.documents()) == [
+        ("t.jsonl:record 1", 0),
+        ("t.jsonl:record 4", 1),
+        ("t.jsonl:record 5", 2),
+    ]
     assert (found.column, FileLines.of(path).column) == ("text", None)
 
 
-@given(st.lists(st.text(st.sampled_from("ab \n\r\t\u00e9\ufeff"), max_size=30), max_size=8), st.integers(1, 9))
+@given(
+    st.lists(st.text(st.sampled_from("ab \n\r\t\u00e9\ufeff"), max_size=30), max_size=8),
+    st.integers(1, 9),
+)
 def test_pieces_of_records_are_their_lines(
     tmp_path_factory: pytest.TempPathFactory, documents: list[str], size: int
 ) -> None:
@@ -79,14 +96,19 @@ def test_without_a_column_text_the_only_one_of_strings_is_read_and_told(
     ):
         path = written(tmp_path / name, data)
         assert lines(path) == ["x y"]
-        assert capsys.readouterr().err == f"{path} has no column text; its only column of text, content, is read\n"
+        assert (
+            capsys.readouterr().err
+            == f"{path} has no column text; its only column of text, content, is read\n"
+        )
         assert lines(path, "content") == ["x y"]
         assert capsys.readouterr().err == ""
         assert FileLines(text_files([path])).sha256() != FileLines.of(path).sha256()
     table = pa.table({"id": [1], "content": pa.array(["x y"]).dictionary_encode()})
     pq.write_table(table, tmp_path / "a.parquet")
     assert lines(tmp_path / "a.parquet") == ["x y"]
-    assert lines(written(tmp_path / "n.csv", "text\n12\n13\n")) == ["12", "13"], "numbers are text if they are named so"
+    assert lines(written(tmp_path / "n.csv", "text\n12\n13\n")) == ["12", "13"], (
+        "numbers are text if they are named so"
+    )
 
 
 @pytest.mark.parametrize(
@@ -106,9 +128,27 @@ def test_without_a_column_text_the_only_one_of_strings_is_read_and_told(
             "url and content all hold text; choose one with --column",
             "content",
         ),
-        ("a.jsonl", '{"content": "x y"}\n', "body", "has no column body; choose --column content", "content"),
-        ("a.jsonl", '{"text": ["a"], "b": "x y"}\n', None, "holds lists, not text; choose --column b", "b"),
-        ("a.txt", "x y", "content", "a.txt is plain text and has no columns; leave --column content out", None),
+        (
+            "a.jsonl",
+            '{"content": "x y"}\n',
+            "body",
+            "has no column body; choose --column content",
+            "content",
+        ),
+        (
+            "a.jsonl",
+            '{"text": ["a"], "b": "x y"}\n',
+            None,
+            "holds lists, not text; choose --column b",
+            "b",
+        ),
+        (
+            "a.txt",
+            "x y",
+            "content",
+            "a.txt is plain text and has no columns; leave --column content out",
+            None,
+        ),
     ],
 )
 def test_a_column_that_is_not_clear_is_asked_for(
@@ -129,8 +169,16 @@ BROKEN = [
     ),
     ("a.jsonl", '{"text": 5}\n', r"holds numbers, not text; write strings into it"),
     ("a.csv", "id\n12\n", r"no column of text, only id \(numbers\)"),
-    ("a.jsonl", '{"text": "a"}\n{"text": 5}\n', "line 2: column text is 5, not text; write it as a string"),
-    ("a.jsonl", '{"text": "a"}\n\n{"t": "b"}\n', "line 3 has no column text, only t; add it or remove the record"),
+    (
+        "a.jsonl",
+        '{"text": "a"}\n{"text": 5}\n',
+        "line 2: column text is 5, not text; write it as a string",
+    ),
+    (
+        "a.jsonl",
+        '{"text": "a"}\n\n{"t": "b"}\n',
+        "line 3 has no column text, only t; add it or remove the record",
+    ),
     ("a.jsonl", '{"text": "a"}\n{"text":\n', "line 2 is not JSON"),
     ("a.jsonl", '{"text": "a"}\n["b"]\n', r"line 2 is \['b'\], not an object with columns"),
     ("a.jsonl", '{"text": "\\ud800"}\n', "line 1: half a surrogate pair in column text; remove it"),
@@ -143,7 +191,11 @@ BROKEN = [
     ("a.csv", 'id,text\n1,a\n2,"b\n', r"line 3 is broken \(unexpected end of data\)"),
     ("a.csv", b"id,text\n1,a\n2,\xe9\n", "line 3 is not UTF-8"),
     ("a.parquet", b"x" * 100, PARQUET),
-    ("a.txt.gz", gzip.compress(b"a\n" * 99, mtime=0)[:-5], r"damaged, or not a \.gz file \(Truncated"),
+    (
+        "a.txt.gz",
+        gzip.compress(b"a\n" * 99, mtime=0)[:-5],
+        r"damaged, or not a \.gz file \(Truncated",
+    ),
     ("a.txt.xz", lzma.compress(b"a\n" * 99)[:-9], r"damaged, or not a \.xz file"),
     ("a.txt.zst", b"a\n", r"damaged, or not a \.zst file"),
 ]
@@ -160,7 +212,9 @@ MENDED = {
 
 
 @pytest.mark.parametrize(("name", "data", "told"), BROKEN)
-def test_what_is_broken_is_named_with_its_line(name: str, data: str | bytes, told: str, tmp_path: Path) -> None:
+def test_what_is_broken_is_named_with_its_line(
+    name: str, data: str | bytes, told: str, tmp_path: Path
+) -> None:
     path = written(tmp_path / name, data)
     with pytest.raises(UserError, match=told) as caught:
         lines(path)
@@ -173,7 +227,9 @@ def test_what_is_broken_is_named_with_its_line(name: str, data: str | bytes, tol
     assert lines(path) == ["x y"]
 
 
-def test_a_value_that_is_longer_than_csv_allows_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_value_that_is_longer_than_csv_allows_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     long = "word " * 40_000
     assert lines(written(tmp_path / "a.csv", f"text\n{long}\n")) == [long]
     monkeypatch.setattr(formats, "MAX_LINE_BYTES", 1000)

@@ -40,7 +40,9 @@ def test_bytes_that_are_not_utf8_are_named_with_their_place(tmp_path: Path) -> N
         list(FileLines.of(path).lines())
 
 
-def test_a_line_too_long_to_hold_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_too_long_to_hold_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(formats, "MAX_LINE_BYTES", 4)
     (tmp_path / "a").write_text("abc\nabcdef\n")
     with pytest.raises(UserError, match="break the text into lines"):
@@ -52,8 +54,14 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         list(FileLines.of(tmp_path / "absent").lines())
 
 
-@given(st.lists(st.text(st.characters(blacklist_categories=("Cs",), blacklist_characters="\n\r\ufeff"))))
-def test_memory_and_file_agree(tmp_path_factory: pytest.TempPathFactory, content: list[str]) -> None:
+@given(
+    st.lists(
+        st.text(st.characters(blacklist_categories=("Cs",), blacklist_characters="\n\r\ufeff"))
+    )
+)
+def test_memory_and_file_agree(
+    tmp_path_factory: pytest.TempPathFactory, content: list[str]
+) -> None:
     path = tmp_path_factory.mktemp("lines") / "a.txt"
     data = "".join(line + "\n" for line in content).encode()
     path.write_bytes(data)
@@ -64,7 +72,9 @@ def test_memory_and_file_agree(tmp_path_factory: pytest.TempPathFactory, content
 
 
 @given(
-    st.lists(st.sampled_from(["a", "bb", "\u00e9", " ", "\n", "\r\n", "\r", "\t", "\ufeff"]), max_size=60),
+    st.lists(
+        st.sampled_from(["a", "bb", "\u00e9", " ", "\n", "\r\n", "\r", "\t", "\ufeff"]), max_size=60
+    ),
     st.integers(1, 9),
 )
 def test_pieces_are_the_lines_of_a_file_and_end_between_words(
@@ -78,7 +88,9 @@ def test_pieces_are_the_lines_of_a_file_and_end_between_words(
         assert one.endswith("\n") or two[0] in " \t"
 
 
-def test_a_long_line_comes_in_pieces_unless_it_has_no_blank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_line_comes_in_pieces_unless_it_has_no_blank(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(formats, "MAX_LINE_BYTES", 1000)
     path = tmp_path / "a.txt"
     path.write_text("word " * 2000)

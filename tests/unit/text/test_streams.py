@@ -21,13 +21,17 @@ from ...support.lines import corpus_of
 
 POLICIES: tuple[VocabularyPolicy, ...] = ("union", "open")
 LINES = st.lists(
-    st.lists(st.sampled_from(["a", "b", "c", "d", "e", "f", "g", "<unk>"]), max_size=5).map(" ".join),
+    st.lists(st.sampled_from(["a", "b", "c", "d", "e", "f", "g", "<unk>"]), max_size=5).map(
+        " ".join
+    ),
     min_size=1,
 )
 
 
 def prepared(folder: Path, train: list[str], test: list[str]) -> PreparedCorpus:
-    return prepare(corpus_of(["w", *train], ["w"], ["w", *test]), normalization="raw", destdir=folder)
+    return prepare(
+        corpus_of(["w", *train], ["w"], ["w", *test]), normalization="raw", destdir=folder
+    )
 
 
 @given(LINES, LINES, LINES, st.sampled_from(POLICIES))
@@ -46,7 +50,12 @@ def test_every_token_keeps_its_word(
     assert [stream.symbols[index] for index in stream.ids] == words
     assert stream.oov.tolist() == [word not in source for word in words]
     novel = [word for word in target.dictionary.symbols if word not in source]
-    assert stream.vocabulary_size == len(source) + len(novel) == len(stream.symbols) == len(stream.train_counts)
+    assert (
+        stream.vocabulary_size
+        == len(source) + len(novel)
+        == len(stream.symbols)
+        == len(stream.train_counts)
+    )
     assert stream.oov_types == len({word for word in words if word not in source})
     assert stream.train_counts[: len(source)].tolist() == list(source.counts)
     assert not stream.train_counts[len(source) :].any()
@@ -65,7 +74,9 @@ def test_inputs_are_the_tokens_shifted_behind_an_initial_eos(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_a_dictionary_against_itself_changes_no_id(tmp_path: Path, policy: VocabularyPolicy) -> None:
+def test_a_dictionary_against_itself_changes_no_id(
+    tmp_path: Path, policy: VocabularyPolicy
+) -> None:
     target = prepared(tmp_path / "t", ["a b", "c"], ["c x a"])
     stream = encode_target(target.dictionary, target, "test", policy)
     assert stream.ids.dtype == np.int64
@@ -79,7 +90,14 @@ def test_the_end_of_line_of_a_fairseq_dictionary_is_known_by_its_own_name(tmp_pa
     source.add_symbol("a")
     target = prepared(tmp_path / "t", ["a b"], ["a b q"])
     stream = encode_target(source, target, "test")
-    assert [stream.symbols[index] for index in stream.ids] == ["w", "</s>", "a", "b", "<unk>", "</s>"]
+    assert [stream.symbols[index] for index in stream.ids] == [
+        "w",
+        "</s>",
+        "a",
+        "b",
+        "<unk>",
+        "</s>",
+    ]
     assert stream.inputs[0] == 2
 
 
@@ -94,7 +112,11 @@ def test_an_unknown_policy_or_split_is_refused(tmp_path: Path) -> None:
 def test_one_long_word_takes_no_memory_for_the_others() -> None:
     ids = np.arange(1000)
     stream = toy.stream_of(ids, words=1000, source=1000)
-    stream = replace(stream, symbols=("x" * 4096, *stream.symbols[1:-1], "<unk>"), train_counts=np.zeros_like(ids))
+    stream = replace(
+        stream,
+        symbols=("x" * 4096, *stream.symbols[1:-1], "<unk>"),
+        train_counts=np.zeros_like(ids),
+    )
     tracemalloc.start()
     try:
         new = stream.new
@@ -106,9 +128,16 @@ def test_one_long_word_takes_no_memory_for_the_others() -> None:
 
 def test_words_without_training_text_are_new_where_they_have_a_row(tmp_path: Path) -> None:
     target = prepared(tmp_path / "target", ["b new"], ["a b new new <unk>"])
-    joined = prepare(corpus_of(["a w"]), normalization="raw", destdir=tmp_path / "joined", joined=target.dictionary)
+    joined = prepare(
+        corpus_of(["a w"]),
+        normalization="raw",
+        destdir=tmp_path / "joined",
+        joined=target.dictionary,
+    )
     stream = encode_target(joined.dictionary, target, "test")
     assert stream.vocabulary_size == stream.source_size == len(joined.dictionary)
     new = {stream.symbols[int(id_)] for id_ in stream.ids[stream.oov]}
     assert new == {"b", "new"}
-    assert {symbol for symbol, is_new in zip(stream.symbols, stream.new, strict=True) if is_new} == new
+    assert {
+        symbol for symbol, is_new in zip(stream.symbols, stream.new, strict=True) if is_new
+    } == new

@@ -1,4 +1,6 @@
-"""A word that is forgotten is struck out whole, in each of its forms, and never out of another word."""
+"""A word that is forgotten is struck out whole, in each of its forms, and never out of another
+word.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +75,10 @@ def test_pieces_and_forms_change_nothing(pieces: list[str], word: str) -> None:
     assert struck(["".join(pieces)], word) == ["".join(left)]
     for form in ("NFC", "NFD"):
         assert struck(pieces, normalize(form, word)) == left
-        assert normalize("NFC", "".join(struck([normalize(form, "".join(pieces))], word))) == normalize(
-            "NFC", "".join(left)
-        )
-    assert normalize("NFD", word).casefold() not in normalize("NFD", " ".join("".join(left).split())).casefold().split()
+        assert normalize(
+            "NFC", "".join(struck([normalize(form, "".join(pieces))], word))
+        ) == normalize("NFC", "".join(left))
+    assert (
+        normalize("NFD", word).casefold()
+        not in normalize("NFD", " ".join("".join(left).split())).casefold().split()
+    )

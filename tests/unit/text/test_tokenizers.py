@@ -23,7 +23,12 @@ from hebblm.text.tokenizers import (
 LINES = [
     f"the {colour} {thing} number {n} stood by the river ."
     for n, (colour, thing) in enumerate(
-        [(c, t) for c in ("red", "green", "blue", "yellow") for t in ("house", "boat", "tower", "garden")] * 3
+        [
+            (c, t)
+            for c in ("red", "green", "blue", "yellow")
+            for t in ("house", "boat", "tower", "garden")
+        ]
+        * 3
     )
 ]
 
@@ -32,19 +37,43 @@ def test_moses_parts_punctuation_and_puts_it_back() -> None:
     tokenizer = MosesTokenizer()
     line = "It's cheap & good (isn't it?), she said."
     tokens = tokenizer.tokenize(line)
-    assert tokens == ["It", "'s", "cheap", "&", "good", "(", "isn", "'t", "it", "?", ")", ",", "she", "said", "."]
+    assert tokens == [
+        "It",
+        "'s",
+        "cheap",
+        "&",
+        "good",
+        "(",
+        "isn",
+        "'t",
+        "it",
+        "?",
+        ")",
+        ",",
+        "she",
+        "said",
+        ".",
+    ]
     assert tokenizer.detokenize(tokens) == line
     assert tokenizer.words(line) == 8
 
 
 def test_moses_keeps_special_symbols_whole() -> None:
-    assert MosesTokenizer().tokenize("the <unk>, again <eos>") == ["the", "<unk>", ",", "again", "<eos>"]
+    assert MosesTokenizer().tokenize("the <unk>, again <eos>") == [
+        "the",
+        "<unk>",
+        ",",
+        "again",
+        "<eos>",
+    ]
 
 
 def test_moses_keeps_control_characters_in_their_words() -> None:
     line = "a li\0st, \x1b[0m <unk>\x07"
     assert MosesTokenizer().tokenize(line) == ["a", "li\0st", ",", "\x1b", "[", "0m", "<unk>\x07"]
-    assert WhitespaceTokenizer().tokenize("li\0st") == MosesTokenizer().tokenize("li\0st"), "either keeps them"
+    assert WhitespaceTokenizer().tokenize("li\0st") == MosesTokenizer().tokenize("li\0st"), (
+        "either keeps them"
+    )
 
 
 def test_moses_takes_a_line_of_any_length() -> None:
@@ -52,14 +81,23 @@ def test_moses_takes_a_line_of_any_length() -> None:
     part = "the <unk>, again <eos> isn't THISISPROTECTED000 and so on "
     once = tokenizer.tokenize(part)
     assert once[:6] == ["the", "<unk>", ",", "again", "<eos>", "isn"]
-    assert tokenizer.tokenize(part * 1_500) == once * 1_500, "sacremoses protects 1,000 symbols at most"
+    assert tokenizer.tokenize(part * 1_500) == once * 1_500, (
+        "sacremoses protects 1,000 symbols at most"
+    )
 
 
-@given(st.lists(st.sampled_from([*"aB5é .,'-/", "<unk>", "<eos>", "...", "Mr.", "e.g.", "don't"]), max_size=40))
+@given(
+    st.lists(
+        st.sampled_from([*"aB5é .,'-/", "<unk>", "<eos>", "...", "Mr.", "e.g.", "don't"]),
+        max_size=40,
+    )
+)
 def test_moses_splits_as_sacremoses_does(parts: list[str]) -> None:
     line = "".join(parts)
     protected = [symbol for symbol in ("<unk>", "<eos>") if symbol in line]
-    expected = sacremoses.MosesTokenizer("en").tokenize(line, escape=False, protected_patterns=protected or None)
+    expected = sacremoses.MosesTokenizer("en").tokenize(
+        line, escape=False, protected_patterns=protected or None
+    )
     assert MosesTokenizer().tokenize(line) == expected
 
 
@@ -82,7 +120,9 @@ def test_sentencepiece_learns_the_same_pieces_twice_and_restores_text(tmp_path: 
 
 
 def test_sentencepiece_refuses_more_pieces_than_the_text_supports(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="cannot learn 5000 pieces from this text: Vocabulary size too high"):
+    with pytest.raises(
+        UserError, match="cannot learn 5000 pieces from this text: Vocabulary size too high"
+    ):
         SentencePieceTokenizer.train(iter(LINES), tmp_path / "m.model", vocab_size=5000)
     assert list(tmp_path.iterdir()) == []
 
@@ -90,7 +130,9 @@ def test_sentencepiece_refuses_more_pieces_than_the_text_supports(tmp_path: Path
 def test_lines_that_cannot_be_read_are_reported_as_such(tmp_path: Path) -> None:
     (tmp_path / "latin.txt").write_bytes(b"caf\xe9\n")
     with pytest.raises(UserError, match=r"latin\.txt is not UTF-8"):
-        SentencePieceTokenizer.train(FileLines.of(tmp_path / "latin.txt").lines(), tmp_path / "m", vocab_size=40)
+        SentencePieceTokenizer.train(
+            FileLines.of(tmp_path / "latin.txt").lines(), tmp_path / "m", vocab_size=40
+        )
     assert not (tmp_path / "m").exists()
 
 
@@ -106,7 +148,9 @@ def test_a_model_file_that_is_none_is_refused(tmp_path: Path) -> None:
 def test_every_tokenizer_loads_from_what_it_saved(tmp_path: Path, name: str) -> None:
     tokenizer: Tokenizer
     if name == "sentencepiece":
-        tokenizer = SentencePieceTokenizer.train(iter(LINES), tmp_path / "trained.model", vocab_size=40)
+        tokenizer = SentencePieceTokenizer.train(
+            iter(LINES), tmp_path / "trained.model", vocab_size=40
+        )
     else:
         tokenizer = MosesTokenizer() if name == "moses" else WhitespaceTokenizer()
     folder = tmp_path / "saved"

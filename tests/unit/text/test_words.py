@@ -1,4 +1,6 @@
-"""Words of a text: the same under every tokenizer, and with the losses that their pieces have together."""
+"""Words of a text: the same under every tokenizer, and with the losses that their pieces have
+together.
+"""
 
 from __future__ import annotations
 
@@ -92,14 +94,18 @@ def test_a_piece_of_several_words_gives_each_an_equal_part() -> None:
 
 
 def test_the_known_examples_have_their_word_perplexity() -> None:
-    """Byte-level BPE with a piece "of the": five words; NFC: three words in either form of the text."""
+    """Byte-level BPE with a piece "of the": five words; NFC: three words in either form of the
+    text.
+    """
     encoded = subwords("byte-level, not split at blanks").encode("end of the war\n")
     assert any(" " in token.strip() for token in encoded.tokens)
     nll = torch.rand(len(encoded.ids)) * 10
     new = torch.zeros(len(encoded.ids), dtype=torch.bool)
     scores = Scores(encoded.tokens, nll, new, 15, encoded.words)
     assert scores.by_word().tokens == ("end", "of", "the", "war", "\n")
-    assert scores.word_perplexity == pytest.approx(math.exp(float(nll.double().sum()) / 5), rel=1e-5)
+    assert scores.word_perplexity == pytest.approx(
+        math.exp(float(nll.double().sum()) / 5), rel=1e-5
+    )
     for form in (COMPOSED, unicodedata.normalize("NFD", COMPOSED)):
         assert len(subwords("NFC").encode(form).words or ()) == 3
 
@@ -145,7 +151,9 @@ def test_a_text_of_blanks_is_one_word_under_every_tokenizer(kind: str) -> None:
     assert len(subwords(kind).encode("").words or ()) == 0
 
 
-@pytest.mark.parametrize("names", [{}, {"unk_token": "<unk>"}, {"bos_token": "<unk>", "eos_token": "<unk>"}])
+@pytest.mark.parametrize(
+    "names", [{}, {"unk_token": "<unk>"}, {"bos_token": "<unk>", "eos_token": "<unk>"}]
+)
 def test_unknown_pieces_are_found_whatever_the_tokenizer_calls_them(names: dict[str, str]) -> None:
     made = PreTrainedTokenizerFast(tokenizer_object=words_alone(), **{"bos_token": "the", **names})
     found = Subwords(made, len(made)).encode("frobnitz the <unk> quux")
@@ -166,5 +174,7 @@ def test_lost_bytes_are_those_of_characters_that_are_missing_or_added() -> None:
         ("...", "."), ("\n", "<eos>"), (".", "."), ("budget!", "budget!"),
     ],
 )  # fmt: skip
-def test_a_word_is_counted_without_punctuation_that_stands_apart_in_the_counted_text(word: str, counted: str) -> None:
+def test_a_word_is_counted_without_punctuation_that_stands_apart_in_the_counted_text(
+    word: str, counted: str
+) -> None:
     assert counted_as(word, {"budget", "U.S.", ".", "<eos>"}) == counted

@@ -16,8 +16,11 @@ from ...support import toy
 
 def scenario_of(kind: str, tokens: int) -> Scenario:
     return Scenario(
-        kind=kind, source="toy", target="toy", model=AwdModel(toy.tiny_model(), Path("none"), "checkpoint", "0"),
-        dictionary=Dictionary(), train=None, stream=toy.stream_of(toy.tokens(3, tokens)), vocabulary=UnionVocabulary(),
-        config=ScenarioConfig(intra_domain="toy", memory_content="test", k=9, update_every=20, new_rows="uniform"),
+        kind=kind, source="toy", target="toy", model=AwdModel(toy.tiny_model(), Path("none"),
+        "checkpoint", "0"),
+        dictionary=Dictionary(), train=None, stream=toy.stream_of(toy.tokens(3, tokens)),
+        vocabulary=UnionVocabulary(),
+        config=ScenarioConfig(intra_domain="toy", memory_content="test", k=9, update_every=20,
+        new_rows="uniform"),
         normalization="raw", device=torch.device("cpu"), data_sha256={}, whole=True,
     )  # fmt: skip

@@ -26,15 +26,25 @@ from .scenarios import scenario_of
         ([], ()),
     ],
 )
-def test_next_to_a_number_are_its_neighbours_and_all_words(some: list[float | str], kept: tuple[Any, ...]) -> None:
+def test_next_to_a_number_are_its_neighbours_and_all_words(
+    some: list[float | str], kept: tuple[Any, ...]
+) -> None:
     assert near((1.0, 2.0, 3.0, 4.0, "online"), some) == kept
 
 
 def test_around_values_their_neighbours_alone_are_tried_at_the_losses_of_the_whole_grid() -> None:
     start = Hyperparameters(
-        methods=toy.exact(toy.SETTINGS), dynamic=DynamicConfig("sgd", lr=1.0, segment=20), memory=MemoryConfig("exact")
+        methods=toy.exact(toy.SETTINGS),
+        dynamic=DynamicConfig("sgd", lr=1.0, segment=20),
+        memory=MemoryConfig("exact"),
     )
-    grid = Grid(theta=(0.5,), temperature=(1.0,), gamma=(0.3,), weight=(0.5,), dynamic_lr=(0.1, 0.2, 0.4, 0.8))
+    grid = Grid(
+        theta=(0.5,),
+        temperature=(1.0,),
+        gamma=(0.3,),
+        weight=(0.5,),
+        dynamic_lr=(0.1, 0.2, 0.4, 0.8),
+    )
     scenario = scenario_of("intra-domain", 60)
     whole = tune(scenario, start, grid)
     found = {
@@ -44,13 +54,17 @@ def test_around_values_their_neighbours_alone_are_tried_at_the_losses_of_the_who
     narrow = tune(scenario, start, grid, around=found)
     tried = {method: len(best.tried) for method, best in narrow.best.items()}
     assert (tried["mbpa"], tried["hebb"]) == (2 * 3, 1 * 3 * len(grid.eta))
-    assert (tried["mbpa-absolute"], tried["cache"]) == (3, len(whole.best["cache"].tried)), "nothing was found for it"
+    assert (tried["mbpa-absolute"], tried["cache"]) == (3, len(whole.best["cache"].tried)), (
+        "nothing was found for it"
+    )
     for method in ("mbpa", "mbpa-absolute", "dynamic"):
         assert all(point in whole.best[method].tried for point in narrow.best[method].tried), method
 
 
 def test_a_base_that_learns_is_tried_around_values_and_on_toward_the_best_of_the_grid() -> None:
-    start = Hyperparameters(methods=toy.exact(toy.SETTINGS), dynamic=DynamicConfig("sgd", lr=1.0, segment=20))
+    start = Hyperparameters(
+        methods=toy.exact(toy.SETTINGS), dynamic=DynamicConfig("sgd", lr=1.0, segment=20)
+    )
     grid = Grid(dynamic_lr=(0.001, 0.01, 0.1, 0.2, 0.4), dynamic_decay=(0.0, 0.01, 0.1))
     scenario = scenario_of("intra-domain", 60)
 
@@ -72,7 +86,9 @@ def test_a_base_that_learns_is_tried_around_values_and_on_toward_the_best_of_the
 
 
 def test_around_values_a_fixed_one_that_is_further_off_is_tried_too() -> None:
-    start = Hyperparameters(methods=toy.exact(toy.SETTINGS), dynamic=DynamicConfig("sgd", lr=1.0, segment=20))
+    start = Hyperparameters(
+        methods=toy.exact(toy.SETTINGS), dynamic=DynamicConfig("sgd", lr=1.0, segment=20)
+    )
     grid = Grid(dynamic_lr=(0.1, 0.2), dynamic_decay=(0.0, 0.01, 0.1, 0.5))
     search = Search(start, grid, {"dynamic"}, {"dynamic.decay": 0.5})
     tune_dynamic(search, scenario_of("intra-domain", 60), {"dynamic.lr": 0.1, "dynamic.decay": 0.0})

@@ -60,8 +60,10 @@ def test_every_point_is_the_loss_of_hebb(masked: bool, entries: int, lr: float, 
     for row, point in zip(found, grid.points, strict=True):
         beta, eta = point["hebb.beta"], point["hebb.eta"]
         logits = F.hebb_logits(
-            hidden, batch.neighbors, base.head, lr=lr, steps=steps, eta=eta, beta=beta, eps=mbpa.eps,
-            counts=context.train_counts + context.observed, hebbian_classes=classes, scale="relative",
+            hidden, batch.neighbors, base.head, lr=lr, steps=steps, eta=eta, beta=beta,
+            eps=mbpa.eps,
+            counts=context.train_counts + context.observed, hebbian_classes=classes,
+            scale="relative",
             lr_units="relative",
         )  # fmt: skip
         expected = -logits.log_softmax(1).gather(1, targets[:, None]).squeeze(1)
@@ -91,14 +93,18 @@ def test_the_best_point_is_the_lowest_finite_mean() -> None:
     assert best.losses.tolist() == [1.0, 1.5]
     assert [point["nll"] for point in best.tried] == [np.inf, np.inf, 2.0, 1.25, 2.0]
     by_means = BestPoint()
-    by_means.offer_means([{"a": float(at)} for at in range(4)], np.array([2.0, np.inf, 1.5, np.nan]))
+    by_means.offer_means(
+        [{"a": float(at)} for at in range(4)], np.array([2.0, np.inf, 1.5, np.nan])
+    )
     by_means.offer_means([{"a": 9.0}], np.array([9.0]))
     assert (by_means.loss, by_means.values, len(by_means.tried)) == (1.5, {"a": 2.0}, 5)
     fixed = BestPoint(fixed={"mbpa.lr": 4.0, "hebb.eta": 9.0})
     for nll, lr, steps in ((1.0, 8.0, 5), (3.0, 4.0, 5), (2.0, 4.0, 10)):
         fixed.offer({"mbpa.lr": lr, "mbpa.steps": steps}, np.array([nll]))
     assert (fixed.loss, fixed.values) == (2.0, {"mbpa.lr": 4.0, "mbpa.steps": 10})
-    assert [point["nll"] for point in fixed.tried] == [1.0, 3.0, 2.0], "the others are tried all the same"
+    assert [point["nll"] for point in fixed.tried] == [1.0, 3.0, 2.0], (
+        "the others are tried all the same"
+    )
 
 
 def test_losses_at_one_point_are_those_of_the_grid_there_whoever_went_on_with_it() -> None:
@@ -124,9 +130,11 @@ def test_losses_at_one_point_are_those_of_the_grid_there_whoever_went_on_with_it
 )
 def test_tuning_finds_what_trying_every_point_finds(kind: str, scale: str) -> None:
     grid = Grid(
-        base_lr=(0.01, 0.3), theta=(0.2, 1.0, "online"), temperature=(0.5, "online"), gamma=(0.1, "online"),
+        base_lr=(0.01, 0.3), theta=(0.2, 1.0, "online"), temperature=(0.5, "online"), gamma=(0.1,
+        "online"),
         mbpa_lr=(0.05, 0.5),
-        mbpa_steps=(2,), beta=(0.0, 0.9), eta=(0.05,), closeness=("raw", "max"), dynamic_lr=(0.01, 0.2),
+        mbpa_steps=(2,), beta=(0.0, 0.9), eta=(0.05,), closeness=("raw", "max"), dynamic_lr=(0.01,
+        0.2),
         weight=(0.2, "online"), dynamic_decay=(0.0, 0.1),
     )  # fmt: skip
     start = Hyperparameters(
@@ -147,17 +155,25 @@ def test_tuning_finds_what_trying_every_point_finds(kind: str, scale: str) -> No
         window = METHODS[method].rule(point.methods).needs.window
         context = scenario.context(base, scenario.empty_memory(point), window)
         rules = {method: METHODS[method].rule(point.methods)}
-        nll = evaluate(base, [context], rules, scenario.stream, scenario.vocabulary, Schedule(20)).nll[method]
+        nll = evaluate(
+            base, [context], rules, scenario.stream, scenario.vocabulary, Schedule(20)
+        ).nll[method]
         return float(nll.astype(float).mean())
 
     chosen: dict[str, float | str] = {}
 
-    def compare(spaces: dict[str, dict[str, Any]], loss: Callable[[str, dict[str, float | str]], float]) -> None:
+    def compare(
+        spaces: dict[str, dict[str, Any]], loss: Callable[[str, dict[str, float | str]], float]
+    ) -> None:
         for method, space in spaces.items():
             points = [dict(zip(space, values, strict=True)) for values in product(*space.values())]
             losses = [loss(method, {**chosen, **point}) for point in points]
             for point, expected in zip(points if space else [], losses, strict=False):
-                nll = next(tried["nll"] for tried in tuned.best[method].tried if point.items() <= tried.items())
+                nll = next(
+                    tried["nll"]
+                    for tried in tuned.best[method].tried
+                    if point.items() <= tried.items()
+                )
                 assert nll == pytest.approx(expected, abs=1e-5), (method, point)
             best = min((nll, i) for i, nll in enumerate(losses))
             assert tuned.best[method].loss == pytest.approx(best[0], abs=1e-5), method
@@ -166,9 +182,17 @@ def test_tuning_finds_what_trying_every_point_finds(kind: str, scale: str) -> No
 
     spaces: dict[str, dict[str, tuple[float | str, ...]]] = {
         "lstm": {},
-        "mixture": {"mixture.scale": (scale,), "mixture.theta": grid.theta, "mixture.gamma": grid.gamma},
+        "mixture": {
+            "mixture.scale": (scale,),
+            "mixture.theta": grid.theta,
+            "mixture.gamma": grid.gamma,
+        },
         "cache": {"cache.scale": (scale,), "cache.theta": grid.theta, "cache.gamma": grid.gamma},
-        "knn": {"knn.scale": (scale,), "knn.temperature": grid.temperature, "knn.gamma": grid.gamma},
+        "knn": {
+            "knn.scale": (scale,),
+            "knn.temperature": grid.temperature,
+            "knn.gamma": grid.gamma,
+        },
         "mbpa": {"mbpa.lr": grid.mbpa_lr, "mbpa.steps": grid.mbpa_steps},
         "mbpa-absolute": {"mbpa_absolute.lr": grid.absolute_lr, "mbpa_absolute.steps": (5,)},
         "hebb": {
@@ -204,7 +228,11 @@ def test_a_further_reading_solves_for_nothing_that_an_earlier_one_learned() -> N
 def test_a_best_number_at_an_end_of_what_was_tried_is_told() -> None:
     search = Search(Hyperparameters(), Grid(), {"mixture"}, {"mbpa.pull": 0.01})
     theta, gamma = (0.2, 1.0, "online"), (0.1, 0.5)
-    tried = [{"mixture.theta": t, "mixture.gamma": g, "mixture.scale": "relative"} for t in theta for g in gamma]
+    tried = [
+        {"mixture.theta": t, "mixture.gamma": g, "mixture.scale": "relative"}
+        for t in theta
+        for g in gamma
+    ]
     search.take("mixture", [(point, np.array([abs(at - 3.0)])) for at, point in enumerate(tried)])
     assert search.at_end == ["mixture.gamma", "mixture.theta"]
     search.take("mixture", [(point, np.array([abs(at - 5.0)])) for at, point in enumerate(tried)])
@@ -214,20 +242,37 @@ def test_a_best_number_at_an_end_of_what_was_tried_is_told() -> None:
 
 
 @pytest.mark.parametrize(
-    "fixed", ["cache.theta=0.7", "mixture.gamma=0.7", "hebb.beta=0.7", "mixture_hebb.weight=0.7", "dynamic.decay=0.7"]
+    "fixed",
+    [
+        "cache.theta=0.7",
+        "mixture.gamma=0.7",
+        "hebb.beta=0.7",
+        "mixture_hebb.weight=0.7",
+        "dynamic.decay=0.7",
+    ],
 )
 def test_a_fixed_value_that_no_point_will_have_is_refused_before_anything_is_read(
     fixed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hebblm.tuning.tune.tune_static", lambda *_: pytest.fail("read before it was refused"))
+    monkeypatch.setattr(
+        "hebblm.tuning.tune.tune_static", lambda *_: pytest.fail("read before it was refused")
+    )
     narrow = Grid(theta=(0.5,), gamma=(0.3,), beta=(0.5,), weight=(0.5,), dynamic_decay=(0.1,))
     name, _, value = fixed.partition("=")
-    with pytest.raises(UserError, match=rf"^{fixed} is not a value that tuning tries .*; choose one of 0\.[135]$"):
+    with pytest.raises(
+        UserError, match=rf"^{fixed} is not a value that tuning tries .*; choose one of 0\.[135]$"
+    ):
         tune(scenario_of("intra-domain", 40), Hyperparameters(), narrow, fixed={name: float(value)})
 
 
 def test_a_rate_that_is_measured_counts_as_the_default_one() -> None:
-    search = Search(Hyperparameters().changed(TRANSFORMERS), Grid(), {"dynamic"}, {}, usual=defaults() | TRANSFORMERS)
+    search = Search(
+        Hyperparameters().changed(TRANSFORMERS),
+        Grid(),
+        {"dynamic"},
+        {},
+        usual=defaults() | TRANSFORMERS,
+    )
     search.note_rate(5e-5)
     assert search.start.dynamic.lr == search.usual["dynamic.lr"] == 5e-5
     search.take("dynamic", [({"dynamic.lr": 1e-4, "dynamic.decay": 0.001}, np.ones(3))])
@@ -238,11 +283,18 @@ def test_a_rate_that_is_measured_counts_as_the_default_one() -> None:
     assert search.start.dynamic.lr == 5e-5
 
 
-def test_a_loss_is_the_default_one_whatever_values_that_its_method_does_not_read_are_changed() -> None:
-    start = Hyperparameters().changed({**TRANSFORMERS, "cache.window": 3785, "memory.index": "exact"})
+def test_a_loss_is_the_default_one_whatever_values_that_its_method_does_not_read_are_changed() -> (
+    None
+):
+    start = Hyperparameters().changed(
+        {**TRANSFORMERS, "cache.window": 3785, "memory.index": "exact"}
+    )
     search = Search(start, Grid(), {"dynamic"}, {}, usual=defaults() | TRANSFORMERS)
     search.note_rate(5e-5)
-    search.take("dynamic", [({"dynamic.lr": 5e-5, "dynamic.decay": 0.001, "dynamic.epsilon": 0.001}, np.full(3, 2.0))])
+    search.take(
+        "dynamic",
+        [({"dynamic.lr": 5e-5, "dynamic.decay": 0.001, "dynamic.epsilon": 0.001}, np.full(3, 2.0))],
+    )
     assert search.default_loss("dynamic") == 2.0
     online = {"theta": "online", "gamma": "online"}
     for method in ("mixture", "cache"):
@@ -264,7 +316,11 @@ def test_a_loss_is_the_default_one_whatever_values_that_its_method_does_not_read
         ("base", {"base.lr": 1.0}, "base.lr"),
     ],
 )
-def test_a_method_that_diverges_at_every_point_says_what_to_lower(method: str, point: Any, told: str) -> None:
+def test_a_method_that_diverges_at_every_point_says_what_to_lower(
+    method: str, point: Any, told: str
+) -> None:
     search = Search(Hyperparameters(), Grid(), {method}, dict(point))
-    with pytest.raises(UserError, match=rf"^{re.escape(method)}: no point .* finite loss; lower {told} "):
+    with pytest.raises(
+        UserError, match=rf"^{re.escape(method)}: no point .* finite loss; lower {told} "
+    ):
         search.take(method, [(point, np.array([np.inf])), (point, np.array([np.nan]))])

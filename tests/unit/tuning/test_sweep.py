@@ -30,11 +30,14 @@ from ...support import toy
 
 TOKENS = 130
 STREAM = toy.stream_of(toy.tokens(3, TOKENS))
-# Few candidates and an index that is trained again and again: what it finds depends on when it was trained.
+# Few candidates and an index that is trained again and again: what it finds depends on when it was
+# trained.
 MEMORIES: dict[str, Callable[[], AnyMemory]] = {
     "flat": lambda: FlatMemory(toy.DIM),
     "ring": lambda: RingMemory(toy.DIM, 13),
-    "hybrid": lambda: HybridMemory(FaissMemory(toy.DIM, "PQ4x4fs", rescore=1), FlatMemory(toy.DIM), flush_at=11),
+    "hybrid": lambda: HybridMemory(
+        FaissMemory(toy.DIM, "PQ4x4fs", rescore=1), FlatMemory(toy.DIM), flush_at=11
+    ),
 }
 every_memory = pytest.mark.parametrize("make", MEMORIES.values(), ids=MEMORIES.keys())
 
@@ -52,7 +55,11 @@ def plan_of(every: int = 3, *, write: bool = True, name: str = "a") -> SweepPlan
 
 
 def losses(
-    memory: AnyMemory, every: int, found: sweep.Sweep | None, base: AwdBase | None = None, write: bool = True
+    memory: AnyMemory,
+    every: int,
+    found: sweep.Sweep | None,
+    base: AwdBase | None = None,
+    write: bool = True,
 ) -> dict[str, np.ndarray]:
     base = base or toy.base_of(toy.tiny_model())
     context = toy.context_of(base, memory, STREAM)
@@ -91,7 +98,8 @@ def test_scores_from_a_sweep_are_the_same_bit_for_bit(
     for kind in (FlatMemory, RingMemory, HybridMemory):
         monkeypatch.setattr(kind, "nearest", lambda *_: pytest.fail(unused))
     for some in (found, kept):
-        # A row of 32 bytes: without a copy at most one of two neighbouring rows begins where torch's own tensors do.
+        # A row of 32 bytes: without a copy at most one of two neighbouring rows begins where
+        # torch's own tensors do.
         assert {some.states(row, row + 4).data_ptr() % 64 for row in (1, 2)} == {0}
         memory.reset()
         replayed = losses(memory, every, some, base, write)
@@ -141,7 +149,9 @@ def test_a_part_that_was_changed_is_refused_and_a_lost_one_computed_anew() -> No
     assert path.read_bytes() == content
 
 
-def test_no_sweep_of_a_base_that_learns_or_of_what_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_sweep_of_a_base_that_learns_or_of_what_does_not_fit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     memory = FlatMemory(toy.DIM)
     moving = toy.base_of(toy.tiny_model(), lr=0.1)
     assert prepare_sweep(moving, memory, STREAM, plan_of(), forget) is None
@@ -170,7 +180,9 @@ def test_a_sweep_that_another_process_fills_makes_no_room(monkeypatch: pytest.Mo
         prepare_sweep(base, memory, STREAM, plan, forget)
         os.utime(plan.folder(), (1e9 - age, 1e9 - age))
     size = sum(file.stat().st_size for file in plans[0].folder().iterdir())
-    (plans[0].folder() / "part").symlink_to("renamed")  # as a file that is gone between its name and its size
+    (plans[0].folder() / "part").symlink_to(
+        "renamed"
+    )  # as a file that is gone between its name and its size
     monkeypatch.setattr(sweep, "LIMIT_BYTES", int(2.5 * size))
     with held(plans[0].folder(), "states and neighbours"):
         prepare_sweep(base, memory, STREAM, plans[2], forget)
@@ -187,21 +199,31 @@ def test_a_sweep_counts_as_used_as_long_as_it_is_read() -> None:
 
 
 def scenario(training: int = 100, **changes: object) -> Scenario:
-    config = {"intra_domain": "toy", "memory_content": "test", "k": 9, "update_every": 20, **changes}
+    config = {
+        "intra_domain": "toy",
+        "memory_content": "test",
+        "k": 9,
+        "update_every": 20,
+        **changes,
+    }
     return Scenario(
         kind="intra-domain", source="toy", target="toy", dictionary=Dictionary(), stream=STREAM,
-        model=AwdModel(toy.tiny_model(), Path("none"), "checkpoint", "0"), vocabulary=UnionVocabulary(),
+        model=AwdModel(toy.tiny_model(), Path("none"), "checkpoint", "0"),
+        vocabulary=UnionVocabulary(),
         config=ScenarioConfig(**config),  # type: ignore[arg-type]
         normalization="raw", device=torch.device("cpu"), data_sha256={}, whole=True,
-        train=SimpleNamespace(tokens=lambda split: toy.tokens(7, training)),  # type: ignore[arg-type]
+        train=SimpleNamespace(tokens=lambda split: toy.tokens(7, training)),
+         # type: ignore[arg-type]
     )  # fmt: skip
 
 
 def test_whatever_a_sweep_depends_on_names_its_folder() -> None:
     settings = Hyperparameters()
     scenarios = [
-        scenario(), scenario(k=8), scenario(update_every=1), scenario(memory_content="both"), scenario(seed=7),
-        scenario(new_rows="mean"), scenario(memory_content="train"), scenario(99, memory_content="train"),
+        scenario(), scenario(k=8), scenario(update_every=1), scenario(memory_content="both"),
+        scenario(seed=7),
+        scenario(new_rows="mean"), scenario(memory_content="train"), scenario(99,
+        memory_content="train"),
         scenario(memory_content="train", training_entries=50),
         replace(scenario(), stream=toy.stream_of(toy.tokens(4, TOKENS))),
         replace(scenario(), stream=toy.stream_of(toy.tokens(3, TOKENS - 1))),
@@ -210,10 +232,19 @@ def test_whatever_a_sweep_depends_on_names_its_folder() -> None:
     folders = [sweep_plan(some, settings).folder() for some in scenarios]
     folders += [
         sweep_plan(scenario(), settings.changed({name: value})).folder()
-        for name, value in (("memory.capacity", 50), ("memory.dtype", "float16"), ("memory.index", "exact"))
+        for name, value in (
+            ("memory.capacity", 50),
+            ("memory.dtype", "float16"),
+            ("memory.index", "exact"),
+        )
     ]
     assert len(set(folders)) == len(folders)
     assert sweep_plan(scenario(), settings.changed({"mbpa.lr": 3.0})).folder() == folders[0]
-    assert sweep_plan(scenario(99), settings).folder() == folders[0], "no training text is remembered"
+    assert sweep_plan(scenario(99), settings).folder() == folders[0], (
+        "no training text is remembered"
+    )
     more = scenario(memory_content="train", training_entries=1000)  # than there are
-    assert sweep_plan(more, settings).folder() == sweep_plan(scenario(memory_content="train"), settings).folder()
+    assert (
+        sweep_plan(more, settings).folder()
+        == sweep_plan(scenario(memory_content="train"), settings).folder()
+    )

@@ -48,7 +48,9 @@ def idx(sizes: tuple[int, ...], values: bytes, *, kind: int = 8) -> bytes:
 
 
 def mnist_files(folder: Path, *, train: int = 6, test: int = 4) -> Path:
-    """Write the four files of MNIST with few pictures; picture i is of class i mod 10, its pixels count on."""
+    """Write the four files of MNIST with few pictures; picture i is of class i mod 10, its pixels
+    count on.
+    """
     place = folder / "mnist"
     place.mkdir()
     for stem, count in (("train", train), ("t10k", test)):
@@ -60,17 +62,25 @@ def mnist_files(folder: Path, *, train: int = 6, test: int = 4) -> Path:
     return place
 
 
-def cifar_record(fine: int, *, coarse: int = 3, red: int = 10, green: int = 20, blue: int = 30) -> bytes:
+def cifar_record(
+    fine: int, *, coarse: int = 3, red: int = 10, green: int = 20, blue: int = 30
+) -> bytes:
     """Return one record whose first pixel of each plane is one brighter than the others."""
-    planes = b"".join(bytes([min(255, value + 1)]) + bytes([value]) * 1023 for value in (red, green, blue))
+    planes = b"".join(
+        bytes([min(255, value + 1)]) + bytes([value]) * 1023 for value in (red, green, blue)
+    )
     return bytes([coarse, fine]) + planes
 
 
 def tiny_cifar(folder: Path) -> Path:
-    """Write CIFAR-100's archive with three pictures of each class to train on and one to test with."""
+    """Write CIFAR-100's archive with three pictures of each class to train on and one to test
+    with.
+    """
     members = {
         f"cifar-100-binary/{part}.bin": b"".join(
-            cifar_record(fine, coarse=fine % 20, red=fine + at, green=2 * fine, blue=255 - 2 * fine - at)
+            cifar_record(
+                fine, coarse=fine % 20, red=fine + at, green=2 * fine, blue=255 - 2 * fine - at
+            )
             for at in range(count)
             for fine in range(100)
         )
@@ -104,14 +114,20 @@ def patterns(seed: int = 0, *, train: int = 200, test: int = 40, side: int = 4) 
 
 
 TINY = PermutedSettings(
-    tasks=3, train_samples=60, test_samples=20, curve_samples=8, held_out=20, hidden=16, epochs=3, batch_size=16,
-    lr=1e-2, stored=(5, 10), k=6, steps=2, ewc_lambda=(10.0, 100.0), mbpa_lambda=(0.05, 0.5), hebb_beta=(0.5,),
+    tasks=3, train_samples=60, test_samples=20, curve_samples=8, held_out=20, hidden=16, epochs=3,
+    batch_size=16,
+    lr=1e-2, stored=(5, 10), k=6, steps=2, ewc_lambda=(10.0, 100.0), mbpa_lambda=(0.05, 0.5),
+    hebb_beta=(0.5,),
     hebb_eta=(0.2, 1.0), tune_tasks=2, tune_samples=10,
 )  # fmt: skip
 
 
-def classes(seed: int = 0, *, count: int = 6, train: int = 24, test: int = 8, side: int = 8) -> ImageDataset:
-    """Return pictures of ``count`` classes in three planes, each class a pattern of its own under noise."""
+def classes(
+    seed: int = 0, *, count: int = 6, train: int = 24, test: int = 8, side: int = 8
+) -> ImageDataset:
+    """Return pictures of ``count`` classes in three planes, each class a pattern of its own under
+    noise.
+    """
     generator = torch.Generator().manual_seed(seed)
     prototypes = torch.randint(0, 200, (count, 3, side, side), generator=generator)
 
@@ -128,9 +144,17 @@ TINY_CLASSES = ClassSettings(
     old_classes=3,
     varied=(2, 3),
     held_out=4,
-    pretraining=PretrainingSettings(epochs=(2, 1), lr=(0.1, 0.01), batch_size=16, padding=1, flip=False),
+    pretraining=PretrainingSettings(
+        epochs=(2, 1), lr=(0.1, 0.01), batch_size=16, padding=1, flip=False
+    ),
     increment=IncrementSettings(
-        samples=6, ratios=(1, 3), epochs=2, reported=(1, 2), batch_size=16, lr=(1e-3, 1e-2), tested=24
+        samples=6,
+        ratios=(1, 3),
+        epochs=2,
+        reported=(1, 2),
+        batch_size=16,
+        lr=(1e-3, 1e-2),
+        tested=24,
     ),
     online=OnlineSettings(interval=8, lr=(1e-4, 1e-3), streamed=40),
     adaptation=AdaptationSettings(
@@ -150,6 +174,10 @@ TINY_CLASSES = ClassSettings(
 )
 
 
-def setup(folder: Path, settings: ClassSettings = TINY_CLASSES, seeds: tuple[int, ...] = (1,)) -> ClassSetup:
+def setup(
+    folder: Path, settings: ClassSettings = TINY_CLASSES, seeds: tuple[int, ...] = (1,)
+) -> ClassSetup:
     """Return an experiment on the small data set; its cache is ``folder``/cache."""
-    return Setup(classes(), settings, seeds, device=CPU, cache=folder / "cache", folder=folder / "out")
+    return Setup(
+        classes(), settings, seeds, device=CPU, cache=folder / "cache", folder=folder / "out"
+    )

@@ -5,8 +5,9 @@ import torch
 
 from hebblm.vision.backbones import MADE, _Bottleneck, build_classifier
 
-# The three large ones: the published networks for ImageNet less what differs here, the stem's 7x7 convolution
-# (9,408 weights against 1,728), the norm behind it (128, DenseNet alone) and the 1000 outputs against 100.
+# The three large ones: the published networks for ImageNet less what differs here, the stem's 7x7
+# convolution (9,408 weights against 1,728), the norm behind it (128, DenseNet alone) and the 1000
+# outputs against 100.
 EXPECTED = {
     "resnet50": (25_557_032 - 7_680 - 900 * 2049, 2048),
     "densenet121": (7_978_856 - 7_680 - 128 - 900 * 1025, 1024),
@@ -35,7 +36,10 @@ def test_published_numbers_of_parameters(name: str) -> None:
     ],
 )
 def test_narrow_networks_have_so_many_parameters(name: str, classes: int, parameters: int) -> None:
-    assert sum(parameter.numel() for parameter in build_classifier(name, classes, 1).parameters()) == parameters
+    assert (
+        sum(parameter.numel() for parameter in build_classifier(name, classes, 1).parameters())
+        == parameters
+    )
 
 
 @pytest.mark.parametrize("name", [name for name in MADE if name not in EXPECTED])
@@ -49,7 +53,9 @@ def test_features_times_head_are_the_logits(name: str) -> None:
     assert logits.std() > 0
 
 
-@pytest.mark.parametrize(("name", "side"), [("resnet50-w16", 4), ("densenet40-k12", 8), ("mobilenetv2-x0.5", 4)])
+@pytest.mark.parametrize(
+    ("name", "side"), [("resnet50-w16", 4), ("densenet40-k12", 8), ("mobilenetv2-x0.5", 4)]
+)
 def test_keeps_the_resolution_that_small_pictures_need(name: str, side: int) -> None:
     backbone = build_classifier(name, 10, 1).eval().backbone
     with torch.no_grad():
@@ -65,7 +71,9 @@ def test_reduced_precision_leaves_head_and_features_in_float32() -> None:
         exact, rounded = plain.features(pictures), reduced.features(pictures)
         logits = reduced(pictures)
     assert rounded.dtype == logits.dtype == torch.float32
-    assert not torch.equal(rounded, rounded.bfloat16().float()), "the mean over the maps is not rounded"
+    assert not torch.equal(rounded, rounded.bfloat16().float()), (
+        "the mean over the maps is not rounded"
+    )
     assert not torch.equal(exact, rounded)
     torch.testing.assert_close(rounded, exact, rtol=0.05, atol=0.02)
     torch.testing.assert_close(reduced.head().logits(rounded), logits)
@@ -80,7 +88,9 @@ def test_a_seed_decides() -> None:
 
 def test_residual_blocks_begin_as_their_shortcuts() -> None:
     blocks = [
-        module for module in build_classifier("resnet50-w16", 10, 1).eval().modules() if isinstance(module, _Bottleneck)
+        module
+        for module in build_classifier("resnet50-w16", 10, 1).eval().modules()
+        if isinstance(module, _Bottleneck)
     ]
     assert len(blocks) == 16
     maps = torch.randn(2, 64, 8, 8, generator=torch.Generator().manual_seed(1))

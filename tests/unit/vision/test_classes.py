@@ -25,9 +25,14 @@ from hebblm.vision.tuning import ClassSetup, run_of, start_of
 
 from .samples import TINY_CLASSES, after, setup
 
-FIXED = TINY_CLASSES.changed({"online.lr": "1e-3", "increment.lr": "1e-3", "adaptation.mixture_gamma": "0.1"})
+FIXED = TINY_CLASSES.changed(
+    {"online.lr": "1e-3", "increment.lr": "1e-3", "adaptation.mixture_gamma": "0.1"}
+)
 FIXED = FIXED.changed({"adaptation.hebb_eta": "1"})
-RUNS: dict[str, Callable[[ClassSetup], Outcome]] = {"online": run_online, "incremental": run_incremental}
+RUNS: dict[str, Callable[[ClassSetup], Outcome]] = {
+    "online": run_online,
+    "incremental": run_incremental,
+}
 
 
 def same(one: Outcome, other: Outcome) -> bool:
@@ -98,7 +103,9 @@ def test_another_program_tunes_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert run_of(own, start, 1) != run
 
 
-def test_what_another_process_has_tuned_meanwhile_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_another_process_has_tuned_meanwhile_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     own = setup(tmp_path)
     first = run_online(own)
     own.clear()
@@ -119,7 +126,9 @@ def test_what_another_process_has_tuned_meanwhile_is_taken(tmp_path: Path, monke
 
 
 def test_a_zero_probability_is_an_infinite_loss_among_what_was_tried(tmp_path: Path) -> None:
-    alone = replace(TINY_CLASSES, adaptation=replace(TINY_CLASSES.adaptation, mixture_gamma=(0.1, 1.0)))
+    alone = replace(
+        TINY_CLASSES, adaptation=replace(TINY_CLASSES.adaptation, mixture_gamma=(0.1, 1.0))
+    )
     for _ in range(2):  # made, and read again
         tried = run_online(setup(tmp_path, alone)).tuning["3"]["mixture"]
         assert [math.isinf(point["loss"]) for point in tried] == [False, True]
@@ -157,9 +166,13 @@ def test_rates_are_scored_along_the_held_out_stream(tmp_path: Path) -> None:
     for point in run_online(own).tuning["3"]["parametric"]:
         blocks = stream(start.copy(), pictures, parts.held_out, interval=8, lr=point["lr"])
         logits = torch.cat([block.head.logits(block.hidden) for block in blocks])
-        assert point["loss"] == pytest.approx(float(torch.nn.functional.cross_entropy(logits, labels)), rel=1e-5)
+        assert point["loss"] == pytest.approx(
+            float(torch.nn.functional.cross_entropy(logits, labels)), rel=1e-5
+        )
         for side, among in {"old": ~parts.new[labels], "new": parts.new[labels]}.items():
-            assert point[side] == pytest.approx(float((logits.argmax(1) == labels)[among].double().mean()))
+            assert point[side] == pytest.approx(
+                float((logits.argmax(1) == labels)[among].double().mean())
+            )
 
 
 def test_finished_seeds_are_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,7 +184,9 @@ def test_finished_seeds_are_not_run_again(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_test_pictures_are_read_after_tuning_only(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_test_pictures_are_read_after_tuning_only(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pictures, read = pretraining.Pretrained.pictures, []
 
     def watched(self: pretraining.Pretrained, part: str) -> Any:
@@ -196,30 +211,44 @@ def test_chooses_the_best_point(name: str, tmp_path: Path) -> None:
         assert values[method] == {key: winner[key] for key in values[method]}
         old, new = winner["old"], winner["new"]
         if name == "online":  # of one reading; the incremental experiment's is a mean over epochs
-            assert winner["harmonic_mean"] == pytest.approx(2 * old * new / (old + new) if old + new else 0.0)
+            assert winner["harmonic_mean"] == pytest.approx(
+                2 * old * new / (old + new) if old + new else 0.0
+            )
     chosen = max(point["harmonic_mean_reached"] for point in tried["parametric"])
-    assert chosen >= max(point["harmonic_mean"] for point in (*tried["parametric"], *tried["mixture"]))
+    assert chosen >= max(
+        point["harmonic_mean"] for point in (*tried["parametric"], *tried["mixture"])
+    )
     assert [point["lr"] for point in tried["parametric"]] == list(
         TINY_CLASSES.online.lr if name == "online" else TINY_CLASSES.increment.lr
     )
 
 
-def test_by_newton_steps_no_query_is_run_again_and_the_pull_is_what_is_tuned(tmp_path: Path) -> None:
+def test_by_newton_steps_no_query_is_run_again_and_the_pull_is_what_is_tuned(
+    tmp_path: Path,
+) -> None:
     newton = TINY_CLASSES.changed({"adaptation.mbpa_pull": "1e-3,1e9"})
     document = run_experiment("online", "smoke", setup(tmp_path, newton), {"command": "c"})
     tried = document["tuning"]["3"]
     assert [point["pull"] for point in tried["mbpa"]] == [1e-3, 1e9]
-    alone = next(point for point in tried["parametric"] if point["lr"] == values_of("parametric", document)["lr"])
+    alone = next(
+        point
+        for point in tried["parametric"]
+        if point["lr"] == values_of("parametric", document)["lr"]
+    )
     for name in ("old", "new"):
         assert tried["mbpa"][1][name] == alone[name], "held so fast that nothing is adapted"
     assert tried["mbpa"][0] != {**tried["mbpa"][1], "pull": 1e-3}
     assert set(values_of("hebb", document)) == {"pull", "beta", "eta"}
     for method in ("mbpa", "hebb"):
-        assert [seed["stabilized"] for seed in document["methods"][method]["conditions"]["3"]["seeds"]] == [0]
+        assert [
+            seed["stabilized"] for seed in document["methods"][method]["conditions"]["3"]["seeds"]
+        ] == [0]
 
 
 def test_by_rmsprop_rate_and_steps_are_tuned_as_in_the_paper(tmp_path: Path) -> None:
-    rmsprop = TINY_CLASSES.changed({"adaptation.mbpa_optimizer": "rmsprop", "adaptation.mbpa_lambda": "0,1e-2"})
+    rmsprop = TINY_CLASSES.changed(
+        {"adaptation.mbpa_optimizer": "rmsprop", "adaptation.mbpa_lambda": "0,1e-2"}
+    )
     document = run_experiment("online", "smoke", setup(tmp_path, rmsprop), {"command": "c"})
     tried = document["tuning"]["3"]
     assert [(point["rate"], point["steps"]) for point in tried["mbpa"]] == [(0, 2), (1e-2, 2)]
@@ -233,9 +262,13 @@ def values_of(method: str, document: dict[str, Any]) -> dict[str, float]:
 
 
 def test_hebb_remembers_new_classes_that_the_network_does_not_know(tmp_path: Path) -> None:
-    strong = FIXED.changed({"adaptation.hebb_eta": "20", "online.lr": "1e-6", "online.streamed": "48"})
+    strong = FIXED.changed(
+        {"adaptation.hebb_eta": "20", "online.lr": "1e-6", "online.streamed": "48"}
+    )
     run = run_online(setup(tmp_path, strong)).runs[0]
-    scores = {name: top1(made[0], run.labels, run.drawn["new"]) for name, made in run.predictions.items()}
+    scores = {
+        name: top1(made[0], run.labels, run.drawn["new"]) for name, made in run.predictions.items()
+    }
     assert scores["parametric"]["new"] == 0
     assert scores["hebb"]["new"] is not None
     assert scores["hebb"]["new"] > 0.3
@@ -247,14 +280,18 @@ def test_hebb_remembers_new_classes_that_the_network_does_not_know(tmp_path: Pat
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 @pytest.mark.parametrize("name", [*RUNS, "timing"])
 def test_runs_on_a_gpu(name: str, tmp_path: Path) -> None:
-    own = replace(setup(tmp_path, replace(TINY_CLASSES, precision="auto")), device=torch.device("cuda"))
+    own = replace(
+        setup(tmp_path, replace(TINY_CLASSES, precision="auto")), device=torch.device("cuda")
+    )
     document = run_experiment(name, "smoke", own, {"command": "c"})
     assert all(entry["pretraining"]["precision"] == "bfloat16" for entry in document["seeds"])
     assert all(entry["pretraining"]["held_out_top1"] > 0.6 for entry in document["seeds"])
 
 
 def test_seeds_draw_other_pictures(tmp_path: Path) -> None:
-    one, other = run_online(setup(tmp_path, replace(FIXED, pretrainings="shared"), seeds=(1, 2))).runs
+    one, other = run_online(
+        setup(tmp_path, replace(FIXED, pretrainings="shared"), seeds=(1, 2))
+    ).runs
     assert one.about == other.about
     assert torch.equal(one.drawn["new"], other.drawn["new"])
     assert not torch.equal(one.drawn["test"], other.drawn["test"])
@@ -291,7 +328,9 @@ def test_sensitivity_holds_hebb_at_the_same_point(tmp_path: Path) -> None:
     plain = run_online(own).runs[0].predictions["hebb"]
     own.clear()
     document = run_experiment("sensitivity", "smoke", own, {"command": "c"})
-    assert list(document["grid"].values()) == [{"beta": beta, "eta": eta} for beta in (0.5, 0.8) for eta in (0.2, 1.0)]
+    assert list(document["grid"].values()) == [
+        {"beta": beta, "eta": eta} for beta in (0.5, 0.8) for eta in (0.2, 1.0)
+    ]
     file = load_file(tmp_path / "out" / document["seeds"][0]["file"])
     assert torch.equal(file["predictions.hebb beta=0.8 eta=0.2"], plain)
     point = document["methods"]["hebb beta=0.8 eta=0.2"]["conditions"]["3"]
@@ -330,7 +369,9 @@ def test_times_are_ratios_within_a_round(tmp_path: Path, monkeypatch: pytest.Mon
     assert methods["hebb"]["ratio"]["rounds"][1] == seconds["hebb"][1] / seconds["parametric"][1]
 
 
-def test_a_timing_by_other_threads_begins_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_timing_by_other_threads_begins_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     own = setup(tmp_path, FIXED)
     run_timing(own)
     threads = torch.get_num_threads()
@@ -350,7 +391,9 @@ def test_a_timing_by_other_threads_begins_anew(tmp_path: Path, monkeypatch: pyte
         ({"varied": "2,9"}, "9 pre-training classes leave no new class"),
     ],
 )
-def test_refuses_before_anything_is_trained(values: dict[str, str], told: str, tmp_path: Path) -> None:
+def test_refuses_before_anything_is_trained(
+    values: dict[str, str], told: str, tmp_path: Path
+) -> None:
     experiment = {"increment": "incremental", "timing": "timing", "varied": "pretrain-classes"}
     name = experiment.get(next(iter(values)).partition(".")[0], "online")
     with pytest.raises(UserError, match=told):
@@ -368,7 +411,9 @@ def test_accuracies_by_hand() -> None:
     assert points[0] == {"at": 1, "new": None, "old": 1.0, "overall": 1.0}
     assert points[2]["overall"] == pytest.approx(2 / 3)
     assert [point["at"] for point in along(made, labels, new, 3)] == [3, 4]
-    means = over_seeds([{"new": 0.2, "old": 1.0, "overall": None}, {"new": 0.4, "old": 1.0, "overall": 0.5}])
+    means = over_seeds(
+        [{"new": 0.2, "old": 1.0, "overall": None}, {"new": 0.4, "old": 1.0, "overall": 0.5}]
+    )
     assert means["new"] == {"mean": pytest.approx(0.3), "std": pytest.approx(0.02**0.5)}
     assert means["overall"] is None
 

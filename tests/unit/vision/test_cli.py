@@ -29,7 +29,17 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_smoke_from_command_to_files(tmp_path: Path, capsys: Capture) -> None:
-    command = ["permuted-mnist", "--scale", "smoke", "--seeds", "1", "2", "--set", "epochs=8", "tasks=2"]
+    command = [
+        "permuted-mnist",
+        "--scale",
+        "smoke",
+        "--seeds",
+        "1",
+        "2",
+        "--set",
+        "epochs=8",
+        "tasks=2",
+    ]
     command += ["tune_tasks=2", "--device", "cpu", "--output-path"]
     assert main([*command, "first"]) == 0
     assert "Hebb-50" in capsys.readouterr().out
@@ -51,7 +61,9 @@ def test_smoke_from_command_to_files(tmp_path: Path, capsys: Capture) -> None:
         file = folder / seed["file"]
         assert sha256(file) == seed["file_sha256"]
         tensors = load_file(file)
-        drawn = draw(load_digits(), SCALES["smoke"].changed({"tasks": "2", "tune_tasks": "2"}), seed["seed"])
+        drawn = draw(
+            load_digits(), SCALES["smoke"].changed({"tasks": "2", "tune_tasks": "2"}), seed["seed"]
+        )
         assert {name: digest(tensor) for name, tensor in vars(drawn).items()} == seed["sha256"]
         for name, method in document["methods"].items():
             right = (tensors[f"predictions.{name}"][1] == tensors["labels"]).double().mean(1)
@@ -69,7 +81,9 @@ def test_smoke_from_command_to_files(tmp_path: Path, capsys: Capture) -> None:
     assert " ahead of " in report.splitlines()[0]
 
     absolute = ["--seeds", "1", "--hyperparameters", "paper", "--output-path", "absolute"]
-    assert main(["permuted-mnist", "--scale", "smoke", "--set", "epochs=1", "tasks=1", *absolute]) == 0
+    assert (
+        main(["permuted-mnist", "--scale", "smoke", "--set", "epochs=1", "tasks=1", *absolute]) == 0
+    )
     papers = json.loads(Path("absolute/result.json").read_text())["methods"]["mbpa-25"]
     assert papers["hyperparameters"] == {"lambda": 0.05, "stored": 25}
 
@@ -85,8 +99,21 @@ CLASS_FILES = {
 
 
 @pytest.mark.parametrize("experiment", CLASS_FILES)
-def test_experiments_on_classes_from_command_to_files(experiment: str, tmp_path: Path, capsys: Capture) -> None:
-    command = [experiment, "--scale", "smoke", "--seeds", "1", "2", "--device", "cpu", "--set", "varied=3,7"]
+def test_experiments_on_classes_from_command_to_files(
+    experiment: str, tmp_path: Path, capsys: Capture
+) -> None:
+    command = [
+        experiment,
+        "--scale",
+        "smoke",
+        "--seeds",
+        "1",
+        "2",
+        "--device",
+        "cpu",
+        "--set",
+        "varied=3,7",
+    ]
     command += ["pretraining.epochs=4", "--output-path"]
     assert main([*command, "out"]) == 0
     shown = capsys.readouterr().out
@@ -132,7 +159,9 @@ def test_every_stage_of_the_paper_scale() -> None:
     assert summary["hyperparameters"] == {"rate": 1e-4, "steps": 5}
 
 
-@pytest.mark.parametrize("named", [["--backbone", "densenet121"], ["--set", "backbone=densenet121"]])
+@pytest.mark.parametrize(
+    "named", [["--backbone", "densenet121"], ["--set", "backbone=densenet121"]]
+)
 def test_the_papers_values_are_those_of_the_network_that_is_named(
     named: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -145,9 +174,15 @@ def test_the_papers_values_are_those_of_the_network_that_is_named(
 @pytest.mark.parametrize(
     ("values", "told"),
     [
-        (["adaptation.mbpa_steps=3"], "adaptation.mbpa_steps belongs to rmsprop, but MbPA uses newton"),
+        (
+            ["adaptation.mbpa_steps=3"],
+            "adaptation.mbpa_steps belongs to rmsprop, but MbPA uses newton",
+        ),
         (["adaptation.mbpa_lambda=0.1"], "or set adaptation.mbpa_optimizer=rmsprop"),
-        (["adaptation.mbpa_optimizer=rmsprop", "adaptation.mbpa_pull=0.1"], "adaptation.mbpa_pull belongs to newton"),
+        (
+            ["adaptation.mbpa_optimizer=rmsprop", "adaptation.mbpa_pull=0.1"],
+            "adaptation.mbpa_pull belongs to newton",
+        ),
     ],
 )
 def test_a_value_of_the_optimizer_that_is_not_followed_is_refused(
@@ -158,7 +193,9 @@ def test_a_value_of_the_optimizer_that_is_not_followed_is_refused(
     assert not Path("out").exists()
 
 
-def test_the_first_rank_alone_tries_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_rank_alone_tries_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("hebblm.vision.experiments.run_experiment", lambda *_: None)
     (tmp_path / "out").touch()  # where no folder can be made
     command = ["online", "--scale", "smoke", "--device", "cpu", "--output-path", "out"]
@@ -195,7 +232,11 @@ def damaged_cifar() -> None:
         (["permuted-mnist", "--scale", "smoke", "--seeds", "one"], None, "one"),
         (["permuted-mnist", "--scale", "smoke", "--set", "train_samples=5000"], None, "lower one"),
         (["permuted-mnist", "--device", "tpu"], None, "unknown device 'tpu'"),
-        (["permuted-mnist", "--scale", "small"], None, "cannot download train-images-idx3-ubyte.gz"),
+        (
+            ["permuted-mnist", "--scale", "small"],
+            None,
+            "cannot download train-images-idx3-ubyte.gz",
+        ),
         (["permuted-mnist", "--scale", "small"], damaged, "truncated or damaged"),
         (["permuted-mnist", "--scale", "small"], few, "more than the 6 samples of MNIST"),
         (
@@ -206,16 +247,28 @@ def damaged_cifar() -> None:
         (["permuted-mnist", "--backbone", "resnet50"], None, "takes no --backbone, not 'resnet50'"),
         (["online", "--backbone", "vgg"], None, "unknown backbone 'vgg'; choose from resnet50"),
         (["online", "--scale", "smoke", "--hyperparameters", "paper"], None, "backbone 'cnn2-w16'"),
-        (["online", "--scale", "smoke", "--set", "epochs=1"], None, "unknown setting 'epochs'; known are"),
+        (
+            ["online", "--scale", "smoke", "--set", "epochs=1"],
+            None,
+            "unknown setting 'epochs'; known are",
+        ),
         (["ablation", "--scale", "smoke", "--seeds", "2", "2"], None, "each once"),
-        (["online", "--scale", "smoke", "--set", "old_classes=10"], None, "10 pre-training classes leave no"),
+        (
+            ["online", "--scale", "smoke", "--set", "old_classes=10"],
+            None,
+            "10 pre-training classes leave no",
+        ),
         (["incremental", "--scale", "small"], None, "cannot download cifar-100-binary.tar.gz"),
         (["incremental", "--scale", "paper"], damaged_cifar, "truncated or not an archive"),
         (["timing", "--scale", "smoke", "--set", "timing.samples=360"], None, "360 test pictures"),
     ],
 )
 def test_says_what_is_wrong(
-    arguments: list[str], prepare: Callable[[], None] | None, told: str, tmp_path: Path, capsys: Capture
+    arguments: list[str],
+    prepare: Callable[[], None] | None,
+    told: str,
+    tmp_path: Path,
+    capsys: Capture,
 ) -> None:
     if prepare is not None:
         prepare()

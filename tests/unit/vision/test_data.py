@@ -45,7 +45,9 @@ def test_real_pictures_without_a_download() -> None:
 
 
 def rows(wanted: HubDataset, count: int, **changes: Any) -> datasets.Dataset:
-    """Return pictures whose pixels count on, as the hub's files hold them: encoded and with rows before columns."""
+    """Return pictures whose pixels count on, as the hub's files hold them: encoded and with rows
+    before columns.
+    """
     planes, height, width = wanted.shape
     pictures = (np.arange(count * height * width * planes) % 251).astype(np.uint8)
     arrays = list(pictures.reshape(count, height, width, planes))
@@ -87,10 +89,16 @@ def test_pictures_come_planes_first(wanted: HubDataset, monkeypatch: pytest.Monk
     ("parts", "told"),
     [
         ({"train": rows(MNIST, 2)}, "has no part 'test'"),
-        ({"train": rows(MNIST, 2, without="label"), "test": rows(MNIST, 2)}, "has no column 'label'"),
+        (
+            {"train": rows(MNIST, 2, without="label"), "test": rows(MNIST, 2)},
+            "has no column 'label'",
+        ),
         ({"train": rows(MNIST, 2), "test": rows(MNIST, 1, labels=[10])}, "test has label 10 at 0"),
         (
-            {"train": rows(MNIST, 1, pictures=[np.zeros((27, 28), np.uint8)]), "test": rows(MNIST, 2)},
+            {
+                "train": rows(MNIST, 1, pictures=[np.zeros((27, 28), np.uint8)]),
+                "test": rows(MNIST, 2),
+            },
             "train: picture 0 is not of 28x28 pixels",
         ),
     ],
@@ -107,7 +115,9 @@ def test_says_that_the_hub_is_out_of_reach(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(datasets, "load_dataset", load)
     monkeypatch.setattr(download, "_reachable", lambda url: True)
-    with pytest.raises(UserError, match=r"cannot load ylecun/mnist from the hub \(no route\); check the network"):
+    with pytest.raises(
+        UserError, match=r"cannot load ylecun/mnist from the hub \(no route\); check the network"
+    ):
         load_hub(MNIST)
 
 
@@ -148,15 +158,37 @@ def repack(change: Callable[[bytes], bytes]) -> Callable[[bytes], bytes]:
     ("name", "damage", "told"),
     [
         ("train-images-idx3-ubyte.gz", cut, "truncated or damaged"),
-        ("train-images-idx3-ubyte.gz", repack(cut), "should hold 4,720 bytes by its header, not 2,360"),
-        ("train-images-idx3-ubyte.gz", lambda data: b"<html>not found</html>", "truncated or damaged"),
-        ("train-labels-idx1-ubyte.gz", repack(lambda data: idx((6,), bytes(6), kind=0x0D)), "is not an idx file"),
-        ("train-images-idx3-ubyte.gz", repack(lambda data: idx((6, 8, 8), bytes(384))), "8x8 pixels"),
+        (
+            "train-images-idx3-ubyte.gz",
+            repack(cut),
+            "should hold 4,720 bytes by its header, not 2,360",
+        ),
+        (
+            "train-images-idx3-ubyte.gz",
+            lambda data: b"<html>not found</html>",
+            "truncated or damaged",
+        ),
+        (
+            "train-labels-idx1-ubyte.gz",
+            repack(lambda data: idx((6,), bytes(6), kind=0x0D)),
+            "is not an idx file",
+        ),
+        (
+            "train-images-idx3-ubyte.gz",
+            repack(lambda data: idx((6, 8, 8), bytes(384))),
+            "8x8 pixels",
+        ),
         ("train-labels-idx1-ubyte.gz", repack(lambda data: idx((5,), bytes(5))), "6 pictures"),
-        ("t10k-labels-idx1-ubyte.gz", repack(lambda data: idx((4,), b"\0\1\12\2")), "label 10 at 2"),
+        (
+            "t10k-labels-idx1-ubyte.gz",
+            repack(lambda data: idx((4,), b"\0\1\12\2")),
+            "label 10 at 2",
+        ),
     ],
 )
-def test_refuses_in_one_line(name: str, damage: Callable[[bytes], bytes], told: str, tmp_path: Path) -> None:
+def test_refuses_in_one_line(
+    name: str, damage: Callable[[bytes], bytes], told: str, tmp_path: Path
+) -> None:
     path = mnist_files(tmp_path) / name
     path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(UserError) as caught:
@@ -167,7 +199,9 @@ def test_refuses_in_one_line(name: str, damage: Callable[[bytes], bytes], told: 
 
 
 def test_says_where_it_looked(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"no train-images-idx3-ubyte.gz in .*put it at mnist/train-.*HEBBLM_DATA"):
+    with pytest.raises(
+        UserError, match=r"no train-images-idx3-ubyte.gz in .*put it at mnist/train-.*HEBBLM_DATA"
+    ):
         load_mnist([tmp_path])
 
 
@@ -191,7 +225,8 @@ GOOD = {TRAIN: cifar_record(7) + cifar_record(99, red=50), TEST: cifar_record(0)
 
 
 @pytest.mark.parametrize(
-    ("name", "mode"), [("cifar-100-binary.tar.gz", "w:gz"), ("cifar-100-binary-rebuilt.tar.xz", "w:xz")]
+    ("name", "mode"),
+    [("cifar-100-binary.tar.gz", "w:gz"), ("cifar-100-binary-rebuilt.tar.xz", "w:xz")],
 )
 def test_reads_both_archives(name: str, mode: str, tmp_path: Path) -> None:
     path = archive(tmp_path / "cifar-100" / name, GOOD, mode)
@@ -212,7 +247,10 @@ def test_takes_only_the_two_members_by_their_exact_names(tmp_path: Path) -> None
     }
     archive(tmp_path / "cifar-100" / "cifar-100-binary.tar.gz", members)
     assert len(load_cifar100([tmp_path]).train) == 2
-    assert sorted(path.name for path in tmp_path.rglob("*")) == ["cifar-100", "cifar-100-binary.tar.gz"]
+    assert sorted(path.name for path in tmp_path.rglob("*")) == [
+        "cifar-100",
+        "cifar-100-binary.tar.gz",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -233,7 +271,8 @@ def test_refuses_wrong_members(members: dict[str, bytes], told: str, tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("name", "mode"), [("cifar-100-binary.tar.gz", "w:gz"), ("cifar-100-binary-rebuilt.tar.xz", "w:xz")]
+    ("name", "mode"),
+    [("cifar-100-binary.tar.gz", "w:gz"), ("cifar-100-binary-rebuilt.tar.xz", "w:xz")],
 )
 @pytest.mark.parametrize("kept", [0, 150])
 def test_refuses_a_truncated_archive(name: str, mode: str, kept: int, tmp_path: Path) -> None:
@@ -288,7 +327,9 @@ def original(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_another_archive_of_pickles_is_never_opened(tmp_path: Path) -> None:
     write(tmp_path, pickle.dumps(content(), protocol=2))
     data.ARCHIVES["cifar-100-python.tar.gz"] = (data.PICKLED, "0" * 64)
-    with pytest.raises(UserError, match=r"python\.tar\.gz has sha256 .*put the original file there"):
+    with pytest.raises(
+        UserError, match=r"python\.tar\.gz has sha256 .*put the original file there"
+    ):
         load_cifar100([tmp_path])
 
 
@@ -302,7 +343,8 @@ def test_holds_the_pictures_of_the_binary_version(protocol: int, tmp_path: Path)
 
 
 def test_reads_what_python_2_wrote(tmp_path: Path) -> None:
-    # Python 2 wrote byte strings with the opcode for short strings, and the old name of NumPy's module.
+    # Python 2 wrote byte strings with the opcode for short strings, and the old name of NumPy's
+    # module.
     plain = b"".join(
         (
             b"\x80\x02}(U\x04data",
@@ -329,7 +371,9 @@ class Foreign:
 
 def test_runs_nothing(tmp_path: Path) -> None:
     write(tmp_path, pickle.dumps(content(fine_labels=Foreign(tmp_path / "made")), protocol=2))
-    with pytest.raises(UserError, match=r"train is not a pickle of CIFAR-100 \(it asks for posix.mkdir"):
+    with pytest.raises(
+        UserError, match=r"train is not a pickle of CIFAR-100 \(it asks for posix.mkdir"
+    ):
         load_cifar100([tmp_path])
     assert not (tmp_path / "made").exists()
 
@@ -366,8 +410,21 @@ def test_says_where_to_put_a_file_that_cannot_be_had(tmp_path: Path) -> None:
     with server(tmp_path) as address:
         urls = (f"{address}/missing.bin", "not an address")
         with pytest.raises(UserError) as caught:
-            find([], ("set/file.bin",), tmp_path / "cache", name="file.bin", urls=urls, known="0" * 64)
-    for told in ("cannot download file.bin", "404", "not an address", "put it at set/file.bin", "HEBBLM_DATA"):
+            find(
+                [],
+                ("set/file.bin",),
+                tmp_path / "cache",
+                name="file.bin",
+                urls=urls,
+                known="0" * 64,
+            )
+    for told in (
+        "cannot download file.bin",
+        "404",
+        "not an address",
+        "put it at set/file.bin",
+        "HEBBLM_DATA",
+    ):
         assert told in str(caught.value)
     assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
 

@@ -70,10 +70,17 @@ def test_what_is_undefined_is_a_dash(tmp_path: Path) -> None:
 
 
 def test_the_verdict_comes_first(tmp_path: Path) -> None:
-    said = "MbPA-10 is best: 90.0 % right, 5.0 points (95 % interval 5.0 to 5.0) ahead of Hebb-10 over 3 seeds."
+    said = (
+        "MbPA-10 is best: 90.0 % right, 5.0 points (95 % interval 5.0 to 5.0) ahead of Hebb-10 "
+        "over 3 seeds."
+    )
     assert verdict(document()) == said
     write_report(document(), tmp_path)
-    assert (tmp_path / "report.md").read_text(encoding="utf-8").startswith(f"{said}\n\n## Permuted MNIST")
+    assert (
+        (tmp_path / "report.md")
+        .read_text(encoding="utf-8")
+        .startswith(f"{said}\n\n## Permuted MNIST")
+    )
     stream = io.StringIO()
     print_summary(document(), Console(file=stream, width=100, color_system=None))
     assert stream.getvalue().startswith(f"{said}\n\n")
@@ -112,10 +119,18 @@ def part(mean: float, seeds: int) -> dict[str, float | None]:
 
 
 def summary(mean: float, seeds: int, points: int) -> dict[str, Any]:
-    scores = {"new": part(mean - 0.1, seeds), "old": part(mean + 0.1, seeds), "overall": part(mean, seeds)}
+    scores = {
+        "new": part(mean - 0.1, seeds),
+        "old": part(mean + 0.1, seeds),
+        "overall": part(mean, seeds),
+    }
     curve: list[dict[str, Any]] = [{"at": at + 1, **scores} for at in range(points)]
     curve[0] = {"at": 1, "new": None, "old": part(0.5, seeds), "overall": part(0.5, seeds)}
-    return {**scores, "curve": curve, "seeds": [{"overall": mean + at / 100} for at in range(seeds)]}
+    return {
+        **scores,
+        "curve": curve,
+        "seeds": [{"overall": mean + at / 100} for at in range(seeds)],
+    }
 
 
 def class_document(
@@ -125,10 +140,19 @@ def class_document(
     grid = {}
     if experiment == "sensitivity":
         del means["hebb"]
-        grid = {f"hebb beta={b} eta={e}": {"beta": b, "eta": e} for b in (0.4, 0.8) for e in (0.5, 1.5)}
+        grid = {
+            f"hebb beta={b} eta={e}": {"beta": b, "eta": e} for b in (0.4, 0.8) for e in (0.5, 1.5)
+        }
         means |= {name: 0.38 + 0.02 * at for at, name in enumerate(grid)}
     if experiment == "ablation":
-        means = {"mbpa": 0.4, "hebb-v1": 0.3, "hebb-v2": 0.41, "hebb-v3": 0.42, "hebb-250": 0.4, "hebb": 0.43}
+        means = {
+            "mbpa": 0.4,
+            "hebb-v1": 0.3,
+            "hebb-v2": 0.41,
+            "hebb-v3": 0.42,
+            "hebb-250": 0.4,
+            "hebb": 0.43,
+        }
     network = {"run": "a", "held_out_top1": 0.5, "old_classes": list(range(50))}
     return {
         "experiment": experiment,
@@ -164,8 +188,28 @@ def test_online_table_stands_beside_the_papers() -> None:
     (table,) = tables(class_document("online", ("50",)))
     text = table.text()
     assert [row[0] for row in text] == ["Parametric", "Mixture", "MbPA", "Hebb"]
-    assert text[0][1:] == ["20.00", "1.00", "35.82", "40.00", "1.00", "73.16", "30.00", "1.00", "54.49"]
-    assert text[3][1:] == ["35.00", "1.00", "41.46", "55.00", "1.00", "73.16", "45.00", "1.00", "57.31"]
+    assert text[0][1:] == [
+        "20.00",
+        "1.00",
+        "35.82",
+        "40.00",
+        "1.00",
+        "73.16",
+        "30.00",
+        "1.00",
+        "54.49",
+    ]
+    assert text[3][1:] == [
+        "35.00",
+        "1.00",
+        "41.46",
+        "55.00",
+        "1.00",
+        "73.16",
+        "45.00",
+        "1.00",
+        "57.31",
+    ]
     assert (3, 1) in table.best_cells()
     assert "share the classes" in table.notes[0]
     assert "50.0 % on 50 classes" in table.notes[0]
@@ -225,14 +269,20 @@ def test_values_at_an_end_of_their_grid_are_told_below_the_last_table() -> None:
 
 
 def test_a_verdict_has_a_sentence_a_condition() -> None:
-    said = "Hebb is best: 46.0 % right, 5.0 points (95 % interval 5.0 to 5.0) ahead of MbPA over 3 seeds."
+    said = (
+        "Hebb is best: 46.0 % right, 5.0 points (95 % interval 5.0 to 5.0) ahead of MbPA over 3 "
+        "seeds."
+    )
     assert verdict(class_document("online", ("50",))) == said
     both = f"With 30 old classes: {said} With 50 old classes: {said}"
     assert verdict(class_document("pretrain-classes", ("30", "50"))) == both
     assert verdict(class_document("sensitivity", ("50",))) == (
         "Hebb with 4 pairs of beta and eta: 39.0 to 45.0 % right, MbPA: 41.0 %, means of 3 seeds."
     )
-    assert verdict(timing()) == "Times as long as Parametric alone: Mixture 1.10, MbPA 1.20, Hebb 1.30."
+    assert (
+        verdict(timing())
+        == "Times as long as Parametric alone: Mixture 1.10, MbPA 1.20, Hebb 1.30."
+    )
 
 
 def test_heat_map_frames_what_is_better_than_mbpa() -> None:
@@ -255,7 +305,11 @@ def test_curves_have_a_panel_a_condition_and_a_line_a_method() -> None:
     ((_, figure),) = figures(class_document("incremental", ("1:1", "2:1"))).values()
     assert len(figure.axes) == 4
     assert all(len(axis.lines) == len(CLASS_MEANS) for axis in figure.axes)
-    assert list(figure.axes[0].lines[0].get_xdata()) == [2, 3, 4]  # no new picture at the first point
+    assert list(figure.axes[0].lines[0].get_xdata()) == [
+        2,
+        3,
+        4,
+    ]  # no new picture at the first point
     assert list(figure.axes[2].lines[0].get_xdata()) == [1, 2, 3, 4]
     assert figure.axes[2].lines[3].get_ydata()[-1] == pytest.approx(45)  # type: ignore[index]
 
@@ -279,7 +333,8 @@ def test_files(found: dict[str, Any], names: list[str], tmp_path: Path) -> None:
 
 
 def test_the_papers_numbers_are_consistent() -> None:
-    # Overall is the mean of New and Old; three of the paper's twelve cells miss it by up to a quarter.
+    # Overall is the mean of New and Old; three of the paper's twelve cells miss it by up to a
+    # quarter.
     for family in ("ResnetV1", "Densenet", "MobilenetV2"):
         for method in CLASS_MEANS:
             new, old, overall = (paper.image("online", family, key, method) for key in KEYS)
@@ -297,9 +352,14 @@ def test_the_papers_numbers_are_consistent() -> None:
 
 
 @pytest.mark.parametrize(("most", "names"), [(0, "abcdefgh"), (6, "adefgh"), (8, "abcdefgh")])
-def test_the_first_line_and_the_highest_are_drawn_and_the_rest_counted(most: int, names: str) -> None:
+def test_the_first_line_and_the_highest_are_drawn_and_the_rest_counted(
+    most: int, names: str
+) -> None:
     curves = {
-        Look(name, "#000000"): [(1, {"mean": 0.1, "std": None}), (2, {"mean": at / 10, "std": None})]
+        Look(name, "#000000"): [
+            (1, {"mean": 0.1, "std": None}),
+            (2, {"mean": at / 10, "std": None}),
+        ]
         for at, name in enumerate("abcdefgh")
     }
     axis = Figure(figsize=(6, 4), layout="constrained").subplots()

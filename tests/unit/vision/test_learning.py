@@ -9,7 +9,15 @@ from hebblm.errors import UserError
 from hebblm.vision.backbones import Classifier, build_classifier
 from hebblm.vision.classes import stream
 from hebblm.vision.data import Images
-from hebblm.vision.learning import Pictures, Training, batches, features, features_of, learn, statistics
+from hebblm.vision.learning import (
+    Pictures,
+    Training,
+    batches,
+    features,
+    features_of,
+    learn,
+    statistics,
+)
 from hebblm.vision.pretraining import rate_at
 from hebblm.vision.settings import CLASS_SCALES as SCALES
 from hebblm.vision.settings import PretrainingSettings
@@ -44,7 +52,9 @@ def test_no_batch_is_a_single_picture() -> None:
     assert torch.equal(torch.cat(list(batches(torch.arange(33), 16))), torch.arange(33))
 
 
-@pytest.mark.parametrize("make", [sgd, lambda classifier: torch.optim.RMSprop(classifier.parameters(), 1e-3)])
+@pytest.mark.parametrize(
+    "make", [sgd, lambda classifier: torch.optim.RMSprop(classifier.parameters(), 1e-3)]
+)
 def test_training_goes_on_bit_for_bit(make: Make) -> None:
     networks = network(), network()
     whole, parted = (training(each, make(each)) for each in networks)
@@ -63,7 +73,9 @@ def test_reading_features_changes_nothing() -> None:
     classifier = network()
     before = {name: value.clone() for name, value in classifier.state_dict().items()}
     together = features_of(classifier, PICTURES, torch.arange(20))
-    alone = torch.cat([features(classifier, PICTURES.batch(torch.tensor([at]))) for at in range(20)])
+    alone = torch.cat(
+        [features(classifier, PICTURES.batch(torch.tensor([at]))) for at in range(20)]
+    )
     torch.testing.assert_close(together, alone)  # the norms use what they gathered, not the batch
     assert not together.requires_grad
     assert all(torch.equal(value, before[name]) for name, value in classifier.state_dict().items())
@@ -124,9 +136,13 @@ def test_crops_and_flips_are_those_of_a_loop(flip: bool) -> None:
     generator = torch.Generator().manual_seed(4)
     tops = torch.randint(5, (4, 1), generator=generator).flatten().tolist()
     lefts = torch.randint(5, (4, 1), generator=generator).flatten().tolist()
-    mirrored = (torch.rand(4, 1, generator=generator) < 0.5).flatten().tolist() if flip else [False] * 4
+    mirrored = (
+        (torch.rand(4, 1, generator=generator) < 0.5).flatten().tolist() if flip else [False] * 4
+    )
     assert not flip or len(set(mirrored)) == 2
-    for row, (picture, top, left, mirror) in enumerate(zip(index.tolist(), tops, lefts, mirrored, strict=True)):
+    for row, (picture, top, left, mirror) in enumerate(
+        zip(index.tolist(), tops, lefts, mirrored, strict=True)
+    ):
         framed = torch.zeros(3, 9, 9)
         framed[:, 2:7, 2:7] = images.pixels[picture]
         cut = framed[:, top : top + 5, left : left + 5]
@@ -200,7 +216,9 @@ def test_held_out_pictures_do_not_depend_on_how_many_classes_are_old() -> None:
 
 def test_an_increment_has_fewer_pictures_of_half_of_the_new_classes() -> None:
     parts = split(DATA, 2, 4, seed=1)
-    (balanced, none), (uneven, half) = (increment(DATA, parts, samples=6, ratio=ratio, seed=3) for ratio in (1, 3))
+    (balanced, none), (uneven, half) = (
+        increment(DATA, parts, samples=6, ratio=ratio, seed=3) for ratio in (1, 3)
+    )
     labels = DATA.train.labels
     assert labels[balanced].bincount().tolist() == [6] * 6
     assert not none.any()
@@ -214,11 +232,17 @@ def test_an_increment_has_fewer_pictures_of_half_of_the_new_classes() -> None:
 
 
 def test_refuses_what_the_data_does_not_have() -> None:
-    with pytest.raises(UserError, match=r"6 pre-training classes leave no new class of the 6 of classes"):
+    with pytest.raises(
+        UserError, match=r"6 pre-training classes leave no new class of the 6 of classes"
+    ):
         split(DATA, 6, 4, seed=1)
-    with pytest.raises(UserError, match=r"held_out = 24 leaves none of the 24 training pictures of class 0"):
+    with pytest.raises(
+        UserError, match=r"held_out = 24 leaves none of the 24 training pictures of class 0"
+    ):
         split(DATA, 3, 24, seed=1)
-    with pytest.raises(UserError, match=r"increment.samples = 21 is more than the 20 pictures of class 0"):
+    with pytest.raises(
+        UserError, match=r"increment.samples = 21 is more than the 20 pictures of class 0"
+    ):
         increment(DATA, split(DATA, 3, 4, seed=1), samples=21, ratio=1, seed=1)
     with pytest.raises(UserError, match=r"49 test pictures were asked for, but classes has 48"):
         predicted_order(DATA, 49, seed=1)

@@ -59,7 +59,10 @@ def test_a_task_shows_its_own_order_of_pixels() -> None:
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"train_samples": 181}, "train_samples = 181 and held_out = 20 are more than the 200 samples"),
+        (
+            {"train_samples": 181},
+            "train_samples = 181 and held_out = 20 are more than the 200 samples",
+        ),
         ({"test_samples": 41}, "test_samples = 41 is more than the 40"),
     ],
 )
@@ -84,7 +87,9 @@ def accuracy(model: MLP, task: int) -> float:
 def test_learns_and_leaves_the_start_alone() -> None:
     model, before = start(), start()
     trained = train_task(model, *STREAM.train(0), RECIPE, generator=generator(1, "order"))
-    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), before.parameters(), strict=True))
+    assert all(
+        torch.equal(a, b) for a, b in zip(model.parameters(), before.parameters(), strict=True)
+    )
     assert accuracy(trained, 0) >= 0.9
     assert not any(parameter.requires_grad for parameter in trained.parameters())
 
@@ -94,13 +99,22 @@ def test_the_penalty_keeps_what_the_first_task_needs() -> None:
     fisher = fisher_diagonal(first, *STREAM.train(0), kind="labels")
     penalty = Penalty.none(first.parameters()).fold(first.parameters(), fisher)
     after = [
-        train_task(first, *STREAM.train(1), RECIPE, generator=generator(1, "order"), penalty=penalty, strength=strength)
+        train_task(
+            first,
+            *STREAM.train(1),
+            RECIPE,
+            generator=generator(1, "order"),
+            penalty=penalty,
+            strength=strength,
+        )
         for strength in (0.0, 1000.0)
     ]
     values = [
         sum(
             float((information * (theta - centre).square()).sum())
-            for information, theta, centre in zip(penalty.precisions, model.parameters(), penalty.centres, strict=True)
+            for information, theta, centre in zip(
+                penalty.precisions, model.parameters(), penalty.centres, strict=True
+            )
         )
         for model in after
     ]
@@ -118,7 +132,9 @@ METHODS = ["mlp", "mbpa-5", "hebb-5", "mbpa-10", "hebb-10", "ewc"]
 
 
 def run_tiny(folder: Path, settings: PermutedSettings = TINY) -> Outcome:
-    return run_permuted(Setup(patterns(), settings, (1,), device=CPU, cache=folder / "cache", folder=folder))
+    return run_permuted(
+        Setup(patterns(), settings, (1,), device=CPU, cache=folder / "cache", folder=folder)
+    )
 
 
 def same_outcome(one: Outcome, other: Outcome) -> bool:
@@ -130,7 +146,9 @@ def same_outcome(one: Outcome, other: Outcome) -> bool:
 
 
 @pytest.mark.parametrize("calls", [3, 8])  # in EWC's tuning, in the first seed
-def test_interrupted_runs_end_the_same(calls: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_runs_end_the_same(
+    calls: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     trained: list[int] = []
 
     def counted(*args: Any, **options: Any) -> MLP:
@@ -176,7 +194,9 @@ def test_refuses_a_truncated_state(kept: int, tmp_path: Path) -> None:
         run_tiny(tmp_path)
 
 
-def test_test_samples_are_read_after_tuning_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_test_samples_are_read_after_tuning_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     read, tuned = TaskStream.test, []
 
     def watched(self: TaskStream, task: int, size: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -210,7 +230,9 @@ def test_one_value_each_is_taken_without_tuning(tmp_path: Path) -> None:
     assert outcome.runs[0].values["hebb-10"] == {"beta": 0.4, "eta": 0.3}
     assert not list((tmp_path / "state").glob("tuning-*"))
     counted = outcome.runs[0].counted  # MbPA and Hebb share a pass, whose time is neither's
-    assert {name: set(numbers) for name, numbers in counted.items()} == {name: {"rose"} for name in METHODS}
+    assert {name: set(numbers) for name, numbers in counted.items()} == {
+        name: {"rose"} for name in METHODS
+    }
 
 
 def test_without_a_rate_and_a_scale_adaptation_is_the_network(tmp_path: Path) -> None:
@@ -226,14 +248,20 @@ def test_refuses_the_state_of_other_settings(tmp_path: Path) -> None:
         run_tiny(tmp_path, replace(TINY, epochs=4))
 
 
-def test_refuses_the_state_of_another_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refuses_the_state_of_another_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run_tiny(tmp_path)
     monkeypatch.setattr(permuted, "program", lambda *_: "other")
-    with pytest.raises(UserError, match="belongs to a run with other settings, data, seeds or program"):
+    with pytest.raises(
+        UserError, match="belongs to a run with other settings, data, seeds or program"
+    ):
         run_tiny(tmp_path)
 
 
-def test_a_strength_that_diverges_is_tried_like_any_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_strength_that_diverges_is_tried_like_any_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     penalty = Penalty.add_gradient
 
     def diverging(self: Penalty, parameters: Any, strength: float) -> None:
@@ -271,16 +299,25 @@ def test_what_a_task_changes_is_measured_on_the_same_samples() -> None:
     settings = replace(TINY, tasks=2, test_samples=4, curve_samples=2, tune_tasks=2)
     runs = [SeedRun(1, {}, labels, {"mlp": predictions}, {"mlp": {}}, {})]
     found = _permuted_method(runs, "mlp", settings)
-    assert [found[name]["mean"] for name in ("average_accuracy", "forgetting", "backward_transfer")] == [0.5, 0.0, 0.0]
+    assert [
+        found[name]["mean"] for name in ("average_accuracy", "forgetting", "backward_transfer")
+    ] == [0.5, 0.0, 0.0]
     assert [point["mean"] for point in found["curve"]] == [1.0, 1.0]
     assert found["seeds"][0]["accuracy"] == [[1.0], [0.5, 0.5]]
 
 
 def test_a_best_value_at_an_end_is_told_with_its_condition() -> None:
     tried = {
-        "parametric": [{"lr": lr, "harmonic_mean": lr, "harmonic_mean_reached": 0.1, "loss": lr} for lr in (1, 2, 3)],
-        "hebb": [{"beta": beta, "eta": 1.0, "harmonic_mean": beta, "loss": 1.0} for beta in (0.1, 0.2)],
-        "mixture": [{"theta": theta, "harmonic_mean": theta % 3, "loss": 1.0} for theta in (1.0, 2.0, 3.0)],
+        "parametric": [
+            {"lr": lr, "harmonic_mean": lr, "harmonic_mean_reached": 0.1, "loss": lr}
+            for lr in (1, 2, 3)
+        ],
+        "hebb": [
+            {"beta": beta, "eta": 1.0, "harmonic_mean": beta, "loss": 1.0} for beta in (0.1, 0.2)
+        ],
+        "mixture": [
+            {"theta": theta, "harmonic_mean": theta % 3, "loss": 1.0} for theta in (1.0, 2.0, 3.0)
+        ],
     }
     assert at_end({"50": tried, "70": None}) == ["parametric.lr (50)", "hebb.beta (50)"]
     assert at_end({"": {"ewc": [{"lambda": 1.0, "accuracy": 0.5, "loss": 1.0}]}}) == []

@@ -37,7 +37,9 @@ def train(cache: Path, what: Pretraining | None = None) -> Pretrained:
 
 def same(one: Pretrained, other: Pretrained) -> bool:
     weights = other.classifier.state_dict()
-    return all(torch.equal(value, weights[name]) for name, value in one.classifier.state_dict().items())
+    return all(
+        torch.equal(value, weights[name]) for name, value in one.classifier.state_dict().items()
+    )
 
 
 def test_learns_the_old_classes(tmp_path: Path) -> None:
@@ -49,7 +51,9 @@ def test_learns_the_old_classes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("finished", [2])
-def test_goes_on_bit_for_bit(finished: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_goes_on_bit_for_bit(
+    finished: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     whole = train(tmp_path / "whole")
     with monkeypatch.context() as patch:
         patch.setattr(Training, "epoch", after(finished, learn))
@@ -92,7 +96,9 @@ def test_takes_the_network_that_ships(tmp_path: Path, monkeypatch: pytest.Monkey
     longer = wanted(pretraining=replace(TINY_CLASSES.pretraining, epochs=(2, 2)))
     assert not longer.on(CPU).shipped.exists()
     (wanted().on(CPU).shipped / "model.safetensors").write_bytes(b"")
-    with pytest.raises(UserError, match=r"model.safetensors is missing or was altered; install hebblm again"):
+    with pytest.raises(
+        UserError, match=r"model.safetensors is missing or was altered; install hebblm again"
+    ):
         train(tmp_path)
 
 
@@ -105,7 +111,11 @@ def test_the_network_of_the_small_scale_ships(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
     labels = found.pretraining.dataset.test.labels
     old = (~found.pretraining.parts.new[labels]).nonzero()[:200, 0]
-    predicted = found.classifier.head().logits(features_of(found.classifier, found.pictures("test"), old)).argmax(1)
+    predicted = (
+        found.classifier.head()
+        .logits(features_of(found.classifier, found.pictures("test"), old))
+        .argmax(1)
+    )
     assert (predicted == labels[old]).double().mean() > 0.5
 
 
@@ -114,7 +124,9 @@ def test_refuses_an_altered_network(damage: object, tmp_path: Path) -> None:
     train(tmp_path)
     path = next(tmp_path.rglob("model.safetensors"))
     path.write_bytes(damage(path.read_bytes()))  # type: ignore[operator]
-    with pytest.raises(UserError, match=r"model.safetensors is missing or was altered; delete .* to pre-train anew"):
+    with pytest.raises(
+        UserError, match=r"model.safetensors is missing or was altered; delete .* to pre-train anew"
+    ):
         train(tmp_path)
 
 
@@ -130,7 +142,9 @@ def test_refuses_a_truncated_state(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             train(tmp_path)
     path = next(tmp_path.rglob("*.state.safetensors"))
     path.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(UserError, match=r"state.safetensors is truncated or unreadable; delete .*safetensors"):
+    with pytest.raises(
+        UserError, match=r"state.safetensors is truncated or unreadable; delete .*safetensors"
+    ):
         train(tmp_path)
 
 
@@ -143,7 +157,9 @@ def test_precision_is_that_of_the_settings(precision: str, tmp_path: Path) -> No
     assert found.record["held_out_top1"] > 0.8
 
 
-def test_whatever_decides_about_the_numbers_makes_another_network(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whatever_decides_about_the_numbers_makes_another_network(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     longer = replace(TINY_CLASSES.pretraining, epochs=(2, 2))
     changes = (
         {"precision": "bfloat16"},
@@ -169,7 +185,11 @@ def test_a_program_is_the_text_of_its_parts_and_the_version_of_torch(
     found = set()
     for name, text in (("part/a.py", "1"), ("part/a.py", "2"), ("b.py", "3")):
         (tmp_path / name).write_text(text)
-        found.add(program.__wrapped__("part", "b.py") if (tmp_path / "b.py").exists() else program.__wrapped__("part"))
+        found.add(
+            program.__wrapped__("part", "b.py")
+            if (tmp_path / "b.py").exists()
+            else program.__wrapped__("part")
+        )
     monkeypatch.setattr(torch, "__version__", "0")
     assert len({*found, program.__wrapped__("part", "b.py")}) == 4
 

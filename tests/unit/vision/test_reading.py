@@ -10,7 +10,16 @@ from hebblm.adapt import functional
 from hebblm.adapt.functional import hebb_logits, mbpa_logits, mixture_log_probs
 from hebblm.memory import FlatMemory
 from hebblm.types import OutputHead
-from hebblm.vision.reading import METHODS, VARIANTS, PictureBlock, Predicted, Remembered, methods_of, read, values_of
+from hebblm.vision.reading import (
+    METHODS,
+    VARIANTS,
+    PictureBlock,
+    Predicted,
+    Remembered,
+    methods_of,
+    read,
+    values_of,
+)
 from hebblm.vision.settings import AdaptationSettings
 
 SETTINGS = AdaptationSettings(k=5, rings=(4,))
@@ -48,22 +57,33 @@ def remembered() -> Remembered:
     labels = torch.randint(2, (8,), generator=generator)
     counts = torch.bincount(labels, minlength=CLASSES)
     return Remembered(
-        torch.randn(8, WIDTH, generator=generator), labels, counts, torch.tensor([False, False, True, True])
+        torch.randn(8, WIDTH, generator=generator),
+        labels,
+        counts,
+        torch.tensor([False, False, True, True]),
     )
 
 
-def run(stream: list[PictureBlock], *, observes: bool = True, optimizer: str = "newton") -> dict[str, Predicted]:
+def run(
+    stream: list[PictureBlock], *, observes: bool = True, optimizer: str = "newton"
+) -> dict[str, Predicted]:
     settings = replace(SETTINGS, mbpa_optimizer=optimizer)  # type: ignore[arg-type]
     return read(stream, remembered(), methods_of(NAMES, VALUES, settings), k=5, observes=observes)
 
 
-def slow(name: str, stream: list[PictureBlock], observes: bool, optimizer: str) -> tuple[list[int], list[float]]:
+def slow(
+    name: str, stream: list[PictureBlock], observes: bool, optimizer: str
+) -> tuple[list[int], list[float]]:
     """Predict one picture at a time from what was observed before its block."""
     start = remembered()
     keys, labels = list(start.keys), start.labels.tolist()
     seen: list[tuple[Tensor, int]] = []
     made, losses = [], []
-    how = {"lr": 1e-2, "steps": 2} if optimizer == "rmsprop" else {"lr": 0.0, "steps": 3, "pull": 1e-2}
+    how = (
+        {"lr": 1e-2, "steps": 2}
+        if optimizer == "rmsprop"
+        else {"lr": 0.0, "steps": 3, "pull": 1e-2}
+    )
     mbpa = {**how, "eps": SETTINGS.eps, "optimizer": optimizer}
     for block in stream:
         everything = [(key, label) for key, label in zip(keys, labels, strict=True)] + seen
@@ -74,7 +94,9 @@ def slow(name: str, stream: list[PictureBlock], observes: bool, optimizer: str) 
             logits = block.head.logits(query)
             if known and name != "parametric":
                 memory = FlatMemory(WIDTH)
-                memory.add(torch.stack([key for key, _ in known]), torch.tensor([own for _, own in known]))
+                memory.add(
+                    torch.stack([key for key, _ in known]), torch.tensor([own for _, own in known])
+                )
                 near = memory.search(query, 5)
                 own = values_of(name, VALUES)
                 if name == "mixture":
@@ -82,7 +104,10 @@ def slow(name: str, stream: list[PictureBlock], observes: bool, optimizer: str) 
                 elif name == "mbpa":
                     logits = mbpa_logits(query, near, block.head, **mbpa)  # type: ignore[arg-type]
                 else:
-                    variant = {"hebb-v1": {"mbpa": False}, "hebb-v3": {"weighting": own.get("constant")}}
+                    variant = {
+                        "hebb-v1": {"mbpa": False},
+                        "hebb-v3": {"weighting": own.get("constant")},
+                    }
                     logits = hebb_logits(
                         query,
                         near,
@@ -131,21 +156,41 @@ def test_a_block_is_predicted_before_its_labels_are_seen() -> None:
     assert torch.equal(after["hebb"].classes[:3], run(stream)["hebb"].classes[:3])
 
 
-def test_methods_of_one_memory_share_its_search_and_one_adaptation(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_methods_of_one_memory_share_its_search_and_one_adaptation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     searched, adapted = [], []
     search, solve = FlatMemory.search, functional.mbpa_delta
-    monkeypatch.setattr(FlatMemory, "search", lambda *given, **named: searched.append(1) or search(*given, **named))
-    monkeypatch.setattr(functional, "mbpa_delta", lambda *given, **named: adapted.append(1) or solve(*given, **named))
+    monkeypatch.setattr(
+        FlatMemory, "search", lambda *given, **named: searched.append(1) or search(*given, **named)
+    )
+    monkeypatch.setattr(
+        functional,
+        "mbpa_delta",
+        lambda *given, **named: adapted.append(1) or solve(*given, **named),
+    )
     names = [name for name in NAMES if name != "hebb-4"]  # which has a memory of its own
     read(blocks(), remembered(), methods_of(names, VALUES, SETTINGS), k=5, observes=True)
     assert (len(searched), len(adapted)) == (len(blocks()), len(blocks()))
 
 
 def test_score_by_hand() -> None:
-    predicted = Predicted(torch.tensor([1, 2, 3, 0], dtype=torch.uint8), torch.tensor([1.0, 2.0, 6.0, 3.0]), 0)
+    predicted = Predicted(
+        torch.tensor([1, 2, 3, 0], dtype=torch.uint8), torch.tensor([1.0, 2.0, 6.0, 3.0]), 0
+    )
     labels, new = torch.tensor([1, 0, 3, 0]), torch.tensor([False, False, True, True])
-    expected = {"old": pytest.approx(2 / 3), "new": 1.0, "harmonic_mean": pytest.approx(0.8), "loss": 3.0}
+    expected = {
+        "old": pytest.approx(2 / 3),
+        "new": 1.0,
+        "harmonic_mean": pytest.approx(0.8),
+        "loss": 3.0,
+    }
     assert predicted.score(labels, new) == expected
     assert predicted.score(labels, ~new) == expected | {"old": 1.0, "new": pytest.approx(2 / 3)}
     alone = predicted.score(torch.tensor([1, 0, 1, 0]), new)
-    assert alone == {"old": 0.5, "new": 0.0, "harmonic_mean": 0.0, "loss": 3.0}  # no picture of a new class
+    assert alone == {
+        "old": 0.5,
+        "new": 0.0,
+        "harmonic_mean": 0.0,
+        "loss": 3.0,
+    }  # no picture of a new class

@@ -32,7 +32,12 @@ def test_paper_values_leave_nothing_to_tune() -> None:
 
 def test_paper_scale_is_the_papers() -> None:
     paper = PERMUTED_SCALES["paper"]
-    assert (paper.tasks, paper.train_samples, paper.test_samples, paper.epochs) == (20, 10_000, 10_000, 100)
+    assert (paper.tasks, paper.train_samples, paper.test_samples, paper.epochs) == (
+        20,
+        10_000,
+        10_000,
+        100,
+    )
     assert (paper.hidden, paper.lr, paper.stored, paper.k) == (1000, 1e-3, (250, 500), 200)
 
 
@@ -41,7 +46,9 @@ def test_grids_hold_the_papers_values(scale: str) -> None:
     settings = PERMUTED_SCALES[scale]  # type: ignore[index]
     for name in ("ewc_lambda", "hebb_beta", "hebb_eta"):
         assert float(PERMUTED_PAPER[name]) in getattr(settings, name)
-    assert settings.tune_tasks == settings.tasks  # EWC's best lambda depends on how many tasks follow
+    assert (
+        settings.tune_tasks == settings.tasks
+    )  # EWC's best lambda depends on how many tasks follow
 
 
 PERMUTED, CLASSES = PermutedSettings(), CLASS_SCALES["paper"]
@@ -59,7 +66,11 @@ PERMUTED, CLASSES = PermutedSettings(), CLASS_SCALES["paper"]
         (PERMUTED, {"mbpa_lambda": "0.1,0.1"}, "each value once"),
         (PERMUTED, {"mbpa_lambda": ""}, "mbpa_lambda= must be a value"),
         (PERMUTED, {"stored": "20000"}, "stored = 20000 is more than train_samples"),
-        (PERMUTED, {"curve_samples": "20000"}, "curve_samples = 20000 is more than test_samples = 10000"),
+        (
+            PERMUTED,
+            {"curve_samples": "20000"},
+            "curve_samples = 20000 is more than test_samples = 10000",
+        ),
         (PERMUTED, {"tune_tasks": "21"}, "tune_tasks = 21 is more than tasks = 20"),
         (CLASSES, {"backbone": "vgg"}, "unknown backbone 'vgg'; choose from resnet50"),
         (CLASSES, {"old_classes": "0"}, "old_classes = 0 is out of range"),
@@ -74,7 +85,9 @@ PERMUTED, CLASSES = PermutedSettings(), CLASS_SCALES["paper"]
         (CLASSES, {"adaptation.mixture_gamma": "1.5"}, "adaptation.mixture_gamma = 1.5"),
     ],
 )
-def test_refuses(settings: PermutedSettings | ClassSettings, values: dict[str, str], told: str) -> None:
+def test_refuses(
+    settings: PermutedSettings | ClassSettings, values: dict[str, str], told: str
+) -> None:
     with pytest.raises(UserError, match=re.escape(told)):
         settings.changed(values)
 
@@ -82,10 +95,18 @@ def test_refuses(settings: PermutedSettings | ClassSettings, values: dict[str, s
 @pytest.mark.parametrize(
     ("kind", "values", "told"),
     [
-        (PermutedSettings, {"epochs": 0}, r"epochs = 0 is out of range \(Expected `int` >= 1\); choose another"),
+        (
+            PermutedSettings,
+            {"epochs": 0},
+            r"epochs = 0 is out of range \(Expected `int` >= 1\); choose another",
+        ),
         (PermutedSettings, {"ewc_lambda": ()}, "must have at least one value"),
         (PretrainingSettings, {"momentum": 1.0}, "momentum = 1.0 is out of range"),
-        (AdaptationSettings, {"hebb_beta": (0.5, 1.0)}, r"hebb_beta = \(0.5, 1.0\) is out of range"),
+        (
+            AdaptationSettings,
+            {"hebb_beta": (0.5, 1.0)},
+            r"hebb_beta = \(0.5, 1.0\) is out of range",
+        ),
         (ClassSettings, {"backbone": "vgg"}, "backbone = 'vgg' is out of range"),
     ],
 )
@@ -127,7 +148,13 @@ def test_paper_values_of_the_narrow_variant_are_those_of_its_network() -> None:
 
 def test_changes_by_dotted_name() -> None:
     before = CLASS_SCALES["paper"]
-    after = before.changed({"old_classes": "3", "pretraining.flip": "false", "pretraining.lr": "2e-3,1,1"})
-    assert (after.old_classes, after.pretraining.flip, after.pretraining.lr) == (3, False, (2e-3, 1.0, 1.0))
+    after = before.changed(
+        {"old_classes": "3", "pretraining.flip": "false", "pretraining.lr": "2e-3,1,1"}
+    )
+    assert (after.old_classes, after.pretraining.flip, after.pretraining.lr) == (
+        3,
+        False,
+        (2e-3, 1.0, 1.0),
+    )
     assert after.pretraining.epochs == before.pretraining.epochs
     assert before.changed({}) == before != after
