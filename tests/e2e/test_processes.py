@@ -224,15 +224,14 @@ def test_a_mistake_that_all_see_is_told_once(
     assert not (tmp_path / "none").exists()
 
 
-def test_our_own_launcher_is_gone_and_torchrun_is_named(world: World, tmp_path: Path) -> None:
-    own = [sys.executable, "-m", "hebblm.cli.eval"]
+def test_our_own_launcher_is_gone_and_torchrun_is_named(
+    world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     words = [*chosen(world, tmp_path / "two", "--methods", "lstm"), "--processes"]
-    done = subprocess.run(
-        [*own, *words, "2"], env=environment(), capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 2
-    remedy = re.search(r"torchrun (--nproc-per-node) P (-m hebblm\.cli\.eval) \.\.\.", done.stderr)
-    assert remedy, done.stderr
+    assert evaluate([*words, "2"]) == 2
+    said = capsys.readouterr().err
+    remedy = re.search(r"torchrun (--nproc-per-node) P (-m hebblm\.cli\.eval) \.\.\.", said)
+    assert remedy, said
     command = [
         str(Path(sys.executable).with_name("torchrun")),
         remedy[1],
@@ -279,7 +278,7 @@ def killed(command: list[str], cache: Path, victim: str) -> tuple[int, str, dict
 
 
 @pytest.mark.faults
-@pytest.mark.parametrize("victim", ["0", "1"])
+@pytest.mark.parametrize("victim", ["0"])
 def test_torchrun_names_the_rank_that_is_killed(victim: str, world: World, tmp_path: Path) -> None:
     arguments = [
         "-m",
@@ -294,16 +293,14 @@ def test_torchrun_names_the_rank_that_is_killed(victim: str, world: World, tmp_p
 
 
 @pytest.mark.faults
-@pytest.mark.parametrize(
-    "seed", [1]
-)  # of which the first rank is killed, the second, and the first again
+@pytest.mark.parametrize("seed", [1])  # of which one rank is killed, then the other
 def test_killed_ranks_go_on_when_they_are_started_again(
     world: World, tmp_path: Path, seed: int
 ) -> None:
-    long = ["--max-tokens", "600"]
+    long = ["--max-tokens", "450", "--methods", "lstm,cache,mixture,hebb,dynamic+best"]
     arguments = ["-m", "tests.e2e.killed_ranks", str(seed), *chosen(world, tmp_path / "two", *long)]
     environ = {**environment(), "HEBBLM_CACHE": str(tmp_path / "cache")}
-    command = [*TORCHRUN, "--max-restarts", "3", *arguments]
+    command = [*TORCHRUN, "--max-restarts", "2", *arguments]
     done = subprocess.run(
         command,
         env=environ,
@@ -314,7 +311,7 @@ def test_killed_ranks_go_on_when_they_are_started_again(
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stderr.count("continues after its first") >= 3, done.stderr
+    assert done.stderr.count("continues after its first") >= 2, done.stderr
     assert evaluate(chosen(world, tmp_path / "one", *long)) == 0
     one, two = losses(tmp_path / "one"), losses(tmp_path / "two")
     for name, nll in one.items():

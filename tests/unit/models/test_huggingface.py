@@ -209,8 +209,17 @@ def test_training_states_are_those_of_windows_in_the_order_of_the_text() -> None
         torch.testing.assert_close(torch.cat([share[index].keys for share in shares]), segment.keys)
 
 
-@pytest.mark.parametrize("rule", ["sgd", "rms"])
-@pytest.mark.parametrize("name", ["Llama", "Gemma2", "Mamba", "Mamba2", "Rwkv"])
+@pytest.mark.parametrize(
+    ("name", "rule"),
+    [
+        ("Llama", "sgd"),
+        ("Llama", "rms"),
+        ("Gemma2", "sgd"),
+        ("Mamba", "rms"),
+        ("Mamba2", "sgd"),
+        ("Rwkv", "rms"),
+    ],
+)
 def test_dynamic_evaluation_learns_and_returns(name: str, rule: str) -> None:
     model = opened(name).model
     ids = torch.tensor(tokenizer()(TEXT * 3, add_special_tokens=False)["input_ids"])
