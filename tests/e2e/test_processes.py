@@ -84,16 +84,6 @@ def test_two_processes_write_one_result(world: World, tmp_path: Path) -> None:
     assert told["seconds_a_token"] > 0
 
 
-@pytest.mark.slow
-def test_ranks_end_well_every_time(world: World, tmp_path: Path) -> None:
-    line = (
-        f"--checkpoint {world.model} --target {world.other_prepared} --device cpu --methods "
-        "lstm,mixture"
-    )
-    for _ in range(2):
-        ranks("eval", f"{line} --streams 4 --max-tokens 400".split(), tmp_path / "cache")
-
-
 @pytest.mark.parametrize(("option", "status"), [("--models", 0), ("--no-such", 2)])
 def test_a_rank_does_not_wait_for_the_interpreter(option: str, status: int) -> None:
     program = (
@@ -124,39 +114,6 @@ def ranks(module: str, arguments: list[str], cache: Path) -> str:
     return done.stdout + done.stderr
 
 
-COMMANDS = {  # with what is told once when they are done
-    "train": ("--corpus {prepared} --preset tiny --epochs 1 --output-path {out}", "model in"),
-    "tune": (
-        "--checkpoint {model} --target {other} --methods mixture --max-tokens 60 --output-path "
-        "{out}",
-        "values in",
-    ),
-    "memory": ("build --model {model} --text {text} --out {out}", "entries in"),
-    "eval": (
-        "--checkpoint {model} --target {other} --methods lstm,mixture --streams 2 --max-tokens 60 "
-        "--output-path {out}",
-        "results in",
-    ),
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", COMMANDS)
-def test_torchrun_starts_every_command_that_computes(
-    name: str, world: World, tmp_path: Path
-) -> None:
-    arguments, told = COMMANDS[name]
-    places = {
-        "prepared": world.prepared,
-        "other": world.other_prepared,
-        "model": world.model,
-        "text": world.other,
-    }
-    words = arguments.format(**places, out=tmp_path / "out").split()
-    assert ranks(name, [*words, "--device", "cpu"], tmp_path / "cache").count(told) == 1
-    assert any((tmp_path / "out").iterdir())
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("store", ["ram", "disk"])
 def test_two_processes_build_the_memory_of_the_training_text(
@@ -167,7 +124,7 @@ def test_two_processes_build_the_memory_of_the_training_text(
         "mixture,hebb --k 20"
     )
     line += (
-        " --memory-content both --training-entries 3000 --max-tokens 90 --update-every 10 "
+        " --memory-content both --training-entries 1000 --max-tokens 90 --update-every 10 "
         "--streams 3 --log-samples"
     )
     arguments = [*line.split(), "--set", f"memory.store={store}"]
@@ -180,7 +137,7 @@ def test_two_processes_build_the_memory_of_the_training_text(
             losses(tmp_path / "two")[name], nll, rtol=0, atol=1e-4, err_msg=name
         )
     records = [json.loads((tmp_path / name / "result.json").read_text()) for name in ("one", "two")]
-    assert [record["memory"]["entries"] for record in records] == [3090, 3090]
+    assert [record["memory"]["entries"] for record in records] == [1090, 1090]
 
 
 @pytest.mark.slow
@@ -189,7 +146,8 @@ def test_two_processes_build_a_memory(world: World, tmp_path: Path) -> None:
     prose.write_text(world.other.read_text().replace(" .", "."))
     arguments = ["build", "--model", str(world.model), "--text", str(prose), str(world.text)]
     arguments += ["--device", "cpu", "--output-path"]
-    ranks("memory", [*arguments, str(tmp_path / "two")], tmp_path / "cache")
+    told = ranks("memory", [*arguments, str(tmp_path / "two")], tmp_path / "cache")
+    assert told.count("entries in") == 1
     assert remember([*arguments, str(tmp_path / "one")]) == 0
     one, two = (SavedMemory.of(tmp_path / name) for name in ("one", "two"))
     assert one.words == two.words
