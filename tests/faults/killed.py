@@ -294,5 +294,8 @@ GROUP = Group("Two at once", two_at_once)
 
 if __name__ == "__main__":
     plots.render = blank  # pictures are not compared
-    scratch, kills, *names = sys.argv[1:]
-    print(json.dumps({name: campaign(name, Path(scratch) / name, int(kills)) for name in names}))
+    scratch, first, end, *names = sys.argv[1:]
+    figures = {
+        name: campaign(name, Path(scratch) / name, int(end), first=int(first)) for name in names
+    }
+    print(json.dumps(figures))
