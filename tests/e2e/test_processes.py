@@ -18,8 +18,10 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from hebblm.api.request import Request
 from hebblm.cli.eval import main as evaluate
 from hebblm.cli.memory import main as remember
+from hebblm.errors import UserError
 from hebblm.reader.corpora import SavedMemory
 
 from .conftest import World
@@ -27,6 +29,7 @@ from .conftest import World
 ROOT = Path(__file__).parents[2]
 WAIT = 200.0  # seconds for a busy machine to start a few processes
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+CAPPED = {"memory.capacity": 50}
 METHODS = "lstm,cache,knn,mixture,mbpa,hebb,mixture+hebb,dynamic,dynamic+best,best"
 
 
@@ -163,22 +166,29 @@ def test_two_processes_build_a_memory(world: World, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "told"),
+    ("options", "told"),
     [
-        (["--streams", "1"], "2 processes are more than streams = 1; use --streams 2 or more"),
-        (["--set", "memory.capacity=50"], "memory.capacity=50 is not divided over 2 processes"),
+        ({"streams": 1}, "2 processes are more than streams = 1; use --streams 2 or more"),
+        ({"streams": 3, "settings": CAPPED}, "memory.capacity=50 is not divided over 2 processes"),
     ],
 )
-def test_a_mistake_that_all_see_is_told_once(
-    world: World, tmp_path: Path, more: list[str], told: str
+def test_what_several_processes_cannot_do_is_refused(
+    world: World, options: dict[str, Any], told: str
 ) -> None:
-    command = [*TORCHRUN, "-m", "hebblm.cli.eval", *chosen(world, tmp_path / "none", *more)]
+    request = Request.of(str(world.model), str(world.other_prepared), **options)
+    with pytest.raises(UserError, match=told):
+        request.check_ranks(2)
+
+
+def test_a_mistake_that_all_see_is_told_once(world: World, tmp_path: Path) -> None:
+    asked = chosen(world, tmp_path / "none", "--set", "memory.capacity=50")
+    command = [*TORCHRUN, "-m", "hebblm.cli.eval", *asked]
     done = subprocess.run(
         command, env=environment(), capture_output=True, text=True, timeout=WAIT, check=False
     )
     assert done.returncode == 1, done.stderr
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("hebblm-eval: error")]
-    assert told in line
+    assert "memory.capacity=50 is not divided over 2 processes" in line
     assert not (tmp_path / "none").exists()
 
 
