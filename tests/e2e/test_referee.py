@@ -121,7 +121,7 @@ def judged(
 @pytest.mark.parametrize(
     ("tokens", "methods"),
     [
-        (40, ["best", "dynamic+ngram"]),
+        (64, ["best", "dynamic+ngram"]),
         pytest.param(80, [*named("all"), "cache+ngram"], marks=pytest.mark.slow),
     ],
 )
