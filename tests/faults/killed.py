@@ -296,6 +296,7 @@ if __name__ == "__main__":
     plots.render = blank  # pictures are not compared
     scratch, first, end, *names = sys.argv[1:]
     figures = {
-        name: campaign(name, Path(scratch) / name, int(end), first=int(first)) for name in names
+        name: campaign(name, Path(scratch) / name.replace(" ", "-"), int(end), first=int(first))
+        for name in names
     }
     print(json.dumps(figures))

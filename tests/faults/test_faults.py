@@ -76,7 +76,7 @@ def test_a_pickle_from_outside_is_never_opened_and_sizes_beyond_memory_are_refus
 
 def test_a_command_that_is_killed_ends_with_the_same_files(tmp_path: Path) -> None:
     names = ["eval", "memory build on disk"]
-    kills = ["2", "4"]  # of which each command has one well after its first save
+    kills = ["1", "3"]  # of which each command has one well after its first save
     command = [sys.executable, "-m", "tests.faults.killed", str(tmp_path), *kills, *names]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
