@@ -6,22 +6,22 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.context import Context
+from hebblm.adapt.contract import FirstBatches
 from hebblm.adapt.methods.rule import Rule
-from hebblm.adapt.needs import Learned, Learner
 from hebblm.errors import UserError
 from hebblm.evaluation.training_text import gradient_statistics
 from hebblm.io.tensors import prefixed, under
 from hebblm.models.base import GradientBase, Ids, State, StreamBase, TrainedModel
 from hebblm.models.dynamic import RATE, TRAINED, DynamicBase, DynamicConfig
 from hebblm.online.layout import Layout
-from hebblm.online.session import Labelled, step
+from hebblm.online.session import Losses, OnlineSession, Unit
+from hebblm.online.text import TextSource, TextStreams
 from hebblm.reader.scores import Scores
 from hebblm.text.vocabulary import Encoded
 from hebblm.text.words import spelled_bytes
@@ -135,8 +135,7 @@ class ReaderBase:
 
     def learn(self, targets: Tensor) -> None:
         """Train the base on the labels (N,) of the tokens read last, if it learns."""
-        with torch.enable_grad():
-            self._base.learn(targets)
+        self._base.learn(targets)
 
     def grow(self, rows: int) -> None:
         """Append rows for new words."""
@@ -159,6 +158,20 @@ class ReaderBase:
             base.load_stream_state(
                 moving if base is self._base and self._trained is not None else trained or moving
             )
+
+    def state_dict(self) -> State:
+        """Return the state in the stream and the weights that learned."""
+        return {**prefixed("state ", self.stream_state()), **prefixed("weight ", self.weights())}
+
+    def load_state_dict(self, state: State) -> None:
+        """Go on from :meth:`state_dict`; call this only just after construction."""
+        self.load_weights(under("weight ", state))
+        self.load_stream_state(under("state ", state))
+
+    def reset(self) -> None:
+        """Return to the state after construction."""
+        for base in self._both:
+            base.reset()
 
     @contextmanager
     def aside(self) -> Iterator[None]:
@@ -218,15 +231,14 @@ def _unknown() -> Ids:
 class StreamReader:
     """Base, context and rule that read texts."""
 
-    base: ReaderBase  # reads as many streams as there are texts
+    source: TextSource  # its base reads as many streams as there are texts
+    base: ReaderBase  # the same base
     context: Context  # head, memory and counts, and the state of each stream
+    method: str
     rule: Rule  # predicts the tokens
     every: int  # tokens of a text between two updates
-    unknown: int | None  # id that a word without a row reads as; None if all have rows
     learn: bool  # whether it learns from the tokens after scoring
-    check: Callable[
-        [Rule, EvalBatch, Tensor], None
-    ]  # of what the rule promises, before it scores labels (N,)
+    checks: FirstBatches  # of what the rule promises, before it scores
 
     def scores(
         self,
@@ -250,64 +262,31 @@ class StreamReader:
         for begin, text in zip(layout.begins, texts, strict=True):
             new[[begin + place for place in text.unknown]] = True
 
-        followed: dict[int, dict[Learner[Any], Learned]] = {}
+        source = self.source
+        session = OnlineSession(source, [self.context], {self.method: self.rule})
+        session.checks = self.checks
+        streams = TextStreams(layout, inputs, ids, self.every, write=self.learn)
 
-        def score(item: Labelled) -> None:
-            rows = len(item.batch.head.weight)
-            targets, places = self.known(item.labels, rows), torch.from_numpy(item.places)
-            self.check(self.rule, item.batch, item.labels)
-            adapted[places] = self.rule.score(item.batch, targets).float().cpu()
-            base[places] = self.base.trained_losses(item.batch, targets).float().cpu()
-            new[places] |= (item.labels >= rows).cpu()
-            if not self.learn:
-                followed.update(item.batch.shares_after(targets))
+        def record(unit: Unit, losses: Losses) -> None:
+            assert unit.places is not None, "units of a text have places"
+            places = torch.from_numpy(unit.places)
+            adapted[places] = losses[self.method].float().cpu()
+            targets = source.readable(unit.labels)
+            base[places] = self.base.trained_losses(unit.batch, targets).float().cpu()
+            new[places] |= (unit.labels >= len(unit.batch.head.weight)).cpu()
 
-        before = [state.history[::-1].tolist() for state in self.context.stream_states]
         for start in range(0, layout.longest, self.every):
             stop = min(start + self.every, layout.longest)
             with self._whole():
-                step(
-                    self._predict(layout, ids, inputs, start, stop),
-                    score,
-                    self._learn if self.learn else None,
-                )
-            if not self.learn:  # learning moves the context on by itself
-                self.context.follow(followed)
-                self.context.begin(
-                    *(
-                        past + list(text.ids[:stop])
-                        for past, text in zip(before, texts, strict=True)
-                    )
-                )
+                states = streams.read(source, start, stop)
+                units = streams.units([self.context], states, start, start, stop)
+                session.interval(units, record, learn=self.learn)
             progress(sum(min(stop, length) for length in lengths), total)
         parts = (torch.split(rows, lengths) for rows in (adapted, base, new))
         return [
             _scores(text, size, nll, flags, unadapted=_scores(text, size, plain, flags))
             for text, size, nll, plain, flags in zip(texts, sizes, *parts, strict=True)
         ]
-
-    def _predict(
-        self, layout: Layout, ids: Tensor, inputs: Tensor, start: int, stop: int
-    ) -> Iterator[Labelled]:
-        """Yield the mini-batches of an interval of all texts, one by one."""
-        states = self.base.read(
-            self.known(layout.cut(inputs, start, stop), len(self.base.head.weight))
-        )
-        states = states if layout.streams > 1 else states[None]  # (B, n, D)
-        for group in layout.groups(start, stop, self.every):
-            labels = layout.labels(group, ids)  # (N,)
-            block = layout.block(group, labels, self.every, written=self.learn)
-            batch = EvalBatch(layout.states(group, states, start), self.context, block)
-            yield Labelled(batch, labels, layout.places(group))
-
-    def known(self, ids: Tensor, rows: int) -> Tensor:
-        """Return ids with ``<unk>`` in place of words that have no row yet.
-
-        Without such words it is the same tensor, so that scoring and learning compute its losses
-        once.
-        """
-        new = ids >= rows
-        return ids if self.unknown is None or not new.any() else ids.masked_fill(new, self.unknown)
 
     @contextmanager
     def _whole(self) -> Iterator[None]:
@@ -319,13 +298,6 @@ class StreamReader:
             self.base.load_stream_state(before)
             self.context.set_head(self.base.head)
             raise
-
-    def _learn(self, labels: Sequence[Tensor]) -> None:
-        """Train the base on the labels; new words get rows after those of the head."""
-        came, rows = torch.cat(list(labels)), len(self.base.head.weight)
-        self.base.learn(self.known(came, rows))
-        self.base.grow(max(0, int(came.max()) + 1 - rows))
-        self.context.set_head(self.base.head)
 
 
 def _scores(

@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from inspect import isfunction, isgeneratorfunction
 from itertools import pairwise
 from typing import TypeVar
@@ -37,6 +36,8 @@ from hebblm.online.expected import (
     most_probable,
 )
 from hebblm.online.prompts import Prompt, spelled
+from hebblm.online.text import TextSource
+from hebblm.online.vocabulary import UnknownVocabulary
 from hebblm.online.word_beam import FoundWords, words_ahead
 from hebblm.reader.base import Following, ReaderBase, StreamReader
 from hebblm.reader.drafts import Ahead
@@ -506,13 +507,19 @@ class Answers:
         """Return ids (N,) with ``<unk>`` for words whose reading was interrupted: they have an id,
         but no row yet.
         """
-        return self._with(self._base, False).known(ids, len(self._base.head.weight))
+        return self._with(self._base, False).source.readable(ids)
 
     def _with(self, base: ReaderBase, learn: bool) -> StreamReader:
-        check = partial(self._first.check, self.method)
-        unknown = self.vocabulary.unknown
+        source = TextSource(base, UnknownVocabulary(self.vocabulary.unknown))
         return StreamReader(
-            base, self._context, self._rule, self.update_every, unknown, learn, check
+            source,
+            base,
+            self._context,
+            self.method,
+            self._rule,
+            self.update_every,
+            learn,
+            self._first,
         )
 
 

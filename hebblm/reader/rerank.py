@@ -116,7 +116,7 @@ def ranked(
                 f"alternative {number}, {text!r:.60}, has no token of its own; leave it out"
             )
     rows = len(reader.base.head.weight)
-    ids = [reader.known(last.new_tensor(whole.ids), rows) for whole in wholes]
+    ids = [reader.source.readable(last.new_tensor(whole.ids)) for whole in wholes]
     sums = _sums(reader, last, ids, begin)
     found = []
     for text, whole, own, value, (adapted, base) in zip(
