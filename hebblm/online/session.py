@@ -65,6 +65,29 @@ class Source(Protocol):
         """Go on, to the bit, from :meth:`state_dict`; call this only just after construction."""
 
 
+class FixedHead:
+    """A softmax layer that stays as it is, over states that come from elsewhere.
+
+    Args:
+        head: the layer.
+    """
+
+    def __init__(self, head: OutputHead) -> None:
+        self.head = head
+
+    def losses(self, predictor: Rule, batch: EvalBatch, labels: Tensor) -> Tensor:
+        return predictor.score(batch, labels)
+
+    def learn(self, labels: Tensor) -> None:
+        """Do nothing."""
+
+    def state_dict(self) -> State:
+        return {}
+
+    def load_state_dict(self, state: State) -> None:
+        """Do nothing."""
+
+
 class Profiler:
     """Profiler of a session that measures nothing; a child may measure any of these parts."""
 

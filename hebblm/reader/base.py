@@ -1,30 +1,19 @@
-"""Texts read side by side by one method: it predicts all, scores all, and only then learns."""
+"""The base of a reader, and beside one that learns its copy as trained."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from itertools import accumulate
 
 import torch
 from torch import Tensor
 
 from hebblm.adapt.batch import EvalBatch
-from hebblm.adapt.context import Context
-from hebblm.adapt.contract import FirstBatches
-from hebblm.adapt.methods.rule import Rule
 from hebblm.errors import UserError
 from hebblm.evaluation.training_text import gradient_statistics
 from hebblm.io.tensors import prefixed, under
 from hebblm.models.base import GradientBase, Ids, State, StreamBase, TrainedModel
 from hebblm.models.dynamic import RATE, TRAINED, DynamicBase, DynamicConfig
-from hebblm.online.layout import Layout
-from hebblm.online.session import Losses, OnlineSession, Unit
-from hebblm.online.text import TextSource, TextStreams
-from hebblm.reader.scores import Scores
-from hebblm.text.vocabulary import Encoded
-from hebblm.text.words import spelled_bytes
 from hebblm.types import OutputHead
 
 
@@ -225,114 +214,3 @@ def _unknown() -> Ids:
     raise UserError(
         "the training text is needed, but it is not known; dynamic.rule=stream does without it"
     )
-
-
-@dataclass(frozen=True, slots=True)
-class StreamReader:
-    """Base, context and rule that read texts."""
-
-    source: TextSource  # its base reads as many streams as there are texts
-    base: ReaderBase  # the same base
-    context: Context  # head, memory and counts, and the state of each stream
-    method: str
-    rule: Rule  # predicts the tokens
-    every: int  # tokens of a text between two updates
-    learn: bool  # whether it learns from the tokens after scoring
-    checks: FirstBatches  # of what the rule promises, before it scores
-
-    def scores(
-        self,
-        texts: Sequence[Encoded],
-        sizes: Sequence[int],
-        last: Tensor,
-        progress: Callable[[int, int], None],
-    ) -> list[Scores]:
-        """Return the losses of each text's tokens, adapted and not: predict, score, then learn each
-        interval.
-        """
-        lengths = [len(text.ids) for text in texts]
-        total = sum(lengths)
-        layout = Layout(tuple(accumulate([0, *lengths[:-1]])), tuple(lengths))
-        ids = last.new_tensor([index for text in texts for index in text.ids])  # (T,)
-        inputs = torch.cat(
-            [torch.cat([last, own])[:-1] for own in torch.split(ids, lengths)]
-        )  # (T,)
-        adapted, base = (torch.zeros(total, dtype=torch.float32, device="cpu") for _ in range(2))
-        new = torch.zeros(total, dtype=torch.bool, device="cpu")  # (T,)
-        for begin, text in zip(layout.begins, texts, strict=True):
-            new[[begin + place for place in text.unknown]] = True
-
-        source = self.source
-        session = OnlineSession(source, [self.context], {self.method: self.rule})
-        session.checks = self.checks
-        streams = TextStreams(layout, inputs, ids, self.every, write=self.learn)
-
-        def record(unit: Unit, losses: Losses) -> None:
-            assert unit.places is not None, "units of a text have places"
-            places = torch.from_numpy(unit.places)
-            adapted[places] = losses[self.method].float().cpu()
-            targets = source.readable(unit.labels)
-            base[places] = self.base.trained_losses(unit.batch, targets).float().cpu()
-            new[places] |= (unit.labels >= len(unit.batch.head.weight)).cpu()
-
-        for start in range(0, layout.longest, self.every):
-            stop = min(start + self.every, layout.longest)
-            with self._whole():
-                states = streams.read(source, start, stop)
-                units = streams.units([self.context], states, start, start, stop)
-                session.interval(units, record, learn=self.learn)
-            progress(sum(min(stop, length) for length in lengths), total)
-        parts = (torch.split(rows, lengths) for rows in (adapted, base, new))
-        return [
-            _scores(text, size, nll, flags, unadapted=_scores(text, size, plain, flags))
-            for text, size, nll, plain, flags in zip(texts, sizes, *parts, strict=True)
-        ]
-
-    @contextmanager
-    def _whole(self) -> Iterator[None]:
-        """Move the base back to the beginning of an interval that is interrupted."""
-        before = self.base.stream_state()
-        try:
-            yield
-        except BaseException:  # Ctrl-C too: the same text is read again from here
-            self.base.load_stream_state(before)
-            self.context.set_head(self.base.head)
-            raise
-
-
-def _scores(
-    text: Encoded, size: int, nll: Tensor, new: Tensor, *, unadapted: Scores | None = None
-) -> Scores:
-    spelled = sum(
-        spelled_bytes(token) for token, flag in zip(text.tokens, new.tolist(), strict=True) if flag
-    )
-    return Scores(text.tokens, nll, new, size, text.words, spelled, text.lost, unadapted)
-
-
-class Following:
-    """Expectation after rows of pieces that follow the text read so far; the base reads all rows at
-    once.
-
-    Args:
-        reader: its base stands at that place.
-        past: the last tokens read.
-        first: log-probabilities (V,) in nats at that place, adapted and not.
-    """
-
-    def __init__(
-        self, reader: StreamReader, past: Sequence[int], first: tuple[Tensor, Tensor]
-    ) -> None:
-        self._reader, self._past, self._first = reader, past, first
-
-    def __call__(self, rows: Sequence[tuple[int, ...]]) -> tuple[Tensor, Tensor]:
-        """Return log-probabilities (R, V) in nats after rows of pieces, adapted and not."""
-        if not rows[0]:
-            return self._first[0][None], self._first[1][None]
-        base, context = self._reader.base, self._reader.context
-        after = base.branches([torch.tensor(row, device=base.head.weight.device) for row in rows])
-        states, trained = (
-            None if each is None else torch.stack([row[-1] for row in each]) for each in after
-        )
-        assert states is not None
-        batch = EvalBatch.after(rows, states.to(base.head.weight.dtype), context, self._past)
-        return self._reader.rule.log_probs(batch), base.trained_log_probs(batch, trained)

@@ -141,4 +141,4 @@ def test_the_methods_of_the_package_keep_them_too(
     text = world.other.read_text()
     reader = hebblm.load(world.model).reader(method, update_every=20)
     reader.read([text[start : start + 1500] for start in range(0, 1500 * documents, 1500)])
-    assert reader._first._left == {method: 0}
+    assert reader.session.online.checks._left == {method: 0}
