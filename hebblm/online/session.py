@@ -20,8 +20,7 @@ from hebblm.adapt.contract import FirstBatches
 from hebblm.adapt.methods.rule import Rule
 from hebblm.errors import UserError
 from hebblm.io.tensors import prefixed, under
-from hebblm.online.ranks import MemoryRanks
-from hebblm.online.ranks import Observed as Observed
+from hebblm.online.ranks import MemoryRanks, Observed
 from hebblm.types import OutputHead
 
 State = dict[str, Tensor]
@@ -289,31 +288,3 @@ class SessionAdapter:
 
     def _batch(self, hidden: Tensor) -> EvalBatch:
         return EvalBatch(hidden, self._session.contexts[0])
-
-
-@dataclass(frozen=True, slots=True)
-class Labelled:
-    """A mini-batch of pictures and its labels."""
-
-    batch: EvalBatch
-    labels: Tensor  # (N,)
-
-
-def step(
-    batches: Iterable[Labelled],
-    score: Callable[[Labelled], None],
-    learn: Callable[[Sequence[Tensor]], None] | None,
-    *,
-    take: Callable[[Observed], None],
-) -> None:
-    """Predict, score, then learn mini-batches of pictures: all are scored before any is learned
-    from.
-    """
-    observed: list[tuple[Context, Observation]] = []
-    for item in batches:
-        score(item)
-        if learn is not None:
-            observed.append((item.batch.context, item.batch.observation(item.labels)))
-    if learn is not None:
-        learn([observation.labels for _, observation in observed])
-        take(observed)
