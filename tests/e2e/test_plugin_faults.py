@@ -144,4 +144,4 @@ def test_the_methods_of_the_package_keep_them_too(
     text = world.other.read_text()
     reader = hebblm.load(world.model).reader(method, update_every=20)
     reader.read([text[start : start + 900] for start in range(0, 900 * documents, 900)])
-    assert reader._first._left == {method: 0}
+    assert reader.session.online.checks._left == {method: 0}

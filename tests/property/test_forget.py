@@ -133,7 +133,7 @@ def done(
         elif act.kind in ("read", "unlearned"):
             reader.read(act.texts[0], name=act.name, learn=act.kind == "read")
             if act.kind == "unlearned" and gone is not None:
-                reader._stand()
+                reader.session.begin_text()
         elif act.kind in ("pieces", "cut"):
             list(reader.read_pieces(act.texts, name=act.name, max_tokens=act.options.get("most")))
         elif act.kind == "ids":

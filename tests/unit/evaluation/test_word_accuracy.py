@@ -157,12 +157,12 @@ def test_each_method_says_there_what_its_reader_expects(
             reader.read(ids[read:start])
             read = start
         for row, log_probs in zip([[], [ids[begin]], [IDS[1], IDS[6]]], found, strict=True):
-            with reader._base.aside(), torch.no_grad():
+            with reader.session.base.aside(), torch.no_grad():
                 inputs = torch.cat(
-                    [reader._last, reader._last.new_tensor([*ids[start:begin], *row])]
+                    [reader.session.last, reader.session.last.new_tensor([*ids[start:begin], *row])]
                 )
-                hidden = reader._base.read(inputs)[-1:]
-                expected = reader._next(hidden, reader._after(inputs))
+                hidden = reader.session.base.read(inputs)[-1:]
+                expected = reader.session.next_log_probs(hidden, reader.session.past_with(inputs))
             torch.testing.assert_close(log_probs, expected, rtol=1e-3, atol=1e-4)
 
 

@@ -59,7 +59,7 @@ def test_the_unadapted_reader_is_the_model_token_by_token(name: str) -> None:
     )
     reader = lm.reader("mixture+hebb")
     reader.read(TEXT)
-    before = reader._base.stream_state()
+    before = reader.session.base.stream_state()
     best = reader.suggest("the", 3, budget=8)
     assert best == reader.suggest("the", 3, budget=8)
     assert best[0].probability >= best[1].probability > 0
@@ -67,7 +67,7 @@ def test_the_unadapted_reader_is_the_model_token_by_token(name: str) -> None:
     assert drawn[0] == drawn[1]
     assert drawn[2].startswith(drawn[0])
     assert all(
-        torch.equal(before[key], value) for key, value in reader._base.stream_state().items()
+        torch.equal(before[key], value) for key, value in reader.session.base.stream_state().items()
     )
 
 

@@ -41,17 +41,17 @@ ASKED = [  # each method at the likeliest words or at words that are drawn
 @contextmanager
 def passes(reader: Reader) -> Iterator[list[int]]:
     """Count the passes of a reader's base inside, by the tokens of each."""
-    read, found = reader._base.read, []
+    read, found = reader.session.base.read, []
 
     def counted(inputs: Tensor) -> Tensor:
         found.append(len(inputs))
         return read(inputs)
 
-    reader._base.read = counted  # type: ignore[method-assign]
+    reader.session.base.read = counted  # type: ignore[method-assign]
     try:
         yield found
     finally:
-        del reader._base.read
+        del reader.session.base.read
 
 
 @pytest.mark.parametrize(("model", "method", "temperature"), ASKED)

@@ -230,7 +230,7 @@ def test_weights_that_are_not_finite_are_not_saved(
 ) -> None:
     reader = lm.reader("dynamic", settings=FAST)
     reader.read(words(lm, 20))
-    next(iter(reader._base.weights().values())).data.flatten()[0] = float("inf")
+    next(iter(reader.session.base.weights().values())).data.flatten()[0] = float("inf")
     with pytest.raises(UserError, match="what dynamic learned is no longer finite"):
         reader.save(tmp_path / "out")
     assert not (tmp_path / "out").exists()

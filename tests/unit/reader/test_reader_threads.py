@@ -44,7 +44,7 @@ def _frozen_clock(monkeypatch: pytest.MonkeyPatch) -> None:
 def questions(reader: hebblm.Reader) -> list[Ask]:
     ids = reader.vocabulary.encode("Call the function with a list .", include=False).ids
     states = torch.randn(
-        3, reader._base.head.weight.shape[1], generator=torch.Generator().manual_seed(5)
+        3, reader.session.base.head.weight.shape[1], generator=torch.Generator().manual_seed(5)
     )
 
     def asked(context: str, alternatives: tuple[str, ...]) -> list[Ask]:
@@ -266,7 +266,7 @@ def test_a_thread_that_comes_while_another_reads_alone_has_all_of_torchs_threads
 
     def slow(self: AwdBase, ids: torch.Tensor) -> torch.Tensor:
         forward = self.model.forward
-        if self is reader._base._base:
+        if self is reader.session.base._base:
             monkeypatch.setattr(
                 self.model, "forward", lambda *a: (inside.set(), go.wait(WAIT), forward(*a))[-1]
             )

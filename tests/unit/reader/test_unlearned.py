@@ -132,7 +132,7 @@ def test_what_was_learned_after_it_begins_anew_where_another_is_forgotten(
     reader.read("Something quux else .\n", name="gone")
     for one in (reader, other):
         one.read(PRIVATE, learn=False, name="letter")
-    other._stand()
+    other.session.begin_text()
     reader.read("Call frobnitz .\n", name="letter")
     other.read("Call frobnitz .\n", name="letter")
     reader.forget("gone")
