@@ -351,3 +351,30 @@ def test_model_and_texts_are_recorded(lm: hebblm.LanguageModel, tmp_path: Path) 
     assert document["texts"] == [{"path": str(tmp_path / "known")}], (
         "an earlier version recorded none"
     )
+
+
+@pytest.mark.parametrize("method", ["cache", "dynamic"])
+def test_the_state_of_a_session_is_enough_to_go_on_to_the_bit(method: str) -> None:
+    """The method keeps nothing in the memory, whose entries are not part of that state."""
+    lm = hebblm.load("tiny-pydoc-raw", device=torch.device("cpu"))
+    settings = {"dynamic.rule": "stream"} if method == "dynamic" else {}
+    one, other = (lm.reader(method, update_every=4, settings=settings) for _ in range(2))
+    one.read("The function frobnitz returns a snark .\nCall frobnitz .\n")
+    other.vocabulary.split("whitespace")
+    other.vocabulary.include(one.vocabulary.words)
+    other.session.base.grow(len(one.vocabulary.words))
+    state = {name: value.clone() for name, value in one.session.online.state_dict().items()}
+    other.session.online.load_state_dict(state)
+    other.session.last = one.session.last
+    more = "The snark calls frobnitz with a wug .\n"
+    encoded = [one.vocabulary.encode(more, include=True)]
+    other.vocabulary.encode(more, include=True)
+    first, second = (
+        each.session.read(encoded, [len(more)], lambda done, total: None, learn=True)[0]
+        for each in (one, other)
+    )
+    assert torch.equal(first.nll, second.nll)
+    assert first.unadapted is not None
+    assert second.unadapted is not None
+    assert torch.equal(first.unadapted.nll, second.unadapted.nll)
+    assert not torch.equal(first.nll, first.unadapted.nll)
