@@ -1,4 +1,4 @@
-"""The base of a reader, and beside one that learns its copy as trained."""
+"""The base of a reader, with its copy as trained where it learns."""
 
 from __future__ import annotations
 
