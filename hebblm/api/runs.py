@@ -78,7 +78,7 @@ def _worded(function: Callable[P, T]) -> Callable[P, T]:
 
 
 @_worded
-def evaluate(
+def evaluate(  # noqa: C901, PLR0912, PLR0913, PLR0915 - until options travel whole
     model: Model = None,
     target: Target = None,
     methods: str | Sequence[str] = DEFAULT_METHODS,

@@ -134,7 +134,7 @@ class Evaluation:
         return pa.table(columns)
 
 
-def run_scenario(
+def run_scenario(  # noqa: C901, PLR0912, PLR0913, PLR0915 - until options travel whole
     scenario: Scenario,
     methods: list[str],
     settings: Hyperparameters,

@@ -45,7 +45,7 @@ class MbpaResult:
 
 @renamed(rate="lr_units", method="solver")
 @torch.no_grad()
-def mbpa_delta(
+def mbpa_delta(  # noqa: PLR0913 - the parameters of Eq. 5, by name
     hidden: Tensor,
     neighbors: Neighbors,
     head: OutputHead,
@@ -112,7 +112,7 @@ def mbpa_delta(
 
 
 @renamed(rate="lr_units", method="solver")
-def mbpa_logits(
+def mbpa_logits(  # noqa: PLR0913 - the parameters of Eq. 5, by name
     hidden: Tensor,
     neighbors: Neighbors,
     head: OutputHead,
