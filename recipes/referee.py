@@ -51,7 +51,6 @@ from hebblm.evaluation.scenario import Scenario
 from hebblm.io.files import check_writable, write_json
 from hebblm.models.catalog import model_folder, trained_on
 from hebblm.online.session import Labelled, step, take
-from hebblm.report.buckets import DEFAULT_EDGES
 from hebblm.runtime.interrupts import interrupted
 from hebblm.runtime.progress import bar
 from hebblm.text.dictionary import UNK
@@ -313,9 +312,7 @@ def examine(
         return value
 
     stream = scenario.stream
-    evaluation = timed(
-        "evaluate", lambda: run_scenario(scenario, [*methods], settings, record, DEFAULT_EDGES)
-    )
+    evaluation = timed("evaluate", lambda: run_scenario(scenario, [*methods], settings, record))
     assert evaluation is not None
     verdicts: dict[str, Verdict] = {}
     for moving in (False, True):

@@ -56,15 +56,25 @@ class Request:
         values: Mapping[str, Any] | None = None,
         settings: Mapping[str, Any] | None = None,
         output_path: str | Path | None = None,
+        *,
+        asked: type | None = None,
         **options: Any,
     ) -> Request:
-        """Check names, values and folder; the arguments are those of :func:`evaluate`."""
+        """Check names, values and folder; the arguments are those of :func:`evaluate`.
+
+        ``asked`` is a dataclass whose fields may be among the options as well.
+        """
         named = {**_named_text(target), **_named_model(model)}
-        known = [field.name for field in fields(ScenarioConfig)]
+        of_scenario = [field.name for field in fields(ScenarioConfig)]
+        known = of_scenario
+        if asked is not None:
+            known = [*of_scenario, *(field.name for field in fields(asked))]
         for name in options:
             if name not in known:
                 raise unknown("option", name, known, f"choose from {', '.join(known)}")
-        plain = ScenarioConfig(**{**named, **options})
+            if name in of_scenario:
+                named[name] = options[name]
+        plain = ScenarioConfig(**named)
         config = plain.completed()
         config.check_names()
         chosen, lender = resolve_settings(config, hyperparameters, values or {}, settings or {})
@@ -88,7 +98,7 @@ class Request:
     def check_one_stream(self, why: str) -> None:
         if self.config.streams > 1:
             raise UserError(
-                f"streams = {self.config.streams} are not possible here: {why}; leave --streams out"
+                f"streams = {self.config.streams} are not possible here: {why}; leave `streams` out"
             )
 
     def check_keys(self, methods: Sequence[str]) -> None:
@@ -121,14 +131,14 @@ class Request:
             return
         if processes > config.streams:
             raise UserError(
-                f"{processes} processes are more than streams = {config.streams}; use --streams "
-                f"{processes} or more"
+                f"{processes} processes are more than streams = {config.streams}; use "
+                f"streams={processes} or more"
             )
         if config.memory_scope == "shared" and memory.capacity is not None:
             raise UserError(
                 f"memory.capacity={memory.capacity} is not divided over {processes} processes; "
                 "leave it unset, or use "
-                "--memory-scope stream or one process"
+                "memory_scope=stream or one process"
             )
 
 

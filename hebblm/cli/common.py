@@ -29,9 +29,12 @@ from rich.console import Console
 from awd_lstm.document import CheckpointError
 from hebblm.cli.plain import ConfigFile, check_values
 from hebblm.errors import UserError, reason
+from hebblm.evaluation.options import EvalOptions
+from hebblm.evaluation.scenario_config import ScenarioConfig
 from hebblm.runtime.progress import write
 from hebblm.runtime.ranks import LostRankError, end_rank, leads, size
 from hebblm.runtime.spelling import unknown
+from hebblm.runtime.wording import with_options, worded, wording
 
 C = TypeVar("C")
 FORMER = {"--destdir": "--output-path"}  # options of an earlier release, and their present names
@@ -118,15 +121,17 @@ def _add_options(parser: ArgumentParser, config: type, hints: Mapping[str, Any])
         "--config", action=ConfigFile, help="file with any of the options below (YAML or JSON)"
     )
     docs = _field_docs(config)
+    translate = with_options(option_names(config))
     headed: dict[str, Any] = {}
     for title, said, names in getattr(config, "GROUPS", ()):
-        headed |= dict.fromkeys(names.split(), parser.add_argument_group(title, said))
+        about = None if said is None else translate(said)
+        headed |= dict.fromkeys(names.split(), parser.add_argument_group(title, about))
     for field in sorted(
         dataclasses.fields(config), key=attrgetter("kw_only")
     ):  # shared options come last
         positional = bool(field.metadata.get("positional"))
         name = field.name if positional else f"--{field.name.replace('_', '-')}"
-        words = field.metadata.get("help", docs.get(field.name, ""))
+        words = translate(field.metadata.get("help", docs.get(field.name, "")))
         options: dict[str, Any] = {"type": hints[field.name], "help": words}
         if positional:
             options["metavar"] = field.name  # the help lists its choices, if it has some
@@ -206,17 +211,33 @@ def options(prog: str, config: type[C], example: str) -> Callable[[Body[C]], Mai
 
         def main(argv: list[str] | None = None) -> int:
             words = sys.argv[1:] if argv is None else argv
-            return (
-                run(
-                    parse(config, words, prog=prog, description=description, example=example), words
-                )
-                or 0
-            )
+            with wording(with_options(option_names(config))):
+                try:
+                    parsed = parse(
+                        config, words, prog=prog, description=description, example=example
+                    )
+                    return run(parsed, words) or 0
+                except (UserError, CheckpointError) as error:
+                    error.args = (worded(str(error)),)
+                    raise
 
         main.__doc__ = description
         return main
 
     return decorate
+
+
+def option_names(config: type) -> set[str]:
+    """Return the arguments that messages of a command may name: its own, and those of an
+    evaluation, which reports ask for.
+    """
+    names = {
+        field.name
+        for options in (config, EvalOptions, ScenarioConfig)
+        for field in dataclasses.fields(options)
+        if not field.metadata.get("positional")
+    }
+    return {*names, "output_path", "by_document", "methods"}
 
 
 def command(prog: str, config: type[C], example: str) -> Callable[[Body[C]], Main]:

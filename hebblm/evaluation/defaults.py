@@ -36,7 +36,7 @@ class TunedFile(msgspec.Struct):
         return read_record(
             cls,
             path,
-            "name the tuned.json of hebblm-tune; its config.json is for --config",
+            "name the tuned.json of hebblm-tune; its config.json is for `config`",
             TUNED_SCHEMA,
         )
 

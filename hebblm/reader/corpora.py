@@ -289,7 +289,7 @@ def _merge(first: Path, second: Path, folder: Path) -> AnyMemory:
             raise UserError(
                 f"{both[0].folder} has memory.{setting}={first} and {both[1].folder} "
                 f"memory.{setting}={second}; "
-                f"build one of them again with --set memory.{setting} of the other"
+                f"build one of them again with memory.{setting} of the other in `settings`"
             )
     words = list(dict.fromkeys(word for one in both for word in one.words))
     place = {word: index for index, word in enumerate(words)}
@@ -350,7 +350,7 @@ def _merged_counts(memories: Sequence[SavedMemory], place: Mapping[str, int]) ->
             raise UserError(
                 f"{counted[0][0].folder} counts n-grams with ngram.order={merged.order} and "
                 f"{one.folder} with "
-                f"{own.order}; build one of them again with --set ngram.order of the other"
+                f"{own.order}; build one of them again with ngram.order of the other in `settings`"
             )
         ids = None
         if one.known is not None and any(

@@ -23,7 +23,7 @@ PIECES_NOTE = (
     "1/rank is 0."
 )
 UNION_NOTE = (
-    "With a union vocabulary new words are listed before they were read. --vocabulary open lists "
+    "With a union vocabulary new words are listed before they were read. vocabulary=open lists "
     "what a reader would."
 )
 _DECIMALS = {"reciprocal_rank": 3}  # others are percent, with 1

@@ -8,6 +8,7 @@ from typing import Any
 from hebblm.report.methods import name_of, ordered
 from hebblm.report.stored import METHOD, RUN, Part, ScenarioRecord, Seconds, StoredResult
 from hebblm.report.table import Column, Table
+from hebblm.runtime.wording import worded
 
 _LEAST = 0.001  # of a run's time: parts that took less are counted among the rest
 _NAMED = 4  # parts in the short form
@@ -117,9 +118,8 @@ def _oov(scenario: ScenarioRecord) -> str:
     """
     unk = scenario.extra.get("unk_tokens")
     if scenario.extra.get("words_counted_in", "") is None:
-        return (
-            "training counts and new words not known (--source CORPUS names a text to count words "
-            "in)"
+        return worded(
+            "training counts and new words not known (source=CORPUS names a text to count words in)"
         )
     rate = 100 * unk / scenario.tokens if unk and scenario.tokens else 0.0
     text = "" if unk is None else f", {unk:,} <unk> in the text ({rate:.2f} %)"

@@ -26,6 +26,7 @@ from hebblm.report.tables import (
     with_values,
 )
 from hebblm.report.units import unit
+from hebblm.runtime.wording import worded
 
 _BEST = " ◄"  # stands where a console has no bold letters
 
@@ -202,7 +203,7 @@ def _undecided(result: StoredResult, others: list[str], gain: Gain, measured: st
         remedy = (
             f"read a text of {least:,} {unit(result)}s or more"
             if whole
-            else f"raise --max-tokens to {least}"
+            else worded(f"raise max_tokens to {least}")
         )
         return f"{tokens} are too few to tell who is best; {remedy}. So far {known}: {measured}."
     text = f"{tokens} cannot tell whether {name} is better than the base: {measured}."

@@ -188,7 +188,7 @@ def text_files(
     files = tuple(TextFile(path, _column(path, column, remedy, len(found))) for path in found)
     if column is not None and all(file.column is None for file in files):
         raise UserError(
-            f"{', '.join(map(shown, paths))} is plain text and has no columns; leave --column "
+            f"{', '.join(map(shown, paths))} is plain text and has no columns; leave column="
             f"{column} out"
         )
     return files

@@ -226,7 +226,7 @@ def _tell_fit(
         remedy = (
             ""
             if subwords.splitting == "moses"
-            else "; use --tokenizer moses if the model reads it apart as well"
+            else "; use tokenizer=moses if the model reads it apart as well"
         )
         say(
             f"{100 * apart / stream.words:.3g} % of the words of {name} are counted without the "
@@ -240,6 +240,6 @@ def _tell_fit(
         beyond,
         len(words),
         0,
-        "--tokenizer or --normalization",
+        "`tokenizer` or `normalization`",
         f"the words of {counted.corpus.name}",
     )

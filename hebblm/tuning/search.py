@@ -116,8 +116,7 @@ class Search:
                     )
                     raise UserError(
                         f"{method}: no point that was tried has a finite loss; lower {rates} "
-                        "(--set), or leave the "
-                        "method out (--methods)"
+                        "in `settings`, or leave the method out of `methods`"
                     )
             wanted = ", ".join(
                 f"{key}={value}" for key, value in self.fixed.items() if key in best.tried[0]

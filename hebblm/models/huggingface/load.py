@@ -389,7 +389,7 @@ def _in_one_line(name: str) -> Iterator[None]:
 
 
 def _fault(error: Exception) -> str:
-    """Return what is wrong with a model, and a remedy, from an error of its library."""
+    """Return the fault of a model, and a remedy, from an error of its library."""
     fault = _first_line(error)
     if "trust_remote_code" in str(error):
         return f"it needs code of its own, which hebblm never runs; {OPENED}"

@@ -30,7 +30,7 @@ from hebblm.text.piece_texts import PieceTexts
 from hebblm.text.subwords import Subwords
 
 from ..models.architectures import opened, tokenizer
-from ..test_words_ahead import BREAK, IDS, PIECES, Tiny
+from ..online.test_word_beam import BREAK, IDS, PIECES, Tiny
 
 pytest.importorskip("transformers")
 TEXT = "the cat in a hat.\nThe fin the the Abc in the fog, a fan.\n"
