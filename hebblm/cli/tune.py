@@ -135,7 +135,8 @@ def tuned_table(search: Search) -> Table:
             perplexity(best.loss),
             *([] if bits is None else [bits(best.loss)]),
             ", ".join(
-                f"{key}={_short(value)}{'*' * (key in ends)}" for key, value in best.values.items()
+                f"{key}={_short(value)}{'*' if key in ends else ''}"
+                for key, value in best.values.items()
             ),
         )
         for name, best in search.best.items()

@@ -74,10 +74,10 @@ def _start(config: ScenarioConfig, start: str) -> tuple[dict[str, Any], str]:
     paper = paper_values(source or "", target)
     if start == "default":
         return {}, ""
-    if (
-        start == "tune"
-    ):  # the default values, with the published window of the cache, which is not tuned
-        return {name: paper[name] for name in ("cache.window",) if name in paper}, ""
+    if start == "tune":  # the default values, with the published window of the cache, not tuned
+        if "cache.window" in paper:
+            return {"cache.window": paper["cache.window"]}, ""
+        return {}, ""
     if start == "paper":
         return paper, "the paper's, tuned for larger models"
     if start == "tuned":

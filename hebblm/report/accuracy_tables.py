@@ -42,10 +42,9 @@ def accuracy_table(result: StoredResult) -> Table | None:
             Column(header, "nll", "max", decimals=_DECIMALS.get(measure, 1)),
             Column("Gain"),
         ]
-    title = (
-        f"Suggestions on {result.scenario.label}, {(asked := rows[0][1].tokens):,} "
-        f"word{'s' * (asked != 1)}"
-    )
+    asked = rows[0][1].tokens
+    words = "1 word" if asked == 1 else f"{asked:,} words"
+    title = f"Suggestions on {result.scenario.label}, {words}"
     level = (
         "Gains are over the base, of percentages in points, "
         f"± half of the {100 * result.bootstrap.level:g} % interval, * where it leaves out 0."
@@ -143,9 +142,12 @@ def accuracy_rows(result: StoredResult) -> Table | None:
 
 
 def _items(result: StoredResult) -> dict[str, tuple[Accuracy, ...]]:
-    return {
-        name: found for name in ordered(result.methods) if (found := result.methods[name].accuracy)
-    }
+    items = {}
+    for name in ordered(result.methods):
+        accuracy = result.methods[name].accuracy
+        if accuracy:
+            items[name] = accuracy
+    return items
 
 
 def _cells(part: Accuracy) -> list[Cell]:

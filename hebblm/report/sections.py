@@ -64,16 +64,16 @@ def fact_tables(result: StoredResult) -> list[Table]:
 
 
 def hyperparameter_table(result: StoredResult) -> Table:
-    rows = tuple(
-        (name_of(method), ", ".join(f"{key} = {value}" for key, value in settings) or "none")
-        for method in ordered(result.methods)
-        for settings in [flatten(result.methods[method].hyperparameters)]
-    )
+    rows = []
+    for method in ordered(result.methods):
+        settings = flatten(result.methods[method].hyperparameters)
+        words = [f"{key} = {value}" for key, value in settings]
+        rows.append((name_of(method), ", ".join(words) or "none"))
     return Table(
         "hyperparameters",
         "Hyper-parameters",
         (Column("Method"), Column("Settings", wide=True)),
-        rows,
+        tuple(rows),
     )
 
 

@@ -317,7 +317,7 @@ def contiguous(whole: FileLines, path: Path) -> dict[str, FileLines]:
     if total == 0:
         raise UserError(f"{shown(path)} is empty; put text into it")
     if total < MIN_LINES:
-        lines = f"{total} line{'s' * (total > 1)}"
+        lines = "1 line" if total == 1 else f"{total} lines"
         raise UserError(
             f"{shown(path)} has {lines}, too few to split; break it into lines, or name a folder "
             "with train.txt, "
