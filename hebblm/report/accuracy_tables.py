@@ -12,6 +12,7 @@ from hebblm.report.numbers import display
 from hebblm.report.stored import StoredResult
 from hebblm.report.table import Cell, Column, Table
 from hebblm.report.tables import interval_text
+from hebblm.runtime.wording import worded
 
 NOTE = (
     "First: the word is the most probable one. Among five: it is one of the five most probable. "
@@ -113,7 +114,11 @@ def accuracy_by_part(result: StoredResult, measure: str) -> Table | None:
         and not result.of_pieces
     )
     return Table(
-        f"accuracy-{measure}", title, tuple(columns), tuple(rows), (UNION_NOTE,) if union else ()
+        f"accuracy-{measure}",
+        title,
+        tuple(columns),
+        tuple(rows),
+        (worded(UNION_NOTE),) if union else (),
     )
 
 
