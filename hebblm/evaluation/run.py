@@ -103,29 +103,28 @@ class Evaluation:
         stands in the text with the blanks before it, the number of its pieces, losses, ranks.
         """
         stream = self.scenario.stream.reported
-        targets, counts = stream.targets, stream.target_counts
+        targets = stream.targets
+        counts = stream.target_counts
         symbols = pa.array(stream.symbols, type=pa.string())
-        written, pieces = written_words(self.scenario), self.scenario.stream.pieces
-        columns = {
+        written = written_words(self.scenario)
+        pieces = self.scenario.stream.pieces
+        columns: dict[str, Any] = {
             "position": pa.array(np.arange(len(stream), dtype=np.int64)),
             "token": symbols.take(pa.array(targets)),
-            "train_count": pa.array(counts)
-            if counts is not None
-            else pa.nulls(len(stream), pa.int64()),
+            "train_count": pa.nulls(len(stream), pa.int64()),
             "is_oov": pa.array(stream.oov),
             "seen": pa.array(occurrences_so_far(targets)),
-            **({} if written is None else {"text": pa.array(written, type=pa.string())}),
-            **(
-                {}
-                if pieces is None
-                else {"pieces": pa.array(pieces.sums(np.ones(len(self.scenario.stream))))}
-            ),
-            **{f"nll_{name}": pa.array(values) for name, values in self.nll.items()},
-            **{
-                f"rank_{name}": pa.array(found.rank, mask=found.rank == NOT_ASKED)
-                for name, found in self.guesses.items()
-            },
         }
+        if counts is not None:
+            columns["train_count"] = pa.array(counts)
+        if written is not None:
+            columns["text"] = pa.array(written, type=pa.string())
+        if pieces is not None:
+            columns["pieces"] = pa.array(pieces.sums(np.ones(len(self.scenario.stream))))
+        for name, losses in self.nll.items():
+            columns[f"nll_{name}"] = pa.array(losses)
+        for name, found in self.guesses.items():
+            columns[f"rank_{name}"] = pa.array(found.rank, mask=found.rank == NOT_ASKED)
         return pa.table(columns)
 
 
@@ -344,7 +343,29 @@ def _record(scenario: Scenario, exchanged: Mapping[str, Any] | None) -> Scenario
     """Return a result's record of its scenario; ``exchanged`` is the traffic between processes,
     None for one.
     """
-    config, stream = scenario.config, scenario.stream.reported
+    config = scenario.config
+    stream = scenario.stream.reported
+    extra: dict[str, Any] = {
+        "source_vocabulary": stream.source_size,
+        "vocabulary_size": stream.vocabulary_size,
+        "new_rows": config.new_rows,
+        "update_every": config.update_every,
+        "part": scenario.part,
+        "whole_split": scenario.whole,
+    }
+    if scenario.total is not None:
+        extra["split_tokens"] = scenario.total
+    extra["unk_tokens"] = stream.occurrences(UNK)
+    extra["tokenizer"] = scenario.training_tokenizer
+    extra["target_tokenizer"] = scenario.tokenizer
+    if scenario.column is not None:
+        extra["column"] = scenario.column
+    extra |= scenario.pieces()
+    if config.streams > 1:
+        extra["streams"] = config.streams
+        extra["memory_scope"] = config.memory_scope
+    if exchanged is not None:
+        extra["processes"] = exchanged
     return ScenarioRecord(
         kind=scenario.kind,
         source=scenario.source,
@@ -355,26 +376,7 @@ def _record(scenario: Scenario, exchanged: Mapping[str, Any] | None) -> Scenario
         tokens=len(stream),
         oov_tokens=int(stream.oov.sum()),
         oov_types=stream.oov_types,
-        extra={
-            "source_vocabulary": stream.source_size,
-            "vocabulary_size": stream.vocabulary_size,
-            "new_rows": config.new_rows,
-            "update_every": config.update_every,
-            "part": scenario.part,
-            "whole_split": scenario.whole,
-            **({} if scenario.total is None else {"split_tokens": scenario.total}),
-            "unk_tokens": stream.occurrences(UNK),
-            "tokenizer": scenario.training_tokenizer,
-            "target_tokenizer": scenario.tokenizer,
-            **({} if scenario.column is None else {"column": scenario.column}),
-            **scenario.pieces(),
-            **(
-                {}
-                if config.streams == 1
-                else {"streams": config.streams, "memory_scope": config.memory_scope}
-            ),
-            **({} if exchanged is None else {"processes": exchanged}),
-        },
+        extra=extra,
     )
 
 
@@ -392,23 +394,22 @@ def method_result(
     words.
     """
     words = stream.reported
-    losses = stream.word_losses(scores.nll[name]).astype(np.float64)
-    seconds, errors = scores.seconds[name], scores.errors[name]
     oov = words.oov
-    mean, total, counts = (
-        float(losses.mean()),
-        float(scores.nll[name].sum(dtype=np.float64)),
-        words.target_counts,
-    )
-    units = (
-        stream.words + stream.lines
-    )  # a word count leaves out ends of line; token perplexity scores them
-    piece = total / len(stream) if words is not stream else None
-    fast_error = {
-        "queries": len(errors),
-        "mean": sum(errors) / max(1, len(errors)),
-        "max": max(errors, default=0.0),
-    }
+    counts = words.target_counts
+    losses = stream.word_losses(scores.nll[name]).astype(np.float64)  # (U,)
+    mean = float(losses.mean())
+    total = float(scores.nll[name].sum(dtype=np.float64))
+    # A word count leaves out ends of line, which token perplexity scores.
+    units = stream.words + stream.lines
+    piece = None
+    if words is not stream:
+        piece = total / len(stream)
+    seconds = scores.seconds[name]
+    errors = scores.errors[name]
+    extra = {}
+    if errors:
+        mean_error = sum(errors) / len(errors)
+        extra["fast_error"] = {"queries": len(errors), "mean": mean_error, "max": max(errors)}
     return MethodResult(
         nll=mean,
         perplexity=perplexity(mean),
@@ -426,22 +427,22 @@ def method_result(
         oov_occurrences=tuple(occurrence_report(losses, occurrences_so_far(words.targets), oov)),
         piece_nll=piece,
         piece_perplexity=None if piece is None else perplexity(piece),
-        extra={"fast_error": fast_error} if errors else {},
+        extra=extra,
     )
 
 
 def _parts(found: Pass, whose: str = "") -> list[Part]:
     scores = found.scores
-    times = {
-        **{work.name: work.seconds for work in found.preparation},
-        "base": scores.base_seconds,
-        "retrieval": scores.retrieval_seconds,
-    }
-    parts = [Part(RUN, name + whose, seconds) for name, seconds in times.items()]
-    parts += [
-        Part(SHARED, name + whose, seconds) for name, seconds in scores.shared_seconds.items()
-    ]
-    parts += [Part(METHOD, name, seconds) for name, seconds in scores.own_seconds.items()]
+    times = {work.name: work.seconds for work in found.preparation}
+    times["base"] = scores.base_seconds
+    times["retrieval"] = scores.retrieval_seconds
+    parts = []
+    for name, seconds in times.items():
+        parts.append(Part(RUN, name + whose, seconds))
+    for name, seconds in scores.shared_seconds.items():
+        parts.append(Part(SHARED, name + whose, seconds))
+    for name, seconds in scores.own_seconds.items():
+        parts.append(Part(METHOD, name, seconds))
     return [part for part in parts if part.seconds]
 
 
@@ -449,7 +450,10 @@ def _hyperparameters(name: str, settings: Hyperparameters) -> dict[str, Any]:
     """Return the settings that a method depends on, as JSON."""
     if name in ENSEMBLES:
         return {part: _hyperparameters(part, settings) for part in ENSEMBLES[name].parts}
-    values, dynamic = METHODS[name].hyperparameters(settings.methods), asdict(settings.dynamic)
+    values = METHODS[name].hyperparameters(settings.methods)
+    dynamic = asdict(settings.dynamic)
     if name == DYNAMIC:
-        return {**dynamic, **values}
-    return {DYNAMIC: dynamic, "adaptation": values} if METHODS[name].moving else values
+        return dynamic | values
+    if METHODS[name].moving:
+        return {DYNAMIC: dynamic, "adaptation": values}
+    return values

@@ -52,8 +52,10 @@ def fact_tables(result: StoredResult) -> list[Table]:
         *flatten(scenario.extra),
         *flatten({name: value for name, value in result.extra.items() if name not in _ELSEWHERE}),
     ]
-    tables = [
-        *([] if result.seconds is None else [time_table(result.seconds)]),
+    tables = []
+    if result.seconds is not None:
+        tables.append(time_table(result.seconds))
+    tables += [
         _facts("scenario", "Scenario", facts),
         _facts("model", "Model", flatten(result.model)),
         _facts("memory", "Memory", flatten(result.memory)),
@@ -97,19 +99,15 @@ def _facts(name: str, title: str, facts: list[tuple[str, str]]) -> Table:
 def _share(scenario: ScenarioRecord) -> str:
     """Return how many tokens were scored and, for a part, the number of all tokens if known."""
     pieces = scenario.extra.get("pieces")
-    count = (
-        f"{scenario.tokens:,} tokens"
-        if pieces is None
-        else f"{pieces:,} pieces in {scenario.tokens:,} words"
-    )
+    count = f"{scenario.tokens:,} tokens"
+    if pieces is not None:
+        count = f"{pieces:,} pieces in {scenario.tokens:,} words"
     if scenario.extra.get("whole_split", True):
         return count
     total = scenario.extra.get("split_tokens")
-    return (
-        f"only the first {count}"
-        if pieces or not total
-        else f"only the first {scenario.tokens:,} of {total:,} tokens"
-    )
+    if pieces or not total:
+        return f"only the first {count}"
+    return f"only the first {scenario.tokens:,} of {total:,} tokens"
 
 
 def _oov(scenario: ScenarioRecord) -> str:
@@ -134,20 +132,18 @@ def _text(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:.6g}"
-    return (
-        ", ".join(_text(item) for item in value) if isinstance(value, (list, tuple)) else str(value)
-    )
+    if isinstance(value, list | tuple):
+        return ", ".join(_text(item) for item in value)
+    return str(value)
 
 
 def time_table(seconds: Seconds) -> Table:
     """Where the time went, as seconds and as shares of the run."""
     parts = _largest(seconds)
     rest = seconds.total - sum(part.seconds for part in parts)
-    rows = [
-        *((_part_label(part), part.seconds) for part in parts),
-        ("rest", rest),
-        ("all", seconds.total),
-    ]
+    rows = [(_part_label(part), part.seconds) for part in parts]
+    rows.append(("rest", rest))
+    rows.append(("all", seconds.total))
     return Table(
         "seconds",
         "Where the time goes",
