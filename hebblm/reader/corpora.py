@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -109,14 +108,7 @@ def build(
         if not ranks.leads:
             ranks.wait()
             return there()
-        numbers = iter(range(sum(counts)))
-        for source, count in zip(sources, counts, strict=True):
-            lengths = source["pieces"] = []
-            for index in islice(numbers, count):
-                part = parts.load(index)
-                memory.fill(part["keys"], part["labels"])
-                lengths.append(len(part["labels"]))
-            source["tokens"] = sum(lengths)
+        _fill(memory, parts, sources, counts)
         if not len(memory):
             raise UserError(
                 f"{', '.join(map(str, files))}: no text to remember; name files that are not empty"
@@ -145,6 +137,22 @@ def build(
         shutil.rmtree(parts.folder, ignore_errors=True)
         ranks.wait()
     return memory
+
+
+def _fill(
+    memory: AnyMemory, parts: Segments, sources: list[dict[str, Any]], counts: Sequence[int]
+) -> None:
+    """Fill a memory with the pieces of all texts, and record the length of each piece."""
+    first = 0
+    for source, count in zip(sources, counts, strict=True):
+        lengths = []
+        for index in range(first, first + count):
+            part = parts.load(index)
+            memory.fill(part["keys"], part["labels"])
+            lengths.append(len(part["labels"]))
+        source["pieces"] = lengths
+        source["tokens"] = sum(lengths)
+        first += count
 
 
 def _fit(vocabulary: Vocabulary, files: Sequence[TextFile]) -> None:
