@@ -7,8 +7,8 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 found="$RESULTS/hebb" # beside it, evaluate puts runs by the names hebb/...
-limit=(--max-tokens 10000) few=(--max-tokens 2000)
-if [[ "$SCALE" == smoke ]]; then limit=() few=(); fi
+limit=(--max-tokens 10000) part=(--max-tokens 2000)
+if [[ "$SCALE" == smoke ]]; then limit=() part=(); fi
 tune() { # NAME ARGUMENTS...
     run "$found/tuned/$1/tuned.json" python -m recipes.hebb.tune "${@:2}" "${options[@]}" "${limit[@]}" \
         --output-path "$found/tuned/$1"
@@ -21,11 +21,11 @@ one=(--set "${descent[@]}" mbpa.steps=1) five=(--set "${descent[@]}" mbpa.steps=
 three=(--methods lstm,mbpa,hebb)
 
 tune "$name-1-step" "${text[@]}" "${one[@]}" --mbpa-lr 4 8 16 32 64
-tune "$name-5-steps" "${text[@]}" "${five[@]}" --mbpa-lr 2 4 8 16 32
-tune "$pair-learns" "${across[@]}" --update-every 100 --set base.lr=1 --base-lr 3 5 10 20 30
+tune "$name-5-steps" "${text[@]}" "${five[@]}" --mbpa-lr 4 8 16
+tune "$pair-learns" "${across[@]}" --update-every 100 --set base.lr=1 --base-lr 3 10 30
 
-evaluate "hebb/$name-1-step" "$found/tuned/$name-1-step/tuned.json" "${text[@]}" "${three[@]}" "${one[@]}"
-evaluate "hebb/$name-5-steps" "$found/tuned/$name-5-steps/tuned.json" "${text[@]}" "${three[@]}" "${five[@]}"
+evaluate "hebb/$name-1-step" "$found/tuned/$name-1-step/tuned.json" "${text[@]}" "${three[@]}" "${one[@]}" --check
+evaluate "hebb/$name-5-steps" "$found/tuned/$name-5-steps/tuned.json" "${text[@]}" "${three[@]}" "${five[@]}" --check
 evaluate "hebb/$pair-learns" "$found/tuned/$pair-learns/tuned.json" "${across[@]}" --update-every 100 \
     --plugin recipes/hebb/beside.py \
     --methods lstm,cache,knn,mixture,mbpa,hebb,mixture+mbpa,mixture+hebb,ngram,best,best+mbpa,best+hebb
@@ -33,9 +33,9 @@ newton=recipes/results/tuned/ptb-whole/tuned.json # found by tune.sh
 if [[ "$SCALE" != small ]]; then newton=default; fi
 evaluate "hebb/$name-newton" "$newton" "${text[@]}" "${three[@]}"
 for form in fast exact; do
-    evaluate "hebb/$name-1-step-$form" "$found/tuned/$name-1-step/tuned.json" "${text[@]}" "${few[@]}" "${three[@]}" \
+    evaluate "hebb/$name-1-step-$form" "$found/tuned/$name-1-step/tuned.json" "${text[@]}" "${part[@]}" "${three[@]}" \
         "${one[@]}" --method "$form"
-    evaluate "hebb/$name-5-steps-$form" "$found/tuned/$name-5-steps/tuned.json" "${text[@]}" "${few[@]}" "${three[@]}" \
+    evaluate "hebb/$name-5-steps-$form" "$found/tuned/$name-5-steps/tuned.json" "${text[@]}" "${part[@]}" "${three[@]}" \
         "${five[@]}" --method "$form"
 done
 

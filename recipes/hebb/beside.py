@@ -1,6 +1,6 @@
 """``best`` with one more part: Hebb, or as a control MbPA a second time.
 
-    hebblm-eval --plugin recipes/hebb/beside.py --methods lstm,best,best+mbpa,best+hebb ...
+Load it by ``hebblm-eval --plugin recipes/hebb/beside.py --methods lstm,best,best+mbpa,best+hebb``.
 
 The new part begins with half of the share of MbPA at its own weight, query by query. With MbPA as
 the new part the mixture so begins as ``best`` itself; what it gains is what a second row of the
