@@ -1,0 +1,180 @@
+"""The tables of recipes/hebb/README.md: when Hebb gains over MbPA on text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from hebblm.files import read_json
+from hebblm.report import Result
+from hebblm.report.buckets import part_label
+from hebblm.report.methods import BASE, name_of
+from hebblm.report.render import to_markdown
+from hebblm.report.table import Cell, Column, Table
+from hebblm.report.tables import interval_text, occurrence_table
+from recipes.markdown import ROOT, body, origin_of
+
+FOLDER = ROOT / "recipes" / "hebb"
+LEARNS = FOLDER / "wt2-to-ptb-learns.json"
+SOLVERS = {
+    "1 gradient step": FOLDER / "ptb-1-step.json",
+    "5 gradient steps": FOLDER / "ptb-5-steps.json",
+    "Newton": FOLDER / "ptb-newton.json",
+}
+FORMS = {"1 gradient step": "ptb-1-step", "5 gradient steps": "ptb-5-steps"}
+LABELS = {"best+mbpa": "Best, MbPA twice", "best+hebb": "Best+Hebb"}  # of recipes/hebb/beside.py
+PAIRS = {  # a method, what it is compared with
+    "Hebb over MbPA": ("hebb", "mbpa"),
+    "Mixture+Hebb over Mixture+MbPA": ("mixture+hebb", "mixture+mbpa"),
+    "Best+Hebb over Best": ("best+hebb", "best"),
+    "Best+Hebb over Best, MbPA twice": ("best+hebb", "best+mbpa"),
+}
+NEW = ("OOV", "OOV 1st", "OOV 2nd", "OOV 3rd", "OOV 4th-7th", "OOV 8th+")
+VALUES = ("base.lr", "mbpa.lr", "mbpa.steps", "hebb.closeness", "hebb.beta", "hebb.eta")
+
+
+def difference(result: Result, method: str, other: str, part: str = "All") -> str | None:
+    """Return the gain of a method over another on a part, with its interval, None without one."""
+    gain = result.gain(method, other, part)
+    return None if gain is None else interval_text(gain, mark="*")
+
+
+def learns() -> str:
+    """Return every method over a base that learns: losses, and gains over that base."""
+    result = Result.load(LEARNS)
+    columns = (
+        Column("Method"),
+        Column("Nats", "nll", "min"),
+        Column("over the base", "signed"),
+        Column("New words: nats", "nll", "min", decimals=3),
+        Column("over the base there", "signed"),
+    )
+    rows: list[tuple[Cell, ...]] = []
+    for name, item in result.methods.items():
+        rows.append(
+            (
+                LABELS.get(name, name_of(name)),
+                item.nll,
+                difference(result, name, BASE),
+                item.oov_nll,
+                difference(result, name, BASE, "OOV"),
+            )
+        )
+    return _page(Table("learns", "", columns, tuple(rows)), {"run": LEARNS})
+
+
+def occurrences() -> str:
+    """Return losses on new words by how often they have come, and what Hebb adds there."""
+    result = Result.load(LEARNS)
+    losses = occurrence_table(result)
+    assert losses is not None, "the text across domains has new words"
+    parts = ("All", "Known", *NEW)
+    columns = (Column("Nats"), *(Column(part_label(part), "signed") for part in parts))
+    rows = tuple(
+        (title, *(difference(result, method, other, part) for part in parts))
+        for title, (method, other) in PAIRS.items()
+    )
+    return f"{_plain(losses)}\n{body(Table('added', '', columns, rows))}"
+
+
+def solvers() -> str:
+    """Return MbPA and Hebb by the solver of MbPA and by training count."""
+    columns = (
+        Column("MbPA by"),
+        Column("Training count"),
+        Column("Tokens", "count"),
+        Column("MbPA, nats", "nll"),
+        Column("Hebb, nats", "nll"),
+        Column("Hebb over MbPA", "signed"),
+    )
+    rows: list[tuple[Cell, ...]] = []
+    for title, path in SOLVERS.items():
+        result = Result.load(path)
+        mbpa, hebb = result.methods["mbpa"], result.methods["hebb"]
+        pair = difference(result, "hebb", "mbpa")
+        rows.append((title, "all", result.scenario.tokens, mbpa.nll, hebb.nll, pair))
+        for ours, theirs in zip(mbpa.frequency, hebb.frequency, strict=True):
+            pair = difference(result, "hebb", "mbpa", ours.bucket)
+            rows.append((title, ours.bucket, ours.tokens, ours.nll, theirs.nll, pair))
+    return _page(Table("solvers", "", columns, tuple(rows)), SOLVERS)
+
+
+def values() -> str:
+    """Return the values that validation text gave, with the losses there."""
+    paths = [*sorted(FOLDER.glob("tuned-*.json"))]
+    columns = (
+        Column("Tuning"),
+        Column("Tokens", "count"),
+        *(Column(f"`{name}`") for name in VALUES),
+        Column("Base, nats", "nll"),
+        Column("MbPA, nats", "nll"),
+        Column("Hebb, nats", "nll"),
+    )
+    rows: list[tuple[Cell, ...]] = []
+    made = []
+    for path in paths:
+        document = read_json(path)
+        found, losses = document["values"], document["nll"]
+        rows.append(
+            (
+                path.stem.removeprefix("tuned-"),
+                document["scenario"]["tokens"],
+                *(_shown(found.get(name)) for name in VALUES),
+                *(losses[name] for name in (BASE, "mbpa", "hebb")),
+            )
+        )
+        by = document["provenance"]
+        made.append(
+            f"- [{path.stem}](../{path.relative_to(ROOT).as_posix()}), `{by['command']}`, commit "
+            f"`{by['commit'][:12]}`, seed {by['seed']}"
+        )
+    table = body(Table("values", "", columns, tuple(rows))).replace("\\`", "`")
+    return "\n".join([table, *made, ""])
+
+
+def forms() -> str:
+    """Return the losses of the fast form of gradient steps and of the exact one on the same
+    tokens.
+    """
+    columns = (
+        Column("MbPA by"),
+        Column("Method"),
+        Column("Tokens", "count"),
+        Column("fast, nats", "nll", decimals=5),
+        Column("exact, nats", "nll", decimals=5),
+        Column("exact less fast", "signed", decimals=5),
+    )
+    rows: list[tuple[Cell, ...]] = []
+    paths = {}
+    for title, stem in FORMS.items():
+        both = {form: FOLDER / f"{stem}-{form}.json" for form in ("fast", "exact")}
+        fast, exact = (Result.load(path) for path in both.values())
+        for name in ("mbpa", "hebb"):
+            ours, theirs = fast.methods[name].nll, exact.methods[name].nll
+            rows.append((title, name_of(name), fast.scenario.tokens, ours, theirs, theirs - ours))
+        paths |= {f"{title}, {form}": path for form, path in both.items()}
+    return _page(Table("forms", "", columns, tuple(rows)), paths)
+
+
+def _shown(value: object) -> str | None:
+    return f"{value:g}" if isinstance(value, int | float) else None if value is None else str(value)
+
+
+def _plain(table: Table) -> str:
+    """Return a table with its notes, its methods by their labels here, without its title."""
+    rows = tuple((LABELS.get(_method(str(row[0])), row[0]), *row[1:]) for row in table.rows)
+    shown = Table(table.name, table.title, table.columns, rows, table.notes, table.headings)
+    return to_markdown(shown).partition("\n\n")[2]
+
+
+def _method(label: str) -> str:
+    """Return the method of the plugin that a label names, or the label itself."""
+    return next((name for name in LABELS if name_of(name) == label), label)
+
+
+def _page(table: Table, paths: dict[str, Path]) -> str:
+    """Return a table and what made it."""
+    made: Sequence[str] = [
+        f"- {origin_of(name, path, Result.load(path), '../')}" for name, path in paths.items()
+    ]
+    return "\n".join([body(table), *made, ""])
