@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# When Hebb gains over MbPA on text: within Penn Treebank over MbPA by one and by five gradient steps and by Newton's,
-# and across domains over a base that learns, alone and as a part of best. Values come from validation text. At small an
-# hour on one core, most of it for the base that learns and for the exact form; at smoke a minute. TOKENS=20000 reads the
-# beginning of the test texts alone.
+# When Hebb gains over MbPA on text: across domains over a base that learns, alone and as a part of best; and within Penn
+# Treebank over MbPA by one and by five gradient steps (by Newton's: lm_intra_domain.sh). Values come from validation
+# text. At small an hour on one core, most of it for the base that learns and for the exact form; at smoke a minute.
+# TOKENS=20000 reads the beginning of the test texts alone.
 set -euo pipefail
 # shellcheck source=recipes/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -34,9 +34,6 @@ within() { # NAME VALUES ARGUMENTS...
 }
 within "$name-1-step" "$found/tuned/$name-1-step/tuned.json" "${read[@]}" "${one[@]}" --check
 within "$name-5-steps" "$found/tuned/$name-5-steps/tuned.json" "${read[@]}" "${five[@]}" --check
-newton=recipes/results/tuned/ptb-whole/tuned.json # found by tune.sh
-if [[ "$SCALE" != small ]]; then newton=default; fi
-within "$name-newton" "$newton" "${read[@]}"
 for form in fast exact; do
     within "$name-1-step-$form" "$found/tuned/$name-1-step/tuned.json" "${part[@]}" "${one[@]}" --method "$form"
     within "$name-5-steps-$form" "$found/tuned/$name-5-steps/tuned.json" "${part[@]}" "${five[@]}" --method "$form"

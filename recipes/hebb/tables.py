@@ -19,7 +19,7 @@ LEARNS = FOLDER / "wt2-to-ptb-learns.json"
 SOLVERS = {
     "1 gradient step": FOLDER / "ptb-1-step.json",
     "5 gradient steps": FOLDER / "ptb-5-steps.json",
-    "Newton": FOLDER / "ptb-newton.json",
+    "Newton": ROOT / "recipes" / "results" / "intra-ptb" / "result.json",
 }
 FORMS = {"1 gradient step": "ptb-1-step", "5 gradient steps": "ptb-5-steps"}
 LABELS = {"best+mbpa": "Best, MbPA twice", "best+hebb": "Best+Hebb"}  # of recipes/hebb/beside.py
