@@ -24,7 +24,7 @@ three=(--methods lstm,mbpa,hebb)
 
 tune "$pair-learns" "${across[@]}" --update-every 100 --set base.lr=1 --base-lr 3 10 30
 evaluate "hebb/$pair-learns" "$found/tuned/$pair-learns/tuned.json" "${across[@]}" "${read[@]}" --update-every 100 \
-    --plugin recipes/hebb/beside.py \
+    --log-samples --plugin recipes/hebb/beside.py \
     --methods lstm,cache,knn,mixture,mbpa,hebb,mixture+mbpa,mixture+hebb,ngram,best,best+mbpa,best+hebb
 
 tune "$name-1-step" "${text[@]}" "${one[@]}" --mbpa-lr 4 8 16 32 64
@@ -40,6 +40,7 @@ for form in fast exact; do
 done
 
 mkdir -p "$kept/hebb"
+python -m recipes.hebb.pairs "$found/$pair-learns" "$kept/hebb/pairs-$pair.json"
 for place in "$found"/tuned/*/; do
     cp "$place/tuned.json" "$kept/hebb/tuned-$(basename "$place").json"
 done

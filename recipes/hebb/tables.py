@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hebblm.files import read_json
 from hebblm.report import Result
-from hebblm.report.buckets import part_label
+from hebblm.report.gains import Gain
 from hebblm.report.methods import BASE, name_of
 from hebblm.report.render import to_markdown
 from hebblm.report.table import Cell, Column, Table
@@ -23,13 +23,7 @@ SOLVERS = {
 }
 FORMS = {"1 gradient step": "ptb-1-step", "5 gradient steps": "ptb-5-steps"}
 LABELS = {"best+mbpa": "Best, MbPA twice", "best+hebb": "Best+Hebb"}  # of recipes/hebb/beside.py
-PAIRS = {  # a method, what it is compared with
-    "Hebb over MbPA": ("hebb", "mbpa"),
-    "Mixture+Hebb over Mixture+MbPA": ("mixture+hebb", "mixture+mbpa"),
-    "Best+Hebb over Best": ("best+hebb", "best"),
-    "Best+Hebb over Best, MbPA twice": ("best+hebb", "best+mbpa"),
-}
-NEW = ("OOV", "OOV 1st", "OOV 2nd", "OOV 3rd", "OOV 4th-7th", "OOV 8th+")
+PAIRS = FOLDER / "pairs-wt2-to-ptb.json"
 VALUES = ("base.lr", "mbpa.lr", "mbpa.steps", "hebb.closeness", "hebb.beta", "hebb.eta")
 
 
@@ -65,16 +59,24 @@ def learns() -> str:
 
 def occurrences() -> str:
     """Return losses on new words by how often they have come, and what Hebb adds there."""
-    result = Result.load(LEARNS)
-    losses = occurrence_table(result)
+    losses, document = occurrence_table(Result.load(LEARNS)), read_json(PAIRS)
     assert losses is not None, "the text across domains has new words"
-    parts = ("All", "Known", *NEW)
-    columns = (Column("Nats"), *(Column(part_label(part), "signed") for part in parts))
+    found = {title: [Gain(**gain) for gain in gains] for title, gains in document["gains"].items()}
+    parts = next(iter(found.values()))
+    columns = (
+        Column("Nats", subheader="tokens"),
+        *(Column(gain.part, "signed", subheader=gain.tokens) for gain in parts),
+    )
     rows = tuple(
-        (title, *(difference(result, method, other, part) for part in parts))
-        for title, (method, other) in PAIRS.items()
+        (_pair(title), *(interval_text(gain, mark="*") for gain in gains))
+        for title, gains in found.items()
     )
     return f"{_plain(losses)}\n{body(Table('added', '', columns, rows))}"
+
+
+def _pair(title: str) -> str:
+    """Return the printed name of a comparison, ``A over B``."""
+    return " over ".join(LABELS.get(name, name_of(name)) for name in title.split(" over "))
 
 
 def solvers() -> str:

@@ -43,6 +43,7 @@ MODULES = (
     "readme_results",
     "hf_small",
     "hebb.tune",
+    "hebb.pairs",
     "bench",
 )
 VISION = tuple(sorted(path.stem for path in RECIPES.glob("vision_*.sh")))

@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 from typing import cast
 
+import numpy as np
 import pytest
 import torch
 
@@ -21,7 +22,9 @@ from hebblm.adapt.settings import MethodSettings
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.memory import FlatMemory
+from hebblm.report.tokens import TokenLosses
 from hebblm.types import OutputHead
+from recipes.hebb.pairs import parts_of
 from recipes.hebb.tune import HebbTuneConfig, grid_of, main
 
 from ...support import toy
@@ -114,3 +117,17 @@ def test_rates_that_nothing_reads_are_one_line(
     words = ["--cross-domain", "wt2-to-ptb", "--output-path", str(tmp_path), *line.split()]
     assert main(words) == 2
     assert said in capsys.readouterr().err
+
+
+def test_new_words_are_divided_by_how_often_they_have_come() -> None:
+    words = np.array(["a", "new", "a", *["new"] * 8, "other"], dtype=object)
+    oov = words != "a"
+    tokens = TokenLosses(words, None, oov, {"lstm": np.zeros(len(words))})
+    parts = {name: np.flatnonzero(part).tolist() for name, part in parts_of(tokens).items()}
+    assert parts["Known"] == [0, 2]
+    assert parts["1st"] == [1, 11]
+    assert parts["2nd"] == [3]
+    assert parts["3rd to 7th"] == [4, 5, 6, 7, 8]
+    assert parts["later"] == [9, 10]
+    four = [parts[name] for name in ("1st", "2nd", "3rd to 7th", "later")]
+    assert sorted(sum(four, [])) == parts["New words"]
