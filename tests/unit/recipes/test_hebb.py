@@ -129,5 +129,5 @@ def test_new_words_are_divided_by_how_often_they_have_come() -> None:
     assert parts["2nd"] == [3]
     assert parts["3rd to 7th"] == [4, 5, 6, 7, 8]
     assert parts["later"] == [9, 10]
-    four = [parts[name] for name in ("1st", "2nd", "3rd to 7th", "later")]
-    assert sorted(sum(four, [])) == parts["New words"]
+    apart = ("1st", "2nd", "3rd to 7th", "later")
+    assert sorted(place for name in apart for place in parts[name]) == parts["New words"]
