@@ -15,11 +15,22 @@ from hebblm.report.tables import interval_text, occurrence_table
 from recipes.markdown import ROOT, body, origin_of
 
 FOLDER = ROOT / "recipes" / "hebb"
-LEARNS = FOLDER / "wt2-to-ptb-learns.json"
-SOLVERS = {
-    "1 gradient step": FOLDER / "ptb-1-step.json",
-    "5 gradient steps": FOLDER / "ptb-5-steps.json",
-    "Newton": ROOT / "recipes" / "results" / "intra-ptb" / "result.json",
+RESULTS = ROOT / "recipes" / "results"
+LEARNS = RESULTS / "wt2-to-ptb-base-learns" / "result.json"
+PUBLISHED = "gradient steps at the paper's values"
+SOLVERS = {  # of MbPA, by text
+    "Penn Treebank": {
+        PUBLISHED: RESULTS / "intra-ptb-paper" / "result.json",
+        "Newton": RESULTS / "intra-ptb" / "result.json",
+    },
+    "WikiText-2": {
+        PUBLISHED: RESULTS / "intra-wt2-paper" / "result.json",
+        "Newton": RESULTS / "intra-wt2" / "result.json",
+    },
+    "WikiText-2 to Penn Treebank": {
+        PUBLISHED: RESULTS / "wt2-to-ptb-paper" / "result.json",
+        "Newton": RESULTS / "wt2-to-ptb" / "result.json",
+    },
 }
 FORMS = {"1 gradient step": "ptb-1-step", "5 gradient steps": "ptb-5-steps"}
 LABELS = {"best+mbpa": "Best, MbPA twice", "best+hebb": "Best+Hebb"}  # of recipes/hebb/beside.py
@@ -80,8 +91,9 @@ def _pair(title: str) -> str:
 
 
 def solvers() -> str:
-    """Return MbPA and Hebb by the solver of MbPA and by training count."""
+    """Return MbPA and Hebb by the solver of MbPA and by training count, on every text."""
     columns = (
+        Column("Text"),
         Column("MbPA by"),
         Column("Training count"),
         Column("Tokens", "count"),
@@ -90,15 +102,22 @@ def solvers() -> str:
         Column("Hebb over MbPA", "signed"),
     )
     rows: list[tuple[Cell, ...]] = []
-    for title, path in SOLVERS.items():
-        result = Result.load(path)
-        mbpa, hebb = result.methods["mbpa"], result.methods["hebb"]
-        pair = difference(result, "hebb", "mbpa")
-        rows.append((title, "all", result.scenario.tokens, mbpa.nll, hebb.nll, pair))
-        for ours, theirs in zip(mbpa.frequency, hebb.frequency, strict=True):
-            pair = difference(result, "hebb", "mbpa", ours.bucket)
-            rows.append((title, ours.bucket, ours.tokens, ours.nll, theirs.nll, pair))
-    return _page(Table("solvers", "", columns, tuple(rows)), SOLVERS)
+    paths = {}
+    for text, found in SOLVERS.items():
+        for title, path in found.items():
+            result = Result.load(path)
+            mbpa, hebb = result.methods["mbpa"], result.methods["hebb"]
+            whole = [("all", "All", result.scenario.tokens, mbpa.nll, hebb.nll)]
+            if result.scenario.oov_tokens:
+                new = result.scenario.oov_tokens
+                whole.append(("new words", "OOV", new, mbpa.oov_nll, hebb.oov_nll))
+            for ours, theirs in zip(mbpa.frequency, hebb.frequency, strict=True):
+                whole.append((ours.bucket, ours.bucket, ours.tokens, ours.nll, theirs.nll))
+            for name, part, tokens, one, other in whole:
+                pair = difference(result, "hebb", "mbpa", part)
+                rows.append((text, title, name, tokens, one, other, pair))
+            paths[f"{text}, {title}"] = path
+    return _page(Table("solvers", "", columns, tuple(rows)), paths)
 
 
 def values() -> str:
