@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hebblm.errors import UserError
-from hebblm.files import write_json
+from hebblm.io.files import write_json
 from hebblm.report import Result
 from hebblm.report.buckets import occurrences_so_far
 from hebblm.report.gains import bootstrap_gains

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from hebblm.files import read_json
+from hebblm.io.files import read_json
 from hebblm.report import Result
 from hebblm.report.gains import Gain
 from hebblm.report.methods import BASE, name_of

@@ -20,16 +20,16 @@ from rich.console import Console
 
 from hebblm.adapt.grid import Grid
 from hebblm.adapt.methods.mbpa import MbpaConfig
+from hebblm.api.request import Request
 from hebblm.cli.common import command
 from hebblm.cli.tune import tuned_table
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters, parse_settings
 from hebblm.evaluation.resume import resumable
 from hebblm.evaluation.scenario_config import ScenarioConfig
-from hebblm.interrupts import GOES_ON, interrupted
-from hebblm.provenance import command_line
+from hebblm.io.provenance import command_line
 from hebblm.report.render import print_table
-from hebblm.request import Request
+from hebblm.runtime.interrupts import GOES_ON, interrupted
 from hebblm.tuning.search import Search, write_tuned
 from hebblm.tuning.tune import tune
 
