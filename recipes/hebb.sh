@@ -2,13 +2,13 @@
 # When Hebb gains over MbPA on text: across domains over a base that learns, alone and as a part of best; and within Penn
 # Treebank over MbPA by one and by five gradient steps (by Newton's: lm_intra_domain.sh). Values come from validation
 # text. At small an hour on one core, most of it for the base that learns and for the exact form; at smoke a minute.
-# TOKENS=20000 reads the beginning of the test texts alone.
+# TOKENS=10000 reads the beginning of the test texts alone.
 set -euo pipefail
 # shellcheck source=recipes/common.sh
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 found="$RESULTS/hebb" # beside it, evaluate puts runs by the names hebb/...
-limit=(--max-tokens 10000) part=(--max-tokens 2000) read=()
+limit=(--max-tokens 5000) part=(--max-tokens 2000) read=()
 if [[ -n "${TOKENS:-}" ]]; then read=(--max-tokens "$TOKENS"); fi
 if [[ "$SCALE" == smoke ]]; then limit=() part=() read=(); fi
 tune() { # NAME ARGUMENTS...
@@ -23,7 +23,7 @@ one=(--set "${descent[@]}" mbpa.steps=1) five=(--set "${descent[@]}" mbpa.steps=
 three=(--methods lstm,mbpa,hebb)
 
 tune "$pair-learns" "${across[@]}" --update-every 100 --set base.lr=1 --base-lr 3 10 30
-evaluate "hebb/$pair-learns" "$found/tuned/$pair-learns/tuned.json" "${across[@]}" "${read[@]}" --update-every 100 \
+evaluate "hebb/$pair-best" "$found/tuned/$pair-learns/tuned.json" "${across[@]}" "${read[@]}" --update-every 100 \
     --log-samples --plugin recipes/hebb/beside.py \
     --methods lstm,cache,knn,mixture,mbpa,hebb,mixture+mbpa,mixture+hebb,ngram,best,best+mbpa,best+hebb
 
@@ -40,7 +40,7 @@ for form in fast exact; do
 done
 
 mkdir -p "$kept/hebb"
-python -m recipes.hebb.pairs "$found/$pair-learns" "$kept/hebb/pairs-$pair.json"
+python -m recipes.hebb.pairs "$found/$pair-best" "$kept/hebb/pairs-$pair.json"
 for place in "$found"/tuned/*/; do
     cp "$place/tuned.json" "$kept/hebb/tuned-$(basename "$place").json"
 done

@@ -280,9 +280,9 @@ PAGES: dict[Path, dict[str, Callable[[], str]]] = {
     },
     RECIPES / "hebb" / "README.md": {
         "learns": hebb.learns,
-        "occurrences": hebb.occurrences,
+        "added": hebb.added,
+        "inside": hebb.inside,
         "solvers": hebb.solvers,
-        "forms": hebb.forms,
         "values": hebb.values,
     },
     RECIPES / "scale" / "README.md": {

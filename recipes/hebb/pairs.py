@@ -1,7 +1,8 @@
 """What Hebb adds on new words by how often they have come, with paired intervals, from the losses
 token by token.
 
-    python -m recipes.hebb.pairs results/small/hebb/wt2-to-ptb-learns recipes/hebb/pairs.json
+    python -m recipes.hebb.pairs results/small/hebb/wt2-to-ptb-best
+    recipes/hebb/pairs-wt2-to-ptb.json
 
 A result has no intervals between two methods by occurrence, and its ranges are finer.
 """
@@ -29,7 +30,6 @@ PROG = "python -m recipes.hebb.pairs"
 SCHEMA = "hebblm-hebb-pairs/1"
 PAIRS = (  # a method, what it is compared with
     ("hebb", "mbpa"),
-    ("mixture+hebb", "mixture+mbpa"),
     ("best+mbpa", "best"),
     ("best+hebb", "best"),
     ("best+hebb", "best+mbpa"),

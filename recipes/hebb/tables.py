@@ -7,9 +7,9 @@ from pathlib import Path
 
 from hebblm.io.files import read_json
 from hebblm.report import Result
+from hebblm.report.buckets import part_label
 from hebblm.report.gains import Gain
 from hebblm.report.methods import BASE, name_of
-from hebblm.report.render import to_markdown
 from hebblm.report.table import Cell, Column, Table
 from hebblm.report.tables import interval_text, occurrence_table
 from recipes.markdown import ROOT, body, origin_of
@@ -17,25 +17,24 @@ from recipes.markdown import ROOT, body, origin_of
 FOLDER = ROOT / "recipes" / "hebb"
 RESULTS = ROOT / "recipes" / "results"
 LEARNS = RESULTS / "wt2-to-ptb-base-learns" / "result.json"
-PUBLISHED = "gradient steps at the paper's values"
-SOLVERS = {  # of MbPA, by text
-    "Penn Treebank": {
-        PUBLISHED: RESULTS / "intra-ptb-paper" / "result.json",
-        "Newton": RESULTS / "intra-ptb" / "result.json",
-    },
-    "WikiText-2": {
-        PUBLISHED: RESULTS / "intra-wt2-paper" / "result.json",
-        "Newton": RESULTS / "intra-wt2" / "result.json",
-    },
-    "WikiText-2 to Penn Treebank": {
-        PUBLISHED: RESULTS / "wt2-to-ptb-paper" / "result.json",
-        "Newton": RESULTS / "wt2-to-ptb" / "result.json",
-    },
-}
-FORMS = {"1 gradient step": "ptb-1-step", "5 gradient steps": "ptb-5-steps"}
-LABELS = {"best+mbpa": "Best, MbPA twice", "best+hebb": "Best+Hebb"}  # of recipes/hebb/beside.py
 PAIRS = FOLDER / "pairs-wt2-to-ptb.json"
-VALUES = ("base.lr", "mbpa.lr", "mbpa.steps", "hebb.closeness", "hebb.beta", "hebb.eta")
+NEWTON = RESULTS / "intra-ptb" / "result.json"
+SOLVERS = {  # of MbPA, in the order of their loss
+    "1 gradient step": FOLDER / "ptb-1-step.json",
+    "5 gradient steps": FOLDER / "ptb-5-steps.json",
+    "Newton": NEWTON,
+    "5 gradient steps, the paper's values": RESULTS / "intra-ptb-paper" / "result.json",
+}
+TUNED = {
+    "1 gradient step": FOLDER / "tuned-ptb-1-step.json",
+    "5 gradient steps": FOLDER / "tuned-ptb-5-steps.json",
+}
+LABELS = {"best+mbpa": "Best, MbPA twice", "best+hebb": "Best+Hebb"}  # of recipes/hebb/beside.py
+ADDED = {  # a method, and what it is compared with
+    "Hebb over MbPA": ("hebb", "mbpa"),
+    "Mixture+Hebb over Mixture+MbPA": ("mixture+hebb", "mixture+mbpa"),
+}
+VALUES = ("mbpa.lr", "hebb.closeness", "hebb.beta", "hebb.eta")
 
 
 def difference(result: Result, method: str, other: str, part: str = "All") -> str | None:
@@ -58,7 +57,7 @@ def learns() -> str:
     for name, item in result.methods.items():
         rows.append(
             (
-                LABELS.get(name, name_of(name)),
+                name_of(name),
                 item.nll,
                 difference(result, name, BASE),
                 item.oov_nll,
@@ -68,10 +67,22 @@ def learns() -> str:
     return _page(Table("learns", "", columns, tuple(rows)), {"run": LEARNS})
 
 
-def occurrences() -> str:
-    """Return losses on new words by how often they have come, and what Hebb adds there."""
-    losses, document = occurrence_table(Result.load(LEARNS)), read_json(PAIRS)
+def added() -> str:
+    """Return what Hebb adds over a base that learns, and losses on new words by occurrence."""
+    result, parts = Result.load(LEARNS), ("All", "Known", "OOV")
+    columns = (Column("Nats"), *(Column(part_label(part), "signed") for part in parts))
+    rows = tuple(
+        (title, *(difference(result, *pair, part) for part in parts))
+        for title, pair in ADDED.items()
+    )
+    losses = occurrence_table(result)
     assert losses is not None, "the text across domains has new words"
+    return f"{body(Table('added', '', columns, rows))}\n{body(losses)}"
+
+
+def inside() -> str:
+    """Return what Hebb adds as a part of ``best``, by how often a new word has come."""
+    document = read_json(PAIRS)
     found = {title: [Gain(**gain) for gain in gains] for title, gains in document["gains"].items()}
     parts = next(iter(found.values()))
     columns = (
@@ -79,10 +90,15 @@ def occurrences() -> str:
         *(Column(gain.part, "signed", subheader=gain.tokens) for gain in parts),
     )
     rows = tuple(
-        (_pair(title), *(interval_text(gain, mark="*") for gain in gains))
+        (_pair(title), *(interval_text(gain, "*", 4) for gain in gains))
         for title, gains in found.items()
     )
-    return f"{_plain(losses)}\n{body(Table('added', '', columns, rows))}"
+    by, where = document["run"], PAIRS.relative_to(ROOT).as_posix()
+    made = (
+        f"- [{PAIRS.stem}](../{where}), `{by['command']}`, commit `{by['commit'][:12]}`, seed "
+        f"{by['seed']}"
+    )
+    return "\n".join([body(Table("inside", "", columns, rows)), made, ""])
 
 
 def _pair(title: str) -> str:
@@ -91,9 +107,8 @@ def _pair(title: str) -> str:
 
 
 def solvers() -> str:
-    """Return MbPA and Hebb by the solver of MbPA and by training count, on every text."""
+    """Return MbPA and Hebb by the solver of MbPA and by training count."""
     columns = (
-        Column("Text"),
         Column("MbPA by"),
         Column("Training count"),
         Column("Tokens", "count"),
@@ -102,29 +117,21 @@ def solvers() -> str:
         Column("Hebb over MbPA", "signed"),
     )
     rows: list[tuple[Cell, ...]] = []
-    paths = {}
-    for text, found in SOLVERS.items():
-        for title, path in found.items():
-            result = Result.load(path)
-            mbpa, hebb = result.methods["mbpa"], result.methods["hebb"]
-            whole = [("all", "All", result.scenario.tokens, mbpa.nll, hebb.nll)]
-            if result.scenario.oov_tokens:
-                new = result.scenario.oov_tokens
-                whole.append(("new words", "OOV", new, mbpa.oov_nll, hebb.oov_nll))
-            for ours, theirs in zip(mbpa.frequency, hebb.frequency, strict=True):
-                whole.append((ours.bucket, ours.bucket, ours.tokens, ours.nll, theirs.nll))
-            for name, part, tokens, one, other in whole:
-                pair = difference(result, "hebb", "mbpa", part)
-                rows.append((text, title, name, tokens, one, other, pair))
-            paths[f"{text}, {title}"] = path
-    return _page(Table("solvers", "", columns, tuple(rows)), paths)
+    for title, path in SOLVERS.items():
+        result = Result.load(path)
+        mbpa, hebb = result.methods["mbpa"], result.methods["hebb"]
+        pair = difference(result, "hebb", "mbpa")
+        rows.append((title, "all", result.scenario.tokens, mbpa.nll, hebb.nll, pair))
+        for ours, theirs in zip(mbpa.frequency, hebb.frequency, strict=True):
+            pair = difference(result, "hebb", "mbpa", ours.bucket)
+            rows.append((title, ours.bucket, ours.tokens, ours.nll, theirs.nll, pair))
+    return _page(Table("solvers", "", columns, tuple(rows)), SOLVERS)
 
 
 def values() -> str:
     """Return the values that validation text gave, with the losses there."""
-    paths = [*sorted(FOLDER.glob("tuned-*.json"))]
     columns = (
-        Column("Tuning"),
+        Column("MbPA by"),
         Column("Tokens", "count"),
         *(Column(f"`{name}`") for name in VALUES),
         Column("Base, nats", "nll"),
@@ -133,12 +140,12 @@ def values() -> str:
     )
     rows: list[tuple[Cell, ...]] = []
     made = []
-    for path in paths:
+    for title, path in TUNED.items():
         document = read_json(path)
         found, losses = document["values"], document["nll"]
         rows.append(
             (
-                path.stem.removeprefix("tuned-"),
+                title,
                 document["scenario"]["tokens"],
                 *(_shown(found.get(name)) for name in VALUES),
                 *(losses[name] for name in (BASE, "mbpa", "hebb")),
@@ -153,44 +160,8 @@ def values() -> str:
     return "\n".join([table, *made, ""])
 
 
-def forms() -> str:
-    """Return the losses of the fast form of gradient steps and of the exact one on the same
-    tokens.
-    """
-    columns = (
-        Column("MbPA by"),
-        Column("Method"),
-        Column("Tokens", "count"),
-        Column("fast, nats", "nll", decimals=5),
-        Column("exact, nats", "nll", decimals=5),
-        Column("exact less fast", "signed", decimals=5),
-    )
-    rows: list[tuple[Cell, ...]] = []
-    paths = {}
-    for title, stem in FORMS.items():
-        both = {form: FOLDER / f"{stem}-{form}.json" for form in ("fast", "exact")}
-        fast, exact = (Result.load(path) for path in both.values())
-        for name in ("mbpa", "hebb"):
-            ours, theirs = fast.methods[name].nll, exact.methods[name].nll
-            rows.append((title, name_of(name), fast.scenario.tokens, ours, theirs, theirs - ours))
-        paths |= {f"{title}, {form}": path for form, path in both.items()}
-    return _page(Table("forms", "", columns, tuple(rows)), paths)
-
-
 def _shown(value: object) -> str | None:
     return f"{value:g}" if isinstance(value, int | float) else None if value is None else str(value)
-
-
-def _plain(table: Table) -> str:
-    """Return a table with its notes, its methods by their labels here, without its title."""
-    rows = tuple((LABELS.get(_method(str(row[0])), row[0]), *row[1:]) for row in table.rows)
-    shown = Table(table.name, table.title, table.columns, rows, table.notes, table.headings)
-    return to_markdown(shown).partition("\n\n")[2]
-
-
-def _method(label: str) -> str:
-    """Return the method of the plugin that a label names, or the label itself."""
-    return next((name for name in LABELS if name_of(name) == label), label)
 
 
 def _page(table: Table, paths: dict[str, Path]) -> str:

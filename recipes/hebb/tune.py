@@ -11,6 +11,7 @@ are tried, then Hebb's whole grid at the best of them. Writes tuned.json, which 
 
 from __future__ import annotations
 
+import shlex
 import sys
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -27,7 +28,6 @@ from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters, parse_settings
 from hebblm.evaluation.resume import resumable
 from hebblm.evaluation.scenario_config import ScenarioConfig
-from hebblm.io.provenance import command_line
 from hebblm.report.render import print_table
 from hebblm.runtime.interrupts import GOES_ON, interrupted
 from hebblm.tuning.search import Search, write_tuned
@@ -108,7 +108,7 @@ def tuned(config: HebbTuneConfig, made_by: str) -> Search:
 @interrupted(GOES_ON)
 def main(config: HebbTuneConfig, argv: list[str]) -> int:
     """Find the rate of MbPA or of the base, then Hebb's values, on validation text."""
-    print_table(tuned_table(tuned(config, command_line(PROG, argv))), Console())
+    print_table(tuned_table(tuned(config, f"{PROG} {shlex.join(argv)}")), Console())
     return 0
 
 

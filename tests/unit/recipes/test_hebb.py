@@ -21,9 +21,12 @@ from hebblm.adapt.methods.rule import Rule
 from hebblm.adapt.settings import MethodSettings
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters
+from hebblm.io.files import read_json
 from hebblm.memory import FlatMemory
+from hebblm.report import Result
 from hebblm.report.tokens import TokenLosses
 from hebblm.types import OutputHead
+from recipes.hebb import tables
 from recipes.hebb.pairs import parts_of
 from recipes.hebb.tune import HebbTuneConfig, grid_of, main
 
@@ -131,3 +134,50 @@ def test_new_words_are_divided_by_how_often_they_have_come() -> None:
     assert parts["later"] == [9, 10]
     apart = ("1st", "2nd", "3rd to 7th", "later")
     assert sorted(place for name in apart for place in parts[name]) == parts["New words"]
+
+
+def test_pages_say_what_hebb_gains_by_the_solver_of_mbpa() -> None:
+    gains = {
+        title: Result.load(path).gain("hebb", "mbpa") for title, path in tables.SOLVERS.items()
+    }
+    one, five, newton, printed = (gain for gain in gains.values() if gain is not None)
+    assert one.certain
+    assert five.certain
+    assert (f"{one.gain:.3f}", f"{five.gain:.3f}") == ("0.022", "0.006"), "docs/results.md"
+    for worse in (newton, printed):
+        assert worse.gain is not None
+        assert worse.certain
+        assert worse.gain < 0
+
+
+def test_mbpa_by_newton_alone_is_better_than_hebb_over_gradient_steps() -> None:
+    readings = read_json(tables.RESULTS / "readings" / "ptb" / "readings.json")
+    tuned = [read_json(path) for path in tables.TUNED.values()]
+    for document in tuned:
+        for name in ("split", "tokens", "update_every", "memory_content"):
+            assert document["scenario"][name] == readings["scenario"][name]
+    (newton,) = (
+        effect["nll"]
+        for effect in readings["effects"]
+        if (effect["reading"], effect["method"]) == ("default", "mbpa")
+    )
+    assert newton < min(document["nll"]["hebb"] for document in tuned)
+
+
+def test_pages_say_what_hebb_gains_over_a_base_that_learns() -> None:
+    result = Result.load(tables.LEARNS)
+    every, new = (result.gain("hebb", "mbpa", part) for part in ("All", "OOV"))
+    assert every is not None
+    assert new is not None
+    assert not every.certain
+    assert new.certain
+    assert f"{new.gain:.3f}" == "0.059", "docs/results.md"
+
+
+def test_pages_say_that_hebb_adds_nothing_to_best() -> None:
+    for title in ("best+hebb over best", "best+hebb over best+mbpa"):
+        gains = {gain["part"]: gain for gain in read_json(tables.PAIRS)["gains"][title]}
+        every, second = gains["All"], gains["2nd"]
+        assert -0.001 < every["low"] < 0 < every["high"] < 0.001
+        assert second["low"] > 0
+        assert (f"{second['gain']:.2f}", second["tokens"]) == ("0.01", 44)
