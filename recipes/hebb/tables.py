@@ -68,7 +68,7 @@ def learns() -> str:
 
 
 def added() -> str:
-    """Return what Hebb adds over a base that learns, and losses on new words by occurrence."""
+    """Return the gains of Hebb over a base that learns, and losses on new words by occurrence."""
     result, parts = Result.load(LEARNS), ("All", "Known", "OOV")
     columns = (Column("Nats"), *(Column(part_label(part), "signed") for part in parts))
     rows = tuple(
@@ -81,7 +81,7 @@ def added() -> str:
 
 
 def inside() -> str:
-    """Return what Hebb adds as a part of ``best``, by how often a new word has come."""
+    """Return the gains of Hebb as a part of ``best``, by how often a new word has come."""
     document = read_json(PAIRS)
     found = {title: [Gain(**gain) for gain in gains] for title, gains in document["gains"].items()}
     parts = next(iter(found.values()))

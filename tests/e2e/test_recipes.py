@@ -224,9 +224,13 @@ def test_each_solver_is_read_with_and_without_hebb_at_values_from_validation_tex
         for name, *arguments in desk.commands("hebb.tune")
     ]
     assert tuned == ["valid"] * 3
-    for name in ("pydoc-1-step", "pydoc-5-steps", "pydoc-to-numpy-learns"):
+    for name, tuning in (
+        ("pydoc-1-step", "pydoc-1-step"),
+        ("pydoc-5-steps", "pydoc-5-steps"),
+        ("pydoc-to-numpy-best", "pydoc-to-numpy-learns"),
+    ):
         values = Path(found[name].hyperparameters)
-        assert values.parent.name == name
+        assert values.parent.name == tuning
         assert values.name == "tuned.json"
         assert {"lstm", "mbpa", "hebb"} <= {*found[name].methods.split(",")}
     for steps in ("1-step", "5-steps"):
