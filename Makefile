@@ -48,7 +48,7 @@ check-docs:
 	$(BIN)/python -m recipes.plain
 	$(BIN)/mkdocs build --strict --quiet
 
-house: $(VENV)/.dev  ## lines, size of the wheel, circles of imports, and the way of a setting from the command line to the solver
+house: $(VENV)/.dev  ## wheel, packages, circles of imports, the way of three settings, and how dense the code is
 	$(BIN)/python -m recipes.house
 
 docs: $(VENV)/.dev  ## the documentation as a site, in site/

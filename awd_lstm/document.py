@@ -10,7 +10,8 @@ from typing import Any, Literal, TypedDict
 import msgspec
 
 CONFIG = "config.json"
-LONGEST = 1 << 24  # bytes; the curve of a long training has some hundred thousand
+MAX_BYTES = 1 << 24  # the curve of a long training has some hundred thousand
+REMEDY = "restore or retrain the checkpoint"
 SEAL = "document_sha256"
 
 
@@ -58,31 +59,40 @@ def read_config(folder: Path) -> dict[str, Any]:
         CheckpointError: it is not JSON object, was changed since it was written, or a value is of
             another type.
     """
-    path, remedy = folder / CONFIG, "restore or retrain the checkpoint"
-    try:
-        if path.exists() and not path.is_file():
-            raise CheckpointError(f"{path} is not a file; {remedy}")
-        if path.exists() and path.stat().st_size > LONGEST:
-            raise CheckpointError(f"{path} has more than {LONGEST >> 20} MiB; {remedy}")
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
+    path = folder / CONFIG
+    text = _text(path)
+    if text is None:
         return {}
-    except OSError as error:
-        raise CheckpointError(f"cannot read {path}: {error.strerror or error}; {remedy}") from error
+    try:
+        document = json.loads(text)
     except (ValueError, RecursionError) as error:
-        if isinstance(error, CheckpointError):
-            raise
-        raise CheckpointError(f"{path} is not valid JSON; {remedy}") from error
+        raise CheckpointError(f"{path} is not valid JSON; {REMEDY}") from error
     if not isinstance(document, dict):
-        raise CheckpointError(f"{path} is not a JSON object; {remedy}")
+        raise CheckpointError(f"{path} is not a JSON object; {REMEDY}")
     if SEAL in document and document.pop(SEAL) != _digest(document):
-        raise CheckpointError(f"{path} has changed since it was written; {remedy}")
+        raise CheckpointError(f"{path} has changed since it was written; {REMEDY}")
     if "model_type" not in document:  # a document of another library, which reads it itself
         try:
             msgspec.convert(document, _Document)
         except msgspec.ValidationError as error:
-            raise CheckpointError(f"{path} does not fit ({error}); {remedy}") from error
+            raise CheckpointError(f"{path} does not fit ({error}); {REMEDY}") from error
     return document
+
+
+def _text(path: Path) -> str | None:
+    """Text of a document, None if there is no such file."""
+    try:
+        if path.exists() and not path.is_file():
+            raise CheckpointError(f"{path} is not a file; {REMEDY}")
+        if path.exists() and path.stat().st_size > MAX_BYTES:
+            raise CheckpointError(f"{path} has more than {MAX_BYTES >> 20} MiB; {REMEDY}")
+        return path.read_text(encoding="utf-8")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise CheckpointError(f"cannot read {path}: {error.strerror or error}; {REMEDY}") from error
+    except UnicodeDecodeError as error:
+        raise CheckpointError(f"{path} is not valid JSON; {REMEDY}") from error
 
 
 def _digest(document: dict[str, Any]) -> str:

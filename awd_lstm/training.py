@@ -115,7 +115,7 @@ class Trainer:
             are processes.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - all but the first five have defaults, and users pass them by name
         self,
         model_config: AWDLSTMConfig,
         config: TrainingConfig,

@@ -1,9 +1,10 @@
-"""How much there is to hold in one's head: lines, wheel, circles of imports, and the way of a
-setting to its solver.
+"""How much there is to hold in one's head: wheel, rooms, circles of imports, the way of three
+settings, and how dense the code is.
 
 python -m recipes.house
 
-exits with status 1 if one of them is above its limit below.
+exits with status 1 if the wheel is too large or modules import each other in a circle. The other
+numbers have no limit: they are for people.
 """
 
 from __future__ import annotations
@@ -13,19 +14,44 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass, is_dataclass
+from functools import cache
 from pathlib import Path
 from types import FrameType
 
 import grimp
 
+from recipes.density import densities, table
+
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("hebblm", "awd_lstm")
 WHEEL_BYTES = 12_000_000
-FUNCTIONS = 10  # that have a setting in their hands between command line and solver
+COMMAND = ("--checkpoint", "tiny-pydoc-raw", "--max-tokens", "40", "--methods", "knn,mbpa")
+"""A run that has all three settings below; its text and folder follow."""
 
-VALUE = "0.0123"  # of mbpa.pull; no other number of a run is like it
+
+@dataclass(frozen=True)
+class Setting:
+    """A setting that is followed on its way, with a value like no other number of the run.
+
+    Args:
+        name: its name in the code.
+        value: its value.
+        options: words of the command line that set it.
+    """
+
+    name: str
+    value: float
+    options: tuple[str, ...]
+
+
+SETTINGS = (
+    Setting("pull", 0.0123, ("--set", "mbpa.pull=0.0123")),
+    Setting("log_neighbors", 35_171, ("--log-neighbors", "35171", "--log-samples")),
+    Setting("unk_share", 0.3719, ("--vocabulary", "open", "--unk-share", "0.3719")),
+)
+"""A hyper-parameter of a method, an option of an evaluation, and an option of a scenario."""
 
 
 def lines(*folders: str) -> int:
@@ -74,68 +100,110 @@ def circles() -> list[list[str]]:
     return sorted(sorted(group) for group in groups if group)
 
 
-def way_of_a_setting() -> list[str]:
-    """Return the functions that have mbpa.pull in their hands on its way from ``--set
-    mbpa.pull=...`` to the solver.
-
-    These have its value, as text or number, in a variable, or are given the section ``mbpa`` and
-    read it from there. One that passes a mapping, all settings or a rule on without looking at this
-    value is not counted.
+def rooms() -> tuple[int, int, int]:
+    """Return the packages with modules of their own, the pairs of them with an import from one
+    to the other, and the pairs that import each other.
     """
-    from hebblm.adapt.methods.mbpa import MbpaConfig
+    graph = grimp.build_graph(*PACKAGES)
+    room = {name: name.rpartition(".")[0] or name for name in graph.modules}
+    for name in graph.modules:
+        if graph.find_children(name):
+            room[name] = name
+    arrows = {
+        (room[name], room[other])
+        for name in graph.modules
+        for other in graph.find_modules_directly_imported_by(name)
+        if room[name] != room[other]
+    }
+    mutual = [pair for pair in arrows if pair[0] < pair[1] and pair[::-1] in arrows]
+    return len(set(room.values())), len(arrows), len(mutual)
+
+
+def ways() -> dict[str, list[str]]:
+    """Return by setting the functions that have it in their hands on its way from the command line
+    to where it is used.
+
+    These have its value in a variable, or are given a dataclass with it and read it from there. One
+    that passes a mapping, options or a rule on without looking at this value is not counted.
+    """
     from hebblm.cli.eval import main
 
-    way: dict[str, None] = {}
+    found: dict[str, dict[str, None]] = {setting.name: {} for setting in SETTINGS}
 
     def watch(frame: FrameType, event: str, _: object) -> None:
-        path, values = Path(frame.f_code.co_filename), frame.f_locals.values()
-        if event != "return" or not any(
-            path.is_relative_to(ROOT / package) for package in PACKAGES
-        ):
+        module = _module(frame.f_code.co_filename) if event == "return" else None
+        if module is None:
             return
-        held = any(
-            isinstance(value, str | float) and value in (VALUE, float(VALUE)) for value in values
-        )
-        given = any(
-            isinstance(value, MbpaConfig) and value.pull == float(VALUE) for value in values
-        )
-        if held or (given and "pull" in frame.f_code.co_names):
-            module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-            way[f"{module}.{frame.f_code.co_qualname.partition('.<locals>')[0]}"] = None
+        values = [*frame.f_locals.values()]
+        for setting in SETTINGS:
+            if any(_holds(value, setting, frame) for value in values):
+                function = frame.f_code.co_qualname.partition(".<locals>")[0]
+                found[setting.name][f"{module}:{function}"] = None
 
     with tempfile.TemporaryDirectory() as folder, open(os.devnull, "w") as quiet:
         text = Path(folder, "text.txt")
         text.write_text("an array is a grid of values\nall of the same type\n" * 5)
-        options = ["--checkpoint", "tiny-pydoc-raw", "--text", str(text), "--methods", "mbpa"]
+        words = [*COMMAND, "--text", str(text), "--output-path", folder]
+        for setting in SETTINGS:
+            words += setting.options
         with redirect_stdout(quiet), redirect_stderr(quiet):
             threading.setprofile(watch)
             sys.setprofile(watch)
             try:
-                main([*options, "--set", f"mbpa.pull={VALUE}"])
+                status = main(words)
             finally:
                 sys.setprofile(None)
                 threading.setprofile(None)  # type: ignore[arg-type]
-    return list(way)
+    assert status == 0, "the run that is watched fails"
+    return {name: list(functions) for name, functions in found.items()}
 
 
-def within_limits() -> Iterator[bool]:
-    """Print each number, and yield whether it is within its limit."""
+@cache
+def _module(file: str) -> str | None:
+    """Return the module of a file of the packages, None for another file."""
+    path = Path(file)
+    if not any(path.is_relative_to(ROOT / name) for name in PACKAGES):
+        return None
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts)
+
+
+def _holds(value: object, setting: Setting, frame: FrameType) -> bool:
+    """Return whether a variable of a function has a setting's value, or an object from which the
+    function reads it.
+    """
+    if isinstance(value, bool):
+        return False
+    if isinstance(value, int | float):
+        return value == setting.value
+    if isinstance(value, str):
+        return value in (str(setting.value), f"mbpa.pull={setting.value}")
+    if not is_dataclass(value) or setting.name not in frame.f_code.co_names:
+        return False
+    return getattr(value, setting.name, None) == setting.value
+
+
+def main() -> int:
+    """Print each number, and return 1 if a limit is passed."""
     print(f"{lines(*PACKAGES):,} lines of the packages, {lines('tests'):,} of the tests")
     size = wheel_bytes()
     print(f"{size / 1e6:.1f} MB of wheel (at most {WHEEL_BYTES / 1e6:.0f})")
-    yield size <= WHEEL_BYTES
+    count, arrows, mutual = rooms()
+    print(f"{count} packages with {arrows} imports between them, {mutual} of them both ways")
     groups = circles()
-    print(
-        f"{len(groups)} circles of imports (none)", *(f"\n  {', '.join(group)}" for group in groups)
-    )
-    yield not groups
-    way = way_of_a_setting()
-    print(
-        f"{len(way)} functions on the way of mbpa.pull (at most {FUNCTIONS})",
-        *(f"\n  {name}" for name in way),
-    )
-    yield len(way) <= FUNCTIONS
+    print(f"{len(groups)} circles of imports (0 allowed)")
+    for group in groups:
+        print(f"  {', '.join(group)}")
+    for name, functions in ways().items():
+        files = {function.partition(":")[0] for function in functions}
+        print(f"{len(files)} files on the way of {name}, {len(functions)} functions")
+        for function in functions:
+            print(f"  {function}")
+    for package in PACKAGES:
+        paths = sorted((ROOT / package).rglob("*.py"))
+        print(f"{package}, per 1,000 lines, and the range of other projects")
+        print(table(densities(paths)))
+    return int(size > WHEEL_BYTES or bool(groups))
 
 
 if __name__ == "__main__":
-    sys.exit(0 if all([*within_limits()]) else 1)
+    sys.exit(main())

@@ -16,6 +16,15 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("hebblm", "awd_lstm", "recipes")
+BELOW_COMMANDS = "hebblm/"  # where messages name arguments, which a command turns into options
+WITH_OPTIONS = (
+    "hebblm/cli/",
+    "hebblm/integrations/",  # names options of lm-evaluation-harness
+    "hebblm/runtime/wording.py",  # turns one into the other
+    "hebblm/vision/",  # its messages follow with its pages
+)
+COMMAND = re.compile(r"\b[a-z]+-[a-z-]+(?: --[a-z-]+(?: [^\s;,]+)?)+")  # whole, with its options
+OPTION = re.compile(r"(?<![\w-])--[a-z]")
 SAYING = ("UserError", "CheckpointError", "say")  # calls whose text a user reads
 OPENING = re.compile(
     r"(?:Return what|Say|Tell|Let) "
@@ -104,6 +113,26 @@ def spoken(program: str) -> Iterator[tuple[int, bool, str]]:
                 yield node.lineno, False, " X ".join(texts(argument))
 
 
+def options_in(program: str) -> Iterator[tuple[int, str]]:
+    """Yield line and text of the strings of a program that name an option of a command, other than
+    within a whole command.
+    """
+    inside: set[int] = set()  # parts of strings with values in them, which count as one text
+    for node in ast.walk(ast.parse(program)):
+        if isinstance(node, ast.JoinedStr):
+            inside |= {id(part) for part in node.values}
+            text = "".join(
+                str(part.value) if isinstance(part, ast.Constant) else "X" for part in node.values
+            )
+        elif isinstance(node, ast.Constant) and id(node) not in inside:
+            text = str(node.value)
+        else:
+            continue
+        rest = COMMAND.sub("", " ".join(text.split()))
+        if " " in rest and OPTION.search(rest):
+            yield node.lineno, rest
+
+
 def program_faults(programs: dict[str, str]) -> list[str]:
     """Return in one line each the odd words in docstrings and messages of some programs, by
     name.
@@ -115,6 +144,9 @@ def program_faults(programs: dict[str, str]) -> list[str]:
             if documents and (opening := OPENING.match(text)):
                 odd.append(f"{opening[0].strip()!r}: write a verb that names what the call does")
             found += [f"{name}:{line}: {each}" for each in odd]
+        if name.startswith(BELOW_COMMANDS) and not name.startswith(WITH_OPTIONS):
+            for line, text in options_in(program):
+                found.append(f"{name}:{line}: name an argument, not an option: {text[:60]}")
     return found
 
 

@@ -45,6 +45,7 @@ from recipes import (
 from recipes import causal_tables as causal
 from recipes.bench.record import BenchResult
 from recipes.bench.tables import training_table
+from recipes.hebb import tables as hebb
 from recipes.markdown import ROOT, body, origin_of
 from recipes.scale import processes
 from recipes.study.cost.tables import goal_table
@@ -276,6 +277,13 @@ PAGES: dict[Path, dict[str, Callable[[], str]]] = {
         "both": best_tables.both,
         "parts": best_tables.parts,
         "forms": best_tables.forms,
+    },
+    RECIPES / "hebb" / "README.md": {
+        "learns": hebb.learns,
+        "added": hebb.added,
+        "inside": hebb.inside,
+        "solvers": hebb.solvers,
+        "values": hebb.values,
     },
     RECIPES / "scale" / "README.md": {
         "built": scale_tables.built,

@@ -51,7 +51,6 @@ from hebblm.io.files import check_writable, write_json
 from hebblm.models.catalog import model_folder, trained_on
 from hebblm.online.session import OnlineSession
 from hebblm.online.text import TextSource
-from hebblm.report.buckets import DEFAULT_EDGES
 from hebblm.runtime.interrupts import interrupted
 from hebblm.runtime.progress import bar
 from hebblm.text.dictionary import UNK
@@ -306,9 +305,7 @@ def examine(
         return value
 
     stream = scenario.stream
-    evaluation = timed(
-        "evaluate", lambda: run_scenario(scenario, [*methods], settings, record, DEFAULT_EDGES)
-    )
+    evaluation = timed("evaluate", lambda: run_scenario(scenario, [*methods], settings, record))
     assert evaluation is not None
     verdicts: dict[str, Verdict] = {}
     for moving in (False, True):

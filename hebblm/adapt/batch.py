@@ -182,7 +182,7 @@ class EvalBatch:
         """Refuse a method that adapts the head if the neighbours' keys come from another layer."""
         if self.keyed:
             raise UserError(
-                f"{method} adapts the output layer and needs its input as keys; use --key last, "
+                f"{method} adapts the output layer and needs its input as keys; use key=last, "
                 "knn or mixture"
             )
 

@@ -32,7 +32,7 @@ from hebblm.text.subwords import Subwords
 
 Model = LanguageModel | str | Path | None
 Target = str | Path | Sequence[str] | None
-LONGEST_NAME = 4096  # characters of a path
+MAX_NAME_LENGTH = 4096  # characters of a path
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +41,11 @@ class Request:
 
     config: ScenarioConfig
     settings: Hyperparameters
-    note: str  # whose they are if they are not the model's own, and how to find these
+    # Where borrowed hyper-parameters come from, and the command that tunes your own.
+    note: str
     folder: Path | None  # of the output
-    given: (
-        tuple[TrainedModel, Subwords] | None
-    )  # a model of ``transformers`` that is open already, with its pieces
+    # A model of ``transformers`` that is open already, with its pieces.
+    given: tuple[TrainedModel, Subwords] | None
 
     @classmethod
     def of(
@@ -56,38 +56,25 @@ class Request:
         values: Mapping[str, Any] | None = None,
         settings: Mapping[str, Any] | None = None,
         output_path: str | Path | None = None,
+        *,
+        asked: type | None = None,
         **options: Any,
     ) -> Request:
-        """Check names, values and folder; the arguments are those of :func:`evaluate`."""
-        if target is not None and not isinstance(target, str | Path):
-            target = kept_texts(target)
-        if isinstance(target, str) and ("\n" in target or len(target) > LONGEST_NAME):
-            raise UserError(
-                f"target = {target!r:.60} is a text, not the name of one; give it in a list: [text]"
-            )
-        is_file = isinstance(target, Path) or (
-            target not in load_manifest() and isfile(target or "")
-        )
-        named: dict[str, Any] = {"text": Path(target or "")} if is_file else {"target": target}
-        given: tuple[TrainedModel, Subwords] | None = None
-        if isinstance(model, str | Path):
-            named["model"] = str(model)
-        elif model is not None:
-            if not isinstance(model, LanguageModel):
-                raise UserError(
-                    f"a {type(model).__name__} is not a model; name one or its folder, or give "
-                    "what "
-                    "hebblm.load((model, tokenizer)) returns"
-                )
-            if model.pieces is not None:
-                named["model"], given = model.name, (model.model, model.pieces)
-            else:
-                named["checkpoint"], named["device"] = Path(model.name), device_of(model.model).type
-        known = [field.name for field in fields(ScenarioConfig)]
+        """Check names, values and folder; the arguments are those of :func:`evaluate`.
+
+        ``asked`` is a dataclass whose fields may be among the options as well.
+        """
+        named = {**_named_text(target), **_named_model(model)}
+        of_scenario = [field.name for field in fields(ScenarioConfig)]
+        known = of_scenario
+        if asked is not None:
+            known = [*of_scenario, *(field.name for field in fields(asked))]
         for name in options:
             if name not in known:
                 raise unknown("option", name, known, f"choose from {', '.join(known)}")
-        plain = ScenarioConfig(**{**named, **options})
+            if name in of_scenario:
+                named[name] = options[name]
+        plain = ScenarioConfig(**named)
         config = plain.completed()
         config.check_names()
         chosen, lender = resolve_settings(config, hyperparameters, values or {}, settings or {})
@@ -95,14 +82,13 @@ class Request:
         folder = None if output_path is None else Path(output_path)
         if folder is not None and leads():
             check_writable(folder)
-        union = replace(
-            plain, vocabulary="union", unk_share=ScenarioConfig.unk_share
-        )  # open is not tuned
-        tuning = shlex.join(["hebblm-tune", *union.arguments()])
-        note = f"hyper-parameters: {lender}"
-        if config.corpora()[1] != "text:-":  # standard input is read once
-            note += f"; to find this model's own: {tuning}"
-        request = cls(config, chosen, note if lender else "", folder, given)
+        note = ""
+        if lender:
+            note = f"hyper-parameters: {lender}{_how_to_tune(plain)}"
+        given: tuple[TrainedModel, Subwords] | None = None
+        if isinstance(model, LanguageModel) and model.pieces is not None:
+            given = model.model, model.pieces
+        request = cls(config, chosen, note, folder, given)
         if chosen.base.lr:
             request.check_one_stream(
                 f"base.lr={chosen.base.lr} lets the base follow a single stream"
@@ -112,12 +98,16 @@ class Request:
     def check_one_stream(self, why: str) -> None:
         if self.config.streams > 1:
             raise UserError(
-                f"streams = {self.config.streams} are not possible here: {why}; leave --streams out"
+                f"streams = {self.config.streams} are not possible here: {why}; leave `streams` out"
             )
 
     def check_keys(self, methods: Sequence[str]) -> None:
         """Refuse methods that adapt the head if memories keep the states of another layer."""
-        if self.config.key != ScenarioConfig.key if self.given is None else self.given[0].keyed:
+        if self.given is None:
+            other_layer = self.config.key != ScenarioConfig.key
+        else:
+            other_layer = self.given[0].keyed
+        if other_layer:
             for name in methods:
                 METHODS[name].check_keys(self.settings.methods)
 
@@ -141,12 +131,55 @@ class Request:
             return
         if processes > config.streams:
             raise UserError(
-                f"{processes} processes are more than streams = {config.streams}; use --streams "
-                f"{processes} or more"
+                f"{processes} processes are more than streams = {config.streams}; use "
+                f"streams={processes} or more"
             )
         if config.memory_scope == "shared" and memory.capacity is not None:
             raise UserError(
                 f"memory.capacity={memory.capacity} is not divided over {processes} processes; "
                 "leave it unset, or use "
-                "--memory-scope stream or one process"
+                "memory_scope=stream or one process"
             )
+
+
+def _named_text(target: Target) -> dict[str, Any]:
+    """Return the field of :class:`ScenarioConfig` that names a text."""
+    if target is None:
+        return {"target": None}
+    if not isinstance(target, str | Path):
+        target = kept_texts(target)
+    if isinstance(target, str) and ("\n" in target or len(target) > MAX_NAME_LENGTH):
+        raise UserError(
+            f"target = {target!r:.60} is a text, not the name of one; give it in a list: [text]"
+        )
+    if isinstance(target, Path) or (target not in load_manifest() and isfile(target)):
+        return {"text": Path(target)}
+    return {"target": target}
+
+
+def _named_model(model: Model) -> dict[str, Any]:
+    """Return the fields of :class:`ScenarioConfig` that name a model."""
+    if model is None:
+        return {}
+    if isinstance(model, str | Path):
+        return {"model": str(model)}
+    if not isinstance(model, LanguageModel):
+        raise UserError(
+            f"a {type(model).__name__} is not a model; name one or its folder, or give what "
+            "hebblm.load((model, tokenizer)) returns"
+        )
+    if model.pieces is not None:
+        return {"model": model.name}
+    return {"checkpoint": Path(model.name), "device": device_of(model.model).type}
+
+
+def _how_to_tune(config: ScenarioConfig) -> str:
+    """Return a clause with the command that tunes a model's own values; empty for standard input,
+    which is read once.
+    """
+    if config.completed().corpora()[1] == "text:-":
+        return ""
+    # An open vocabulary is not tuned.
+    union = replace(config, vocabulary="union", unk_share=ScenarioConfig.unk_share)
+    command = shlex.join(["hebblm-tune", *union.arguments()])
+    return f"; to find this model's own: {command}"

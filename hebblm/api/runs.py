@@ -4,12 +4,10 @@ opened.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
-from functools import wraps
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 from hebblm.adapt.grid import Grid
 from hebblm.adapt.methods import (
@@ -30,12 +28,11 @@ from hebblm.api.request import Model, Request, Target
 from hebblm.errors import UserError
 from hebblm.evaluation.defaults import TunedFile
 from hebblm.evaluation.hyperparameters import Hyperparameters, plain_name
+from hebblm.evaluation.options import EvalOptions
 from hebblm.evaluation.resume import resumable
-from hebblm.evaluation.run import run_scenario
+from hebblm.evaluation.run import Evaluation, run_scenario
 from hebblm.evaluation.scenario import Scenario
-from hebblm.evaluation.scenario_config import several, whole
-from hebblm.report.accuracy import WORDS_ASKED
-from hebblm.report.buckets import DEFAULT_EDGES, validate_edges
+from hebblm.evaluation.scenario_config import several
 from hebblm.report.document import write_report
 from hebblm.report.inspection import write_inspection
 from hebblm.report.methods import BASE
@@ -51,33 +48,7 @@ from hebblm.tuning.tune import tune as tune_scenario
 # on other text.
 FEW_TOKENS = 5000
 
-P = ParamSpec("P")
-T = TypeVar("T")
-# A command with its options, which stays as it is, or an option alone.
-_OPTION = re.compile(r"hebblm-[a-z]+(?: --[a-z-]+(?: [^\s;,]+)?)+|(?<![^\s(])--([a-z-]+)")
 
-
-def _worded(function: Callable[P, T]) -> Callable[P, T]:
-    """Make errors name arguments, such as ``max_tokens`` for ``--max-tokens``, unless a command
-    made the call.
-    """
-
-    @wraps(function)
-    def call(*args: P.args, **kwargs: P.kwargs) -> T:
-        try:
-            return function(*args, **kwargs)
-        except UserError as error:
-            if kwargs.get("command") is None:
-                message = _OPTION.sub(
-                    lambda option: (option[1] or "").replace("-", "_") or option[0], str(error)
-                )
-                error.args = (message,)
-            raise
-
-    return call
-
-
-@_worded
 def evaluate(
     model: Model = None,
     target: Target = None,
@@ -86,15 +57,7 @@ def evaluate(
     hyperparameters: str = "default",
     values: Mapping[str, Any] | None = None,
     settings: Mapping[str, Any] | None = None,
-    frequency_edges: Sequence[int] = DEFAULT_EDGES,
-    forgetting: int | None = None,
-    check: bool = False,
-    accuracy: bool = False,
-    accuracy_words: int | Sequence[int] = WORDS_ASKED,
     output_path: str | Path | None = None,
-    log_samples: bool = False,
-    log_neighbors: int = 0,
-    show_learned: bool = False,
     command: str | None = None,
     **options: Any,
 ) -> Result:
@@ -109,25 +72,10 @@ def evaluate(
         values: hyper-parameters by dotted name, found for this scenario; they override
             ``hyperparameters``.
         settings: single hyper-parameters by dotted name; they override both.
-        frequency_edges: bounds of the frequency buckets.
-        forgetting: tokens of the source's own text to score before and after; None skips this.
-        check: also count the queries whose neighbours' loss rose in MbPA, and compare its fast form
-            with the exact one on one query in a thousand. That takes about a tenth longer.
-        accuracy: also find how often the next word is among those that a method suggests, and the
-            keystrokes that a list of three saves. That takes whole distributions, and about twice
-            the time.
-        accuracy_words: words that a model of pieces is asked for, evenly spread, or the places in
-            the text of single words; each takes some forward passes. A model of words is asked for
-            all.
         output_path: folder for result and report.
-        log_samples: also write tokens.parquet there, one row per token.
-        log_neighbors: also write, for so many tokens, neighbors.parquet with what they retrieved,
-            and components.parquet with what each part of a method gave to them.
-        show_learned: also write what was learned: inspect.html, the text shaded by gain, and in the
-            report the words that changed most and three suggestions before and after reading.
-            Writes tokens.parquet as well.
         command: the command line, for the result's provenance.
-        options: fields of :class:`hebblm.evaluation.scenario_config.ScenarioConfig`, e.g.
+        options: fields of :class:`hebblm.evaluation.options.EvalOptions`, e.g. ``accuracy=True``,
+            and of :class:`hebblm.evaluation.scenario_config.ScenarioConfig`, e.g.
             ``max_tokens=1000``.
 
     Returns:
@@ -136,104 +84,104 @@ def evaluate(
     Raises:
         UserError: an unknown name or value, or a corpus that is not available.
     """
-    every, methods = methods == EVERY, with_ensembled(_named(methods, EVALUATED))
-    rules = [name for name in methods if name in METHODS]
-    if show_learned and (BASE not in rules or len(methods) < 2):
-        raise UserError(
-            f"--show-learned compares a method with the base, not {','.join(methods)}; add base or "
-            "a method"
-        )
-    edges = validate_edges(frequency_edges)
-    request = Request.of(model, target, hyperparameters, values, settings, output_path, **options)
-    request.check_keys(rules)
+    every = methods == EVERY
+    methods = with_ensembled(_named(methods, EVALUATED))
+    evaluation = EvalOptions.of(options)
+    request = Request.of(
+        model, target, hyperparameters, values, settings, output_path, asked=EvalOptions, **options
+    )
     if every and request.config.streams > 1:
         say(
             "left out, because it mixes methods that follow a single stream: "
             f"{', '.join(ENSEMBLES)}"
         )
-        methods = rules
-    for name in ENSEMBLES.keys() & methods:
-        request.check_one_stream(f"{name}, one of the methods, follows a single stream")
-    request.settings.tell_unread(settings or {}, rules)
-    for option, asked_for in (("--log-samples", log_samples), ("--show-learned", show_learned)):
-        if asked_for and output_path is None:
-            raise UserError(f"{option} needs --output-path DIR to write to")
-    log_neighbors = whole("log_neighbors", log_neighbors, 0)
-    if log_neighbors and not log_samples:
-        raise UserError(f"--log-neighbors {log_neighbors} needs --log-samples as well")
-    source, read = request.config.corpora()
-    single = {
-        "--forgetting": forgetting is not None,
-        "--log-neighbors": log_neighbors > 0,
-        "--accuracy": accuracy,
-        "--show-learned": show_learned,
-    }
-    for option in (option for option, asked_for in single.items() if asked_for):
-        request.check_one_stream(f"{option} follows a single stream")
-    asked: int | list[int]
-    if isinstance(accuracy_words, Sequence):
-        asked = [whole("accuracy_words", place, 0) for place in accuracy_words]
-        if not asked:
-            raise UserError(
-                "accuracy_words names no word; give places in the text, or a number of words"
-            )
-    else:
-        asked = whole("accuracy_words", accuracy_words)
-    forgetting = None if forgetting is None else whole("forgetting", forgetting)
-    if forgetting is not None and source == read:
-        raise UserError(
-            f"--forgetting compares two domains, and {read} is the only one; use --cross-domain "
-            "A-to-B"
-        )
+        methods = [name for name in methods if name in METHODS]
+    _check_methods(methods, request, settings or {})
+    _check_options(evaluation, methods, request)
     ranks = current()
     request.check_ranks(ranks.size)
-    if request.folder is not None and (request.folder / FILE_NAME).is_file():
-        say(f"{request.folder} holds a finished result; it is replaced when this run ends")
-    elif request.folder is not None and (page := request.folder / "report.md").exists():
-        raise UserError(
-            f"{page} does not belong to a result, and would be overwritten; choose another folder"
-        )
+    if request.folder is not None:
+        _check_page(request.folder)
     scenario, record = request.open("evaluate", command)
     if methods == [*DEFAULT_METHODS] and not _has_statistics(scenario, request.settings):
         methods.remove(DYNAMIC)
-    beside = {
-        "methods": methods,
-        "log_neighbors": log_neighbors,
-        "forgetting": forgetting,
-        "check": check,
-        "accuracy": asked if accuracy else 0,
-    }
-    with resumable(scenario, request.settings, record, beside) as checkpoint:
+    identity = {"methods": methods, **evaluation.identity()}
+    with resumable(scenario, request.settings, record, identity) as checkpoint:
         run = run_scenario(
             scenario,
             methods,
             request.settings,
             record,
-            edges,
-            log_neighbors=log_neighbors,
-            forgetting=forgetting,
-            check=check,
-            accuracy=asked if accuracy else 0,
-            show_learned=show_learned,
+            evaluation,
             ranks=ranks,
             checkpoint=checkpoint,
         )
         if run is not None and request.folder is not None:
-            run.save(request.folder, log_samples=log_samples or show_learned)
-            losses = None
-            if show_learned:
-                losses = TokenLosses.load(request.folder / TOKENS)
-                write_inspection(request.folder)
-            write_report(run.result, request.folder, tokens=losses)
+            _write(run, request.folder, evaluation)
         if ranks.size > 1:  # intermediate files stay until the first process has ended
-            return Result.from_json(
-                ranks.all_gather_object(None if run is None else run.result.to_json())[0]
-            )
+            result = None if run is None else run.result.to_json()
+            return Result.from_json(ranks.all_gather_object(result)[0])
     assert run is not None
     return run.result
 
 
-@_worded
+def _check_methods(methods: Sequence[str], request: Request, settings: Mapping[str, Any]) -> None:
+    """Refuse methods that do not go with the keys or streams of a call, and name settings that no
+    method reads.
+    """
+    rules = [name for name in methods if name in METHODS]
+    request.check_keys(rules)
+    for name in methods:
+        if name in ENSEMBLES:
+            request.check_one_stream(f"{name}, one of the methods, follows a single stream")
+    request.settings.tell_unread(settings, rules)
+
+
+def _check_options(options: EvalOptions, methods: Sequence[str], request: Request) -> None:
+    """Refuse options that do not go with the methods, the folder or the text of a call."""
+    rules = [name for name in methods if name in METHODS]
+    if options.show_learned and (BASE not in rules or len(methods) < 2):
+        raise UserError(
+            f"show_learned compares a method with the base, not {','.join(methods)}; add base or "
+            "a method"
+        )
+    for name, asked in (
+        ("log_samples", options.log_samples),
+        ("show_learned", options.show_learned),
+    ):
+        if asked and request.folder is None:
+            raise UserError(f"{name} needs output_path=DIR to write to")
+    for name in options.one_stream():
+        request.check_one_stream(f"`{name}` follows a single stream")
+    source, read = request.config.corpora()
+    if options.forgetting and source == read:
+        raise UserError(
+            f"`forgetting` compares two domains, and {read} is the only one; use "
+            "cross_domain=A-to-B"
+        )
+
+
+def _check_page(folder: Path) -> None:
+    """Refuse a folder with a page that is not a result's; name a result that will be replaced."""
+    page = folder / "report.md"
+    if (folder / FILE_NAME).is_file():
+        say(f"{folder} holds a finished result; it is replaced when this run ends")
+    elif page.exists():
+        raise UserError(
+            f"{page} does not belong to a result, and would be overwritten; choose another folder"
+        )
+
+
+def _write(run: Evaluation, folder: Path, options: EvalOptions) -> None:
+    """Write a result, its tables and its pages."""
+    run.save(folder, log_samples=options.writes_tokens)
+    losses = None
+    if options.show_learned:
+        losses = TokenLosses.load(folder / TOKENS)
+        write_inspection(folder)
+    write_report(run.result, folder, tokens=losses)
+
+
 def tune(
     model: Model = None,
     target: Target = None,
@@ -273,7 +221,7 @@ def tune(
     """
     options = {"split": "valid", "max_tokens": 10_000, **options}
     if options["split"] != "valid":
-        raise UserError(f"tuning must not read the split {options['split']!r}; use --split valid")
+        raise UserError(f"tuning must not read the split {options['split']!r}; use split=valid")
     if options.get("vocabulary") == "open":
         raise UserError(
             "vocabulary 'open' cannot be tuned; tune with union, and use the values for both"
@@ -290,7 +238,7 @@ def tune(
     with ranks.in_turn():
         scenario, record = request.open("tune", command)
     if len(scenario.stream) < FEW_TOKENS:
-        remedy = "raise --max-tokens"
+        remedy = "raise max_tokens"
         if scenario.whole:  # all of the split was read
             remedy = f"name a longer text: these are {scenario.part}"
         say(

@@ -29,9 +29,12 @@ from rich.console import Console
 from awd_lstm.document import CheckpointError
 from hebblm.cli.plain import ConfigFile, check_values
 from hebblm.errors import UserError, reason
+from hebblm.evaluation.options import EvalOptions
+from hebblm.evaluation.scenario_config import ScenarioConfig
 from hebblm.runtime.progress import write
 from hebblm.runtime.ranks import LostRankError, end_rank, leads, size
 from hebblm.runtime.spelling import unknown
+from hebblm.runtime.wording import with_options, worded, wording
 
 C = TypeVar("C")
 FORMER = {"--destdir": "--output-path"}  # options of an earlier release, and their present names
@@ -118,15 +121,17 @@ def _add_options(parser: ArgumentParser, config: type, hints: Mapping[str, Any])
         "--config", action=ConfigFile, help="file with any of the options below (YAML or JSON)"
     )
     docs = _field_docs(config)
+    translate = with_options(option_names(config))
     headed: dict[str, Any] = {}
     for title, said, names in getattr(config, "GROUPS", ()):
-        headed |= dict.fromkeys(names.split(), parser.add_argument_group(title, said))
+        about = None if said is None else translate(said)
+        headed |= dict.fromkeys(names.split(), parser.add_argument_group(title, about))
     for field in sorted(
         dataclasses.fields(config), key=attrgetter("kw_only")
     ):  # shared options come last
         positional = bool(field.metadata.get("positional"))
         name = field.name if positional else f"--{field.name.replace('_', '-')}"
-        words = field.metadata.get("help", docs.get(field.name, ""))
+        words = translate(field.metadata.get("help", docs.get(field.name, "")))
         options: dict[str, Any] = {"type": hints[field.name], "help": words}
         if positional:
             options["metavar"] = field.name  # the help lists its choices, if it has some
@@ -206,17 +211,33 @@ def options(prog: str, config: type[C], example: str) -> Callable[[Body[C]], Mai
 
         def main(argv: list[str] | None = None) -> int:
             words = sys.argv[1:] if argv is None else argv
-            return (
-                run(
-                    parse(config, words, prog=prog, description=description, example=example), words
-                )
-                or 0
-            )
+            with wording(with_options(option_names(config))):
+                try:
+                    parsed = parse(
+                        config, words, prog=prog, description=description, example=example
+                    )
+                    return run(parsed, words) or 0
+                except (UserError, CheckpointError) as error:
+                    error.args = (worded(str(error)),)
+                    raise
 
         main.__doc__ = description
         return main
 
     return decorate
+
+
+def option_names(config: type) -> set[str]:
+    """Return the arguments that messages of a command may name: its own, and those of an
+    evaluation, which reports ask for.
+    """
+    names = {
+        field.name
+        for options in (config, EvalOptions, ScenarioConfig)
+        for field in dataclasses.fields(options)
+        if not field.metadata.get("positional")
+    }
+    return {*names, "output_path", "by_document", "methods"}
 
 
 def command(prog: str, config: type[C], example: str) -> Callable[[Body[C]], Main]:
@@ -261,48 +282,13 @@ def guarded(prog: str) -> Callable[[Main], Main]:
     """
 
     def decorate(main: Main) -> Main:
-        def ended(argv: list[str] | None) -> int:
-            try:
-                with _once():
-                    try:
-                        status = main(argv)
-                    except SystemExit:  # of --help
-                        sys.stdout.flush()
-                        raise
-                    sys.stdout.flush()
-                return status
-            except (UserError, CheckpointError) as error:
-                return _told(prog, error)
-            except OSError as error:
-                _close_if_unwritable(sys.stdout)
-                place = f"cannot use {error.filename}: " if error.filename else ""
-                return _told(
-                    prog,
-                    UserError(f"{place}{reason(error)}; choose a place with space and permission"),
-                )
-            except LostRankError as error:
-                _told(prog, error)
-                return 1
-            except KeyboardInterrupt as error:
-                if leads():
-                    print(
-                        f"{prog}: interrupted; {str(error) or 'what was finished is kept'}",
-                        file=sys.stderr,
-                    )
-                return 130
-
         @functools.wraps(main)
         def wrapped(argv: list[str] | None = None) -> int:
-            for name in ("stdout", "stderr"):
-                if (
-                    getattr(sys, name) is None
-                ):  # closed; a new file with its number would get the output
-                    setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - lives as long as the process
-                if isinstance(stream := getattr(sys, name), TextIOWrapper):
-                    stream.reconfigure(
-                        errors="replace"
-                    )  # a terminal may not have every character of a text
-            status = ended(argv)
+            _prepare_streams()
+            try:
+                status = _run(main, argv)
+            except (Exception, KeyboardInterrupt) as error:
+                status = _status_of(prog, error)
             if argv is None and size() > 1:
                 end_rank(status)
             return status
@@ -312,7 +298,53 @@ def guarded(prog: str) -> Callable[[Main], Main]:
     return decorate
 
 
-def _told(prog: str, error: Exception) -> int:
+def _prepare_streams() -> None:
+    """Open closed outputs, and let a terminal print texts with characters that it does not have."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # a new file with its number would get the output
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - lives as long as the process
+        stream = getattr(sys, name)
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+def _run(main: Main, argv: list[str] | None) -> int:
+    """Run a command and write its output out, also that of ``--help``, which exits."""
+    with _once():
+        try:
+            status = main(argv)
+        except SystemExit:
+            sys.stdout.flush()
+            raise
+        sys.stdout.flush()
+    return status
+
+
+def _status_of(prog: str, error: BaseException) -> int:
+    """Print one line for an error that a user can mend, and return the exit status.
+
+    Raises:
+        BaseException: the error itself if it is a defect of the program.
+    """
+    if isinstance(error, UserError | CheckpointError):
+        return _print_error(prog, error)
+    if isinstance(error, OSError):
+        _close_if_unwritable(sys.stdout)
+        place = f"cannot use {error.filename}: " if error.filename else ""
+        remedy = "choose a place with space and permission"
+        return _print_error(prog, UserError(f"{place}{reason(error)}; {remedy}"))
+    if isinstance(error, LostRankError):
+        _print_error(prog, error)
+        return 1
+    if isinstance(error, KeyboardInterrupt):
+        if leads():
+            kept = str(error) or "what was finished is kept"
+            print(f"{prog}: interrupted; {kept}", file=sys.stderr)
+        return 130
+    raise error
+
+
+def _print_error(prog: str, error: Exception) -> int:
     """Print an error and return the command's exit status."""
     if isinstance(error, LostRankError):
         time.sleep(LOST)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from rich.console import Console
 
@@ -21,11 +21,11 @@ from hebblm.adapt.methods import (
 from hebblm.cli.common import command, tell
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import defaults, parse_settings, plain_name
-from hebblm.evaluation.scenario_config import ScenarioConfig
+from hebblm.evaluation.options import EvalOptions
+from hebblm.evaluation.scenario_config import Groups, ScenarioConfig
 from hebblm.io.provenance import command_line
 from hebblm.models.device import check_device, keep_freed_memory
 from hebblm.report.accuracy import WORDS_ASKED
-from hebblm.report.buckets import DEFAULT_EDGES, parse_edges
 from hebblm.runtime.interrupts import GOES_ON, interrupted
 from hebblm.runtime.ranks import leads, opened
 
@@ -34,7 +34,7 @@ WORDS_SHOWN = 5  # of those that gained most, and of those that lost most
 
 
 @dataclass(frozen=True)
-class EvalConfig(ScenarioConfig):
+class EvalConfig(EvalOptions, ScenarioConfig):
     """Options of an evaluation: methods, their settings, and its output.
 
     Args:
@@ -47,28 +47,21 @@ class EvalConfig(ScenarioConfig):
         method: form of MbPA and Hebb: fast (the default) or exact; short for --set mbpa.solver=...
             To choose methods use --methods.
         output_path: folder for result.json, reports and plots.
-        log_samples: also write tokens.parquet, one row per token.
-        log_neighbors: also write, for so many tokens, neighbors.parquet with what they retrieved,
-            and components.parquet with what each part of a method gave to them.
-        show_learned: also show what was learned: the words that changed most, three suggestions
-            before and after reading, and in inspect.html the text shaded by gain; writes
-            tokens.parquet as well.
         by_document: also print perplexity, bits a byte and size of each document (file, record or
             article), the worst first.
-        frequency_edges: bounds of the frequency buckets, such as 50,100,500.
-        forgetting: across domains, also score the source's own text before and after the target is
-            read.
-        forgetting_tokens: number of tokens of the source's text, from its beginning.
-        check: also count the queries whose neighbours' loss rose in MbPA, and compare its fast form
-            with the exact one on one query in a thousand; takes about a tenth longer.
-        accuracy: also find how often the next word is the first one or among five that a method
-            suggests, the mean of 1/rank, and the share of keystrokes that a list of three saves;
-            takes about twice the time, with a model of pieces longer.
-        accuracy_words: words that a model of pieces is asked for, evenly spread; each takes some
-            forward passes. A model of words is asked for all.
         models: only list the models that ship, and those that are fetched by name.
         settings: only list the hyper-parameters and their default values.
     """
+
+    GROUPS: ClassVar[Groups] = (
+        *ScenarioConfig.GROUPS,
+        (
+            "output",
+            None,
+            f"output_path {' '.join(field.name for field in fields(EvalOptions))} by_document "
+            "models settings",
+        ),
+    )
 
     methods: str = field(
         default=",".join(DEFAULT_METHODS),
@@ -87,25 +80,14 @@ class EvalConfig(ScenarioConfig):
     set: list[str] = field(default_factory=list, metadata={"nargs": "+"})
     method: Literal["fast", "exact"] | None = None
     output_path: Path | None = None
-    log_samples: bool = False
-    log_neighbors: int = 0
-    show_learned: bool = False
     by_document: bool = False
-    frequency_edges: list[int | str] = field(
-        default_factory=lambda: [*DEFAULT_EDGES], metadata={"nargs": "+"}
-    )
-    forgetting: bool = False
-    forgetting_tokens: int = 10_000
-    check: bool = False
-    accuracy: bool = False
-    accuracy_words: int = WORDS_ASKED
+    accuracy_words: int = field(default=WORDS_ASKED, kw_only=True)
     models: bool = False
     settings: bool = False
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.forgetting_tokens < 1:
-            raise UserError(f"--forgetting-tokens {self.forgetting_tokens} must be at least 1")
+        EvalOptions.__post_init__(self)
+        ScenarioConfig.__post_init__(self)
         if self.method is not None and "mbpa.solver" in map(plain_name, parse_settings(self.set)):
             raise UserError(
                 f"--method {self.method} and --set mbpa.solver=... name the same; use one"
@@ -145,19 +127,12 @@ def _evaluate(config: EvalConfig, argv: list[str]) -> None:
     form = {} if config.method is None else {"mbpa.solver": config.method}
     result = evaluate(
         **config.scenario(),
+        **config.evaluation(),
         methods=config.methods,
         hyperparameters=config.hyperparameters,
         values=config.values,
         settings={**parse_settings(config.set), **form},
-        frequency_edges=parse_edges(config.frequency_edges),
-        forgetting=config.forgetting_tokens if config.forgetting else None,
-        check=config.check,
-        accuracy=config.accuracy,
-        accuracy_words=config.accuracy_words,
         output_path=config.output_path,
-        log_samples=config.log_samples,
-        log_neighbors=config.log_neighbors,
-        show_learned=config.show_learned,
         command=command_line(PROG, argv),
     )
     print_summary(result, Console())

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import math
-import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-from rich.console import Console
+from typing import TYPE_CHECKING, Any
 
 from hebblm.adapt.methods import METHODS, check_methods, load_plugin, unaliased
 from hebblm.cli.common import command
-from hebblm.cli.common import tell as tell_out
+from hebblm.cli.questions import Questions
 from hebblm.cli.watch import Watch, check_watch, default_folder
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters, parse_settings
@@ -31,13 +28,12 @@ from hebblm.text.sources import TextFile, pieces, text_files
 from hebblm.text.vocabulary import warn_of_new
 
 if TYPE_CHECKING:  # these load torch, and an error message must not wait for that
+    from hebblm.api.language_model import LanguageModel
     from hebblm.reader.reader import Reader
     from hebblm.reader.scores import Totals
 
 PROG = "hebblm-read"
 PIECE = 1 << 18  # characters that are read at once
-BREAK = "⏎"  # shows a line break
-BUDGET = 50  # beginnings of words that a model of pieces follows for an answer
 
 
 @dataclass(frozen=True)
@@ -154,13 +150,45 @@ def main(config: ReadConfig, argv: list[str]) -> None:
     if config.save is None:
         config = replace(config, save=default_folder(config.model, config.watch))
         assert config.save is not None
-    with held(
-        config.save, "this memory", wait=False
-    ):  # two readers with one folder would each lose the other's texts
+    # Two readers with one folder would each lose the other's texts.
+    with held(config.save, "this memory", wait=False):
         _main(config)
 
 
 def _main(config: ReadConfig) -> None:
+    _check(config)
+    lists = [] if config.rank is None else read_lists(config.rank)
+    if config.ranked is not None:
+        check_writable(config.ranked.absolute().parent)
+    settings = parse_settings(config.set)
+    files = _files(config)
+    memory = _memory(config)
+    if config.save is not None:
+        _check_save(config.save, memory)
+    model, reader = _open(config, memory, settings)
+    questions = Questions(reader, config, piped=bool(lists) and config.ranked is None)
+    texts = _texts(files, reader)
+    if config.files:
+        questions.ask("before reading")
+    for file, text in texts:
+        _read_and_tell(model, reader, file, text, config, settings, questions.print_line)
+    questions.ask("after reading" if config.files else "now")
+    if config.watch is not None and config.save is not None:
+        _watch(reader, config.watch, config.save, config, questions)
+        return
+    if config.save is not None:
+        reader.save(config.save)
+        questions.print_line(
+            f"what was read is in {config.save}; continue with --memory {config.save}"
+        )
+    elif texts and not config.read_only:
+        questions.print_line("nothing is saved; add --save DIR to keep what was read")
+    if lists:
+        _rank(reader, lists, config)
+
+
+def _check(config: ReadConfig) -> None:
+    """Refuse unknown names, and a command without work."""
     for path in config.plugin:
         load_plugin(path)
     if config.method is not None:
@@ -170,44 +198,50 @@ def _main(config: ReadConfig) -> None:
     if not config.has_work():
         raise UserError(
             f"{config.model} has nothing to do; name a text to read ({PROG} {config.model} "
-            "notes.txt), or ask it with "
-            "--suggest, --explain, --generate or --rank"
+            "notes.txt), or ask it with --suggest, --explain, --generate or --rank"
         )
-    lists = [] if config.rank is None else read_lists(config.rank)
-    if config.ranked is not None:
-        check_writable(config.ranked.absolute().parent)
-    piped = bool(lists) and config.ranked is None
-    tell = say if piped else tell_out
-    settings = parse_settings(config.set)
-    files = text_files(config.files, config.column, pipes=True) if config.files else ()
+
+
+def _files(config: ReadConfig) -> Sequence[TextFile]:
+    """Return the files of text, and refuse an empty one; a file of a folder may be empty."""
+    if not config.files:
+        return ()
+    files = text_files(config.files, config.column, pipes=True)
     empty = [file for file in files if not _has_text(file)]
     for file in empty:
-        if file.path in config.files or len(empty) == len(files):  # a file of a folder may be empty
+        if file.path in config.files or len(empty) == len(files):
             raise UserError(f"{file} is empty; put text into it")
-    from hebblm.api.language_model import load
-    from hebblm.online.prompts import split_typed
-    from hebblm.reader.checkpoint import READER, check_free
-    from hebblm.reader.explain import explanation_tables
-    from hebblm.reader.scores import Totals
-    from hebblm.report.render import print_table
-    from hebblm.report.table import Column, Table
+    return files
 
-    memory = config.memory
-    if (
-        config.watch is not None
-        and memory is None
-        and config.save is not None
-        and (config.save / READER).is_file()
-    ):
-        memory = config.save
-    if (
-        config.save is not None
-    ):  # hours of reading should not fail at a folder that was in use from the start
-        check_free(config.save)
-        check_writable(config.save.absolute().parent)
-        going_on = memory is not None and config.save.resolve() == memory.resolve()
-        if not going_on and (config.save / READER).is_file():
-            say(f"{config.save} holds another reader; it is replaced when the texts are read")
+
+def _memory(config: ReadConfig) -> Path | None:
+    """Return the folder to go on from: with ``--watch``, that of the same command before."""
+    from hebblm.reader.checkpoint import READER
+
+    if config.memory is not None or config.watch is None or config.save is None:
+        return config.memory
+    if (config.save / READER).is_file():
+        return config.save
+    return None
+
+
+def _check_save(save: Path, memory: Path | None) -> None:
+    """Refuse a folder that is in use: hours of reading should not fail at their end."""
+    from hebblm.reader.checkpoint import READER, check_free
+
+    check_free(save)
+    check_writable(save.absolute().parent)
+    continues = memory is not None and save.resolve() == memory.resolve()
+    if not continues and (save / READER).is_file():
+        say(f"{save} holds another reader; it is replaced when the texts are read")
+
+
+def _open(
+    config: ReadConfig, memory: Path | None, settings: Mapping[str, Any]
+) -> tuple[LanguageModel, Reader]:
+    """Load the model, and open its reader."""
+    from hebblm.api.language_model import load
+
     model = load(
         config.model,
         device=config.device,
@@ -223,96 +257,72 @@ def _main(config: ReadConfig) -> None:
         settings=settings,
         tokenizer=config.tokenizer,
     )
+    return model, reader
+
+
+def _texts(files: Sequence[TextFile], reader: Reader) -> list[tuple[TextFile, Iterator[str]]]:
+    """Return each file with its text in pieces; the first piece decides how texts are split, also
+    those of questions before reading.
+    """
     texts = [(file, pieces(file, PIECE)) for file in files]
-    if texts:  # questions before reading are split as they will be after it
+    if texts:
         file, rest = texts[0]
-        begin = list(islice(rest, 1))
-        reader.vocabulary.fit("".join(begin), str(file))
-        texts[0] = file, chain(begin, rest)
+        beginning = list(islice(rest, 1))
+        reader.vocabulary.fit("".join(beginning), str(file))
+        texts[0] = file, chain(beginning, rest)
+    return texts
 
-    def titled(when: str, text: str) -> str:
-        going_on = f"{text.rstrip()} ..." if text[-1:].isspace() else f"{text}..."
-        return f"{when}: {going_on}" if when else going_on
 
-    def suggest(when: str, text: str) -> None:
-        columns = (
-            Column("Next word"),
-            Column("Adapted, %", "percent"),
-            Column("Unadapted, %", "percent"),
+def _read_and_tell(
+    model: LanguageModel,
+    reader: Reader,
+    file: TextFile,
+    text: Iterator[str],
+    config: ReadConfig,
+    settings: Mapping[str, Any],
+    print_line: Callable[[str], None],
+) -> None:
+    """Read a text, and print its scores and how many of its words are new.
+
+    Raises:
+        UserError: the method diverged.
+    """
+    from hebblm.reader.scores import Totals
+
+    known = len(reader.vocabulary.words)
+    totals = Totals(pieces=model.pieces is not None)
+    _read(reader, file, text, config, totals)
+    count = len(reader.vocabulary.words) - known
+    new = ""
+    if not totals.pieces:
+        new = f"; {count:,} new word{'' if count == 1 else 's'}"
+    if count:
+        new += ", each charged as <unk> and spelled until it is learned"
+    print_line(f"{file}: {totals}{new}")
+    if totals.tokens and not math.isfinite(totals.perplexity):
+        rates = METHODS[reader.method].rates(Hyperparameters().changed(settings).methods)
+        raise UserError(
+            f"{reader.method} diverged on {file}, and nothing is saved; lower {rates} (--set)"
         )
-        context, typed = split_typed(text)
-        suggested = reader.suggest(context, config.words, typed=typed, budget=BUDGET)
-        if not suggested:
-            tell(f"{titled(when, text)} no word is known that begins with {typed!r}")
-            return
-        rows = tuple(
-            (_shown(word, reader), 100 * adapted, 100 * base) for word, adapted, base in suggested
-        )
-        print_table(Table("suggested", titled(when, text), columns, rows), Console(stderr=piped))
 
-    def explain(when: str, text: str) -> None:
-        context, typed = split_typed(text)
-        found = reader.explain(context, config.words, typed=typed, budget=BUDGET)
-        for table in explanation_tables(
-            titled(when, text), found, lambda word: _shown(word, reader)
-        ):
-            print_table(table, Console(stderr=piped))
 
-    def ask(when: str) -> None:
-        if config.suggest is not None:
-            suggest(when, config.suggest)
-        if config.explain is not None:
-            explain(when, config.explain)
-        if config.generate is not None:
-            drawn = reader.generate(
-                config.generate,
-                max_new_tokens=config.new_tokens,
-                temperature=config.temperature,
-                seed=config.seed,
-            )
-            tell(re.sub(" *\n *", f" {BREAK} ", f"{when}: {config.generate}{drawn}").rstrip())
+def _watch(
+    reader: Reader, watched: Path, save: Path, config: ReadConfig, questions: Questions
+) -> None:
+    """Read a folder again and again; answer a typed line by suggestions, ``?`` by their reasons."""
+    if save == default_folder(config.model, watched):
+        questions.print_line(f"what is read is kept in {save}; --save names another folder")
+    last_line = ""
 
-    if config.files:
-        ask("before reading")
-    for file, text in texts:
-        known = len(reader.vocabulary.words)
-        totals = Totals(pieces=model.pieces is not None)
-        _read(reader, file, text, config, totals)
-        words = len(reader.vocabulary.words) - known
-        new = "" if totals.pieces else f"; {words:,} new word{'s' * (words != 1)}"
-        if words:
-            new += ", each charged as <unk> and spelled until it is learned"
-        tell(f"{file}: {totals}{new}")
-        if totals.tokens and not math.isfinite(totals.perplexity):
-            rates = METHODS[reader.method].rates(Hyperparameters().changed(settings).methods)
-            raise UserError(
-                f"{reader.method} diverged on {file}, and nothing is saved; lower {rates} (--set)"
-            )
-    ask("after reading" if config.files else "now")
-    if config.watch is not None and config.save is not None:
-        former = ""
-        if config.save == default_folder(config.model, config.watch):
-            tell(f"what is read is kept in {config.save}; --save names another folder")
+    def answer(line: str) -> None:
+        nonlocal last_line
+        if line.strip() == "?":
+            questions.explain("", last_line)
+        else:
+            last_line = line
+            questions.suggest("", line)
 
-        def answer(line: str) -> None:
-            nonlocal former
-            if line.strip() == "?":
-                explain("", former)
-            else:
-                former = line
-                suggest("", former)
-
-        Watch(reader, config.watch, config.save, config.column, answer).run(
-            interactive=config.interactive
-        )
-        return
-    if config.save is not None:
-        reader.save(config.save)
-        tell(f"what was read is in {config.save}; continue with --memory {config.save}")
-    elif texts and not config.read_only:
-        tell("nothing is saved; add --save DIR to keep what was read")
-    if lists:
-        _rank(reader, lists, config)
+    Watch(reader, watched, save, config.column, answer).run(interactive=config.interactive)
 
 
 def _read(
@@ -355,16 +365,6 @@ def _rank(reader: Reader, lists: list[Line], config: ReadConfig) -> None:
         sys.stdout.write(data.decode())
     else:
         write_bytes(config.ranked, data)
-
-
-def _shown(word: str, reader: Reader) -> str:
-    if reader.vocabulary.unknown is not None and word == reader.vocabulary[reader.vocabulary.start]:
-        word = "\n"  # the end of line that a model of words has
-    if "\n" in word and not word.strip():
-        return f"{BREAK * word.count(chr(10))} (line break)"
-    if reader.vocabulary.unknown is not None:
-        word = word.replace(f"[{reader.vocabulary[reader.vocabulary.start]}]", f"[{BREAK}]")
-    return "␣ (blank)" if word.isspace() else word.replace("\n", BREAK)
 
 
 def _has_text(file: TextFile) -> bool:

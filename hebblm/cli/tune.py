@@ -6,14 +6,14 @@ import shlex
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from rich.console import Console
 
 from hebblm.adapt.methods import TUNABLE, load_plugin, named
 from hebblm.cli.common import command, tell
 from hebblm.evaluation.hyperparameters import parse_settings, plain_name
-from hebblm.evaluation.scenario_config import ScenarioConfig
+from hebblm.evaluation.scenario_config import Groups, ScenarioConfig
 from hebblm.io.provenance import command_line
 from hebblm.models.device import check_device, keep_freed_memory
 from hebblm.report.methods import name_of
@@ -48,6 +48,8 @@ class TuneConfig(ScenarioConfig):
             --config).
         skip_dynamic: leave dynamic evaluation out; it reads the text once for every point.
     """
+
+    GROUPS: ClassVar[Groups] = (*ScenarioConfig.GROUPS, ("output", None, "output_path"))
 
     split: Literal["test", "valid"] = "valid"
     max_tokens: int | None = 10_000
@@ -133,7 +135,8 @@ def tuned_table(search: Search) -> Table:
             perplexity(best.loss),
             *([] if bits is None else [bits(best.loss)]),
             ", ".join(
-                f"{key}={_short(value)}{'*' * (key in ends)}" for key, value in best.values.items()
+                f"{key}={_short(value)}{'*' if key in ends else ''}"
+                for key, value in best.values.items()
             ),
         )
         for name, best in search.best.items()

@@ -36,7 +36,7 @@ class TunedFile(msgspec.Struct):
         return read_record(
             cls,
             path,
-            "name the tuned.json of hebblm-tune; its config.json is for --config",
+            "name the tuned.json of hebblm-tune; its config.json is for `config`",
             TUNED_SCHEMA,
         )
 
@@ -74,36 +74,39 @@ def _start(config: ScenarioConfig, start: str) -> tuple[dict[str, Any], str]:
     paper = paper_values(source or "", target)
     if start == "default":
         return {}, ""
-    if (
-        start == "tune"
-    ):  # the default values, with the published window of the cache, which is not tuned
-        return {name: paper[name] for name in ("cache.window",) if name in paper}, ""
+    if start == "tune":  # the default values, with the published window of the cache, not tuned
+        if "cache.window" in paper:
+            return {"cache.window": paper["cache.window"]}, ""
+        return {}, ""
     if start == "paper":
         return paper, "the paper's, tuned for larger models"
     if start == "tuned":
-        nearest = "ptb" if source == target else "wt2-to-ptb"
-        for scenario in (name, nearest):
-            file = models_path() / "tuned" / f"{scenario}.json"
-            if file.is_file():
-                lender = (
-                    "" if scenario == name else f"those of {scenario} (none were tuned for {name})"
-                )
-                lender = (
-                    lender if config.model is None else f"those that an LSTM has for {scenario}"
-                )
-                tuned = TunedFile.read(file)
-                return tuned.values, _lent(config, tuned, lender, f"those of {scenario}")
-        return {}, "the default ones, since none were tuned"
+        return _tuned(config, name, "ptb" if source == target else "wt2-to-ptb")
     if not Path(start).is_file():
         remedy = f"{start!r} is neither default, tuned, paper nor a file of hebblm-tune"
         raise unknown("hyperparameters", start, STARTS, remedy)
     tuned = TunedFile.read(Path(start))
     theirs = (tuned.scenario.get("source"), tuned.scenario.get("target"))
-    own, lender = (
-        theirs in ((source, target), (None, None)),
-        f"those of {theirs[0]} read by {theirs[1]}",
-    )
-    return tuned.values, _lent(config, tuned, "" if own else lender, f"those of {start}")
+    lender = f"those of {theirs[0]} read by {theirs[1]}"
+    if theirs in ((source, target), (None, None)):
+        lender = ""
+    return tuned.values, _lent(config, tuned, lender, f"those of {start}")
+
+
+def _tuned(config: ScenarioConfig, name: str, nearest: str) -> tuple[dict[str, Any], str]:
+    """Return the tuned values that ship for a scenario or for the nearest one, and their origin."""
+    for scenario in (name, nearest):
+        file = models_path() / "tuned" / f"{scenario}.json"
+        if not file.is_file():
+            continue
+        lender = ""
+        if config.model is not None:
+            lender = f"those that an LSTM has for {scenario}"
+        elif scenario != name:
+            lender = f"those of {scenario} (none were tuned for {name})"
+        tuned = TunedFile.read(file)
+        return tuned.values, _lent(config, tuned, lender, f"those of {scenario}")
+    return {}, "the default ones, since none were tuned"
 
 
 def _lent(config: ScenarioConfig, tuned: TunedFile, lender: str, otherwise: str) -> str:
@@ -115,26 +118,34 @@ def _lent(config: ScenarioConfig, tuned: TunedFile, lender: str, otherwise: str)
     source, target = config.corpora()
     # A checkpoint named by its folder may turn out to be trained on this text; that is known only
     # after opening.
-    content = None if source is None else "both" if source == target else "test"
+    content = None
+    if source is not None:
+        content = "both" if source == target else "test"
+    policy = "lower" if {source, target} == {"wt2", "ptb"} else "raw"
     read = {
         "update_every": config.update_every,
         "k": config.k,
         "memory_content": config.memory_content or content,
-        "normalization": config.normalization
-        or ("lower" if {source, target} == {"wt2", "ptb"} else "raw"),
+        "normalization": config.normalization or policy,
     }
-    found = {name: tuned.scenario.get(name, value) for name, value in read.items()}
-    differ = [
-        f"{name} = {found[name]}"
-        for name, value in read.items()
-        if value not in (None, found[name])
-    ]
-    return f"{lender or otherwise}, found with {', '.join(differ)}" if differ else lender
+    differ = []
+    for name, value in read.items():
+        found = tuned.scenario.get(name, value)
+        if value is not None and value != found:
+            differ.append(f"{name} = {found}")
+    if not differ:
+        return lender
+    return f"{lender or otherwise}, found with {', '.join(differ)}"
 
 
 def paper_values(source: str, target: str) -> dict[str, Any]:
     """Return the paper's optimum for a scenario: PTB's or WikiText-2's within a domain, else the
     cross-domain one.
     """
-    values = PAPER["cross"] if source != target else PAPER.get(source, PAPER["wt2"])
-    return {**values, **{f"mbpa_absolute.{key}": values[f"mbpa.{key}"] for key in ("lr", "steps")}}
+    if source != target:
+        values = dict(PAPER["cross"])
+    else:
+        values = dict(PAPER.get(source, PAPER["wt2"]))
+    values["mbpa_absolute.lr"] = values["mbpa.lr"]
+    values["mbpa_absolute.steps"] = values["mbpa.steps"]
+    return values

@@ -46,12 +46,12 @@ class Probe:
         if scenario.kind != "cross-domain":
             raise UserError(
                 f"forgetting compares two domains, and {scenario.counts_in} is the only one here; "
-                "use --cross-domain"
+                "use cross_domain=A-to-B"
             )
         stream = scenario.source_stream()
         if stream is None:
             raise UserError(
-                f"forgetting needs the text of {scenario.counts_in}; name it with --source"
+                f"forgetting needs the text of {scenario.counts_in}; name it with source=CORPUS"
             )
         return cls(scenario, dataclasses.replace(stream, ids=stream.ids[:tokens]))
 

@@ -158,7 +158,7 @@ def _open_words(
         Counter(stream.symbols[index] for index in beyond.tolist()),
         len(stream),
         int((stream.ids == dictionary.unk_index).sum()),
-        "--tokenizer or --normalization",
+        "`tokenizer` or `normalization`",
     )
     vocabulary: VocabularyPolicy = UnionVocabulary()
     if config.vocabulary == "open":
@@ -228,7 +228,7 @@ def _open_pieces(
         say(
             "the training text is not known, so no word counts as new; name a text to count words "
             "in with "
-            "--source CORPUS"
+            "source=CORPUS"
         )
         subwords = Subwords(tokenizer, rows, None, config.tokenizer)
     else:

@@ -89,5 +89,9 @@ def _forget(folder: Path) -> None:
     now = time.time()
     for other in folder.parent.glob("*"):
         with contextlib.suppress(OSError):  # another process may do the same
-            if other != folder and now - other.stat().st_mtime > FORGOTTEN:
-                shutil.rmtree(other) if other.is_dir() else other.unlink()
+            if other == folder or now - other.stat().st_mtime <= FORGOTTEN:
+                continue
+            if other.is_dir():
+                shutil.rmtree(other)
+            else:
+                other.unlink()

@@ -15,21 +15,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hebblm.adapt.methods import DYNAMIC, ENSEMBLES, METHODS
-from hebblm.adapt.methods.mbpa import MbpaConfig
-from hebblm.adapt.methods.rule import Rule
 from hebblm.errors import UserError
-from hebblm.evaluation.accuracy import NEVER, NOT_ASKED, AccuracyLog, TypedWords, letters_of
+from hebblm.evaluation.accuracy import NEVER, NOT_ASKED, letters_of
 from hebblm.evaluation.checkpoint import RunCheckpoint
 from hebblm.evaluation.components import ComponentLog, component_table
 from hebblm.evaluation.documents import by_document
-from hebblm.evaluation.forgetting import Probe
 from hebblm.evaluation.hyperparameters import Hyperparameters
-from hebblm.evaluation.learned import LearnedWords
 from hebblm.evaluation.neighbors import NeighborLog, neighbor_table
-from hebblm.evaluation.passes import Pass, Watching, dynamic_pass, ensemble_scores, shared_pass
+from hebblm.evaluation.observing import Observers, observers_for
+from hebblm.evaluation.options import EvalOptions
+from hebblm.evaluation.passes import Pass, dynamic_pass, ensemble_scores, shared_pass
 from hebblm.evaluation.scenario import Scenario
 from hebblm.evaluation.scores import EvaluationScores
-from hebblm.evaluation.word_accuracy import WordsAsked, places_of
 from hebblm.evaluation.written_words import written_words
 from hebblm.io.files import atomic_path, sha256
 from hebblm.io.locks import held
@@ -54,8 +51,6 @@ from hebblm.report.units import PIECES_OF_PARTS
 from hebblm.runtime.ranks import ALONE, Ranks
 from hebblm.text import EvaluationStream
 from hebblm.text.dictionary import UNK
-from hebblm.text.piece_texts import PieceTexts
-from hebblm.text.subwords import Subwords
 
 Losses = npt.NDArray[np.float32]
 
@@ -108,29 +103,28 @@ class Evaluation:
         stands in the text with the blanks before it, the number of its pieces, losses, ranks.
         """
         stream = self.scenario.stream.reported
-        targets, counts = stream.targets, stream.target_counts
+        targets = stream.targets
+        counts = stream.target_counts
         symbols = pa.array(stream.symbols, type=pa.string())
-        written, pieces = written_words(self.scenario), self.scenario.stream.pieces
-        columns = {
+        written = written_words(self.scenario)
+        pieces = self.scenario.stream.pieces
+        columns: dict[str, Any] = {
             "position": pa.array(np.arange(len(stream), dtype=np.int64)),
             "token": symbols.take(pa.array(targets)),
-            "train_count": pa.array(counts)
-            if counts is not None
-            else pa.nulls(len(stream), pa.int64()),
+            "train_count": pa.nulls(len(stream), pa.int64()),
             "is_oov": pa.array(stream.oov),
             "seen": pa.array(occurrences_so_far(targets)),
-            **({} if written is None else {"text": pa.array(written, type=pa.string())}),
-            **(
-                {}
-                if pieces is None
-                else {"pieces": pa.array(pieces.sums(np.ones(len(self.scenario.stream))))}
-            ),
-            **{f"nll_{name}": pa.array(values) for name, values in self.nll.items()},
-            **{
-                f"rank_{name}": pa.array(found.rank, mask=found.rank == NOT_ASKED)
-                for name, found in self.guesses.items()
-            },
         }
+        if counts is not None:
+            columns["train_count"] = pa.array(counts)
+        if written is not None:
+            columns["text"] = pa.array(written, type=pa.string())
+        if pieces is not None:
+            columns["pieces"] = pa.array(pieces.sums(np.ones(len(self.scenario.stream))))
+        for name, losses in self.nll.items():
+            columns[f"nll_{name}"] = pa.array(losses)
+        for name, found in self.guesses.items():
+            columns[f"rank_{name}"] = pa.array(found.rank, mask=found.rank == NOT_ASKED)
         return pa.table(columns)
 
 
@@ -139,13 +133,8 @@ def run_scenario(
     methods: list[str],
     settings: Hyperparameters,
     provenance: dict[str, Any],
-    edges: tuple[int, ...],
+    options: EvalOptions | None = None,
     *,
-    log_neighbors: int = 0,
-    forgetting: int | None = None,
-    check: bool = False,
-    accuracy: int | Sequence[int] = 0,
-    show_learned: bool = False,
     ranks: Ranks = ALONE,
     checkpoint: RunCheckpoint | None = None,
 ) -> Evaluation | None:
@@ -156,14 +145,7 @@ def run_scenario(
         methods: names in the order of the tables; an ensemble's parts are among them.
         settings: hyper-parameters.
         provenance: command, commit, versions, device, seed.
-        edges: bounds of the frequency buckets.
-        log_neighbors: number of tokens whose neighbours to log, from the beginning of the stream.
-        forgetting: tokens of the source's own text to score before and after; None skips this.
-        check: see :class:`~hebblm.evaluation.loop.Hooks`.
-        accuracy: also find how well each method suggests words, except ensembles: all where tokens
-            are words, else so many, or those of some numbers; 0 or no numbers for none.
-        show_learned: also ask for what was learned, see
-            :class:`~hebblm.evaluation.learned.LearnedWords`.
+        options: what to find besides losses; None for the default ones.
         ranks: processes that share the streams.
         checkpoint: checkpoint of the run, None without one.
 
@@ -174,112 +156,131 @@ def run_scenario(
         UserError: a log of neighbours although no method retrieves; forgetting within one domain; a
             method whose losses have become nan.
     """
-    started, config = time.perf_counter(), scenario.config
-    built = {name: METHODS[name].rule(settings.methods) for name in methods if name in METHODS}
-    rules = {name: rule for name, rule in built.items() if not METHODS[name].moving}
-    moving = {name: rule for name, rule in built.items() if METHODS[name].moving}
+    started = time.perf_counter()
+    options = options or EvalOptions()
+    rules = {name: METHODS[name].rule(settings.methods) for name in methods if name in METHODS}
+    static = {name: rule for name, rule in rules.items() if not METHODS[name].moving}
+    moving = {name: rule for name, rule in rules.items() if METHODS[name].moving}
     if moving:
         scenario.check_statistics(settings.dynamic)
-    probe = None if forgetting is None else Probe.of(scenario, forgetting)
-    log, parts = None, None
-    if log_neighbors:
-        if not any(rule.needs.retrieval for rule in rules.values()):
-            raise UserError(
-                f"{','.join(methods)} look up no neighbours; add a method that does, such as knn"
-            )
-        log = NeighborLog(log_neighbors, settings.methods[MbpaConfig], write=scenario.writes)
-        parts = ComponentLog(log_neighbors, rules)
-    logs, asked = _accuracy(scenario, accuracy, rules, moving)
-    shared, dynamic = Pass(EvaluationScores({})), Pass(EvaluationScores({}))
-    if rules:
-        observers = [observer for observer in (log, parts, *logs[:1]) if observer is not None]
-        learned = None
-        if show_learned:
-            pieces = scenario.dictionary if isinstance(scenario.dictionary, Subwords) else None
-            learned = LearnedWords(scenario.stream, scenario.vocabulary, pieces)
-        watching = Watching(
-            probe, check, observers, asked[0] if asked else None, learned, checkpoint
-        )
-        shared = shared_pass(scenario, rules, settings, watching, ranks)
+    observers = observers_for(options, scenario, settings, static, moving, checkpoint)
+
+    # 1) Read the text, once for each base.
+    shared = Pass(EvaluationScores({}))
+    dynamic = Pass(EvaluationScores({}))
+    if static:
+        shared = shared_pass(scenario, static, settings, observers.shared, ranks)
     if not ranks.leads:
         return None
     if moving:
-        watching = Watching(probe, check, logs[1:], asked[1] if asked else None, None, checkpoint)
-        dynamic = dynamic_pass(scenario, moving, settings, watching)
-        settings = replace(settings, dynamic=dynamic.dynamic or settings.dynamic)
-    passes = {name: dynamic if name in moving else shared for name in built}
-    ensembles = [name for name in methods if name in ENSEMBLES]
-    mixed = ensemble_scores(
-        ensembles, {name: found.scores for name, found in passes.items()}, config.update_every
-    )
-    passes |= dict.fromkeys(ensembles, Pass(mixed))
+        dynamic = dynamic_pass(scenario, moving, settings, observers.dynamic)
+        if dynamic.dynamic is not None:
+            settings = replace(settings, dynamic=dynamic.dynamic)
+
+    # 2) Losses by method and token.
+    passes = _passes(methods, shared, dynamic, scenario.config.update_every)
     by_token = {name: passes[name].scores.nll[name] for name in methods}
-    for name, losses in by_token.items():
-        if lost := int(np.isnan(losses).sum()):
-            rates = METHODS[name].rates(settings.methods)
-            raise UserError(
-                f"{name}: {lost:,} of {len(losses):,} losses are nan; lower {rates} (--set)"
-            )
+    _check_numbers(by_token, settings)
     nll = {name: scenario.stream.word_losses(losses) for name, losses in by_token.items()}
-    bootstrap = Bootstrap(seed=config.seed)
-    noted: list[AccuracyLog | WordsAsked] = [*logs, *asked]
-    guesses = {
-        name: found
-        for each in noted
-        if each.rules
-        for name, found in each.guesses(scenario.stream).items()
-    }
-    suggested = _suggested(scenario.stream, guesses, edges, bootstrap)
-    gains, paired = _gains(scenario, nll, by_token, edges, bootstrap)
-    results: dict[str, MethodResult] = {}
+
+    # 3) Numbers of each method, and of each pair.
+    bootstrap = Bootstrap(seed=scenario.config.seed)
+    guesses = observers.guesses(scenario)
+    suggested = _suggested(scenario.stream, guesses, options.edges, bootstrap)
+    gains, paired = _gains(scenario, nll, by_token, options.edges, bootstrap)
+    results = {}
     for name, found in passes.items():
-        result = method_result(
-            name,
-            found.scores,
-            scenario.stream,
-            _hyperparameters(name, settings),
-            edges,
-            measured=scenario.measured,
-            checked=check and name in built and bool(built[name].needs.descents),
-        )
+        checked = options.check and name in rules and bool(rules[name].needs.descents)
         results[name] = replace(
-            result,
+            method_result(
+                name,
+                found.scores,
+                scenario.stream,
+                _hyperparameters(name, settings),
+                options.edges,
+                measured=scenario.measured,
+                checked=checked,
+            ),
             gains=gains.get(name, ()),
             forgetting=found.forgetting.get(name),
             accuracy=suggested.get(name, ()),
         )
-    extra: dict[str, Any] = {
+
+    # 4) What holds for all of them.
+    extra = {
         "bootstrap": asdict(bootstrap),
         "lead": lead(by_token, bootstrap),
         "paired": paired,
+        **_extra(scenario, options, observers, shared, by_token),
     }
-    if probe is not None:
-        extra["forgetting"] = probe.describe()
+    seconds = (
+        time.perf_counter()
+        - started
+        + sum(found.scores.earlier_seconds for found in (shared, dynamic))
+    )
+    parts = (*_parts(shared), *_parts(dynamic, " of dynamic evaluation"))
+    memory = shared.memory or dynamic.memory
+    result = Result(
+        scenario=_record(scenario, shared.exchanged),
+        model={**scenario.model.describe(), "update": asdict(settings.base)},
+        memory={
+            **memory,
+            "content": scenario.config.memory_content,
+            "k": scenario.config.k,
+        },
+        provenance={**provenance, "data_sha256": scenario.data_sha256},
+        methods=results,
+        seconds=Seconds(seconds, parts),
+        extra=extra,
+    )
+    return Evaluation(scenario, result, nll, guesses, observers.neighbors, observers.components)
+
+
+def _passes(
+    methods: Sequence[str], shared: Pass, dynamic: Pass, update_every: int
+) -> dict[str, Pass]:
+    """Return the pass of each method by name, ensembles last, which mix the losses of others."""
+    passes = {}
+    for name in methods:
+        if name in METHODS:
+            passes[name] = dynamic if METHODS[name].moving else shared
+    ensembles = [name for name in methods if name in ENSEMBLES]
+    scores = {name: found.scores for name, found in passes.items()}
+    mixed = Pass(ensemble_scores(ensembles, scores, update_every))
+    for name in ensembles:
+        passes[name] = mixed
+    return passes
+
+
+def _check_numbers(losses: Mapping[str, Losses], settings: Hyperparameters) -> None:
+    """Refuse methods with losses that are not numbers."""
+    for name, values in losses.items():
+        lost = int(np.isnan(values).sum())
+        if lost:
+            rates = METHODS[name].rates(settings.methods)
+            raise UserError(
+                f"{name}: {lost:,} of {len(values):,} losses are nan; lower {rates} in `settings`"
+            )
+
+
+def _extra(
+    scenario: Scenario,
+    options: EvalOptions,
+    observers: Observers,
+    shared: Pass,
+    by_token: Mapping[str, Losses],
+) -> dict[str, Any]:
+    """Return the parts of a result that only some texts and options have, as JSON."""
+    extra: dict[str, Any] = {}
+    if observers.probe is not None:
+        extra["forgetting"] = observers.probe.describe()
     if scenario.closed:
-        extra[PIECES_OF_PARTS] = _pieces_of_parts(scenario.stream, edges)
+        extra[PIECES_OF_PARTS] = _pieces_of_parts(scenario.stream, options.edges)
     if shared.suggested:
         extra["suggested"] = shared.suggested
     if scenario.documents:
         extra["documents"] = by_document(scenario.documents, scenario.stream, by_token)
-    whole = Result(
-        scenario=_record(scenario, shared.exchanged),
-        model={**scenario.model.describe(), "update": asdict(settings.base)},
-        memory={
-            **(shared.memory or dynamic.memory),
-            "content": config.memory_content,
-            "k": config.k,
-        },
-        provenance={**provenance, "data_sha256": scenario.data_sha256},
-        methods=results,
-        seconds=Seconds(
-            time.perf_counter()
-            - started
-            + sum(found.scores.earlier_seconds for found in (shared, dynamic)),
-            (*_parts(shared), *_parts(dynamic, " of dynamic evaluation")),
-        ),
-        extra=extra,
-    )
-    return Evaluation(scenario, whole, nll, guesses, log, parts)
+    return extra
 
 
 def _gains(
@@ -319,22 +320,6 @@ def _pieces_of_parts(stream: EvaluationStream, edges: tuple[int, ...]) -> dict[s
     return {name: round(float(pieces[mask].sum())) for name, mask in parts.items()}
 
 
-def _accuracy(
-    scenario: Scenario, accuracy: int | Sequence[int], *passes: Mapping[str, Rule]
-) -> tuple[tuple[AccuracyLog, ...], tuple[WordsAsked, ...]]:
-    """Return the logs of the methods of each pass, of all words or of those that are asked for;
-    both may be empty.
-    """
-    stream = scenario.stream
-    if not accuracy:
-        return (), ()
-    if isinstance(scenario.dictionary, Subwords):
-        texts, places = PieceTexts(scenario.dictionary), places_of(stream, accuracy)
-        return (), tuple(WordsAsked(rules, texts, stream, places) for rules in passes)
-    unknown = stream.symbols.index(UNK) if UNK in stream.symbols else None
-    return tuple(AccuracyLog(rules, TypedWords(stream.symbols), unknown) for rules in passes), ()
-
-
 def _suggested(
     stream: EvaluationStream,
     guesses: Mapping[str, Guesses],
@@ -358,7 +343,29 @@ def _record(scenario: Scenario, exchanged: Mapping[str, Any] | None) -> Scenario
     """Return a result's record of its scenario; ``exchanged`` is the traffic between processes,
     None for one.
     """
-    config, stream = scenario.config, scenario.stream.reported
+    config = scenario.config
+    stream = scenario.stream.reported
+    extra: dict[str, Any] = {
+        "source_vocabulary": stream.source_size,
+        "vocabulary_size": stream.vocabulary_size,
+        "new_rows": config.new_rows,
+        "update_every": config.update_every,
+        "part": scenario.part,
+        "whole_split": scenario.whole,
+    }
+    if scenario.total is not None:
+        extra["split_tokens"] = scenario.total
+    extra["unk_tokens"] = stream.occurrences(UNK)
+    extra["tokenizer"] = scenario.training_tokenizer
+    extra["target_tokenizer"] = scenario.tokenizer
+    if scenario.column is not None:
+        extra["column"] = scenario.column
+    extra |= scenario.pieces()
+    if config.streams > 1:
+        extra["streams"] = config.streams
+        extra["memory_scope"] = config.memory_scope
+    if exchanged is not None:
+        extra["processes"] = exchanged
     return ScenarioRecord(
         kind=scenario.kind,
         source=scenario.source,
@@ -369,26 +376,7 @@ def _record(scenario: Scenario, exchanged: Mapping[str, Any] | None) -> Scenario
         tokens=len(stream),
         oov_tokens=int(stream.oov.sum()),
         oov_types=stream.oov_types,
-        extra={
-            "source_vocabulary": stream.source_size,
-            "vocabulary_size": stream.vocabulary_size,
-            "new_rows": config.new_rows,
-            "update_every": config.update_every,
-            "part": scenario.part,
-            "whole_split": scenario.whole,
-            **({} if scenario.total is None else {"split_tokens": scenario.total}),
-            "unk_tokens": stream.occurrences(UNK),
-            "tokenizer": scenario.training_tokenizer,
-            "target_tokenizer": scenario.tokenizer,
-            **({} if scenario.column is None else {"column": scenario.column}),
-            **scenario.pieces(),
-            **(
-                {}
-                if config.streams == 1
-                else {"streams": config.streams, "memory_scope": config.memory_scope}
-            ),
-            **({} if exchanged is None else {"processes": exchanged}),
-        },
+        extra=extra,
     )
 
 
@@ -406,23 +394,22 @@ def method_result(
     words.
     """
     words = stream.reported
-    losses = stream.word_losses(scores.nll[name]).astype(np.float64)
-    seconds, errors = scores.seconds[name], scores.errors[name]
     oov = words.oov
-    mean, total, counts = (
-        float(losses.mean()),
-        float(scores.nll[name].sum(dtype=np.float64)),
-        words.target_counts,
-    )
-    units = (
-        stream.words + stream.lines
-    )  # a word count leaves out ends of line; token perplexity scores them
-    piece = total / len(stream) if words is not stream else None
-    fast_error = {
-        "queries": len(errors),
-        "mean": sum(errors) / max(1, len(errors)),
-        "max": max(errors, default=0.0),
-    }
+    counts = words.target_counts
+    losses = stream.word_losses(scores.nll[name]).astype(np.float64)  # (U,)
+    mean = float(losses.mean())
+    total = float(scores.nll[name].sum(dtype=np.float64))
+    # A word count leaves out ends of line, which token perplexity scores.
+    units = stream.words + stream.lines
+    piece = None
+    if words is not stream:
+        piece = total / len(stream)
+    seconds = scores.seconds[name]
+    errors = scores.errors[name]
+    extra = {}
+    if errors:
+        mean_error = sum(errors) / len(errors)
+        extra["fast_error"] = {"queries": len(errors), "mean": mean_error, "max": max(errors)}
     return MethodResult(
         nll=mean,
         perplexity=perplexity(mean),
@@ -440,22 +427,22 @@ def method_result(
         oov_occurrences=tuple(occurrence_report(losses, occurrences_so_far(words.targets), oov)),
         piece_nll=piece,
         piece_perplexity=None if piece is None else perplexity(piece),
-        extra={"fast_error": fast_error} if errors else {},
+        extra=extra,
     )
 
 
 def _parts(found: Pass, whose: str = "") -> list[Part]:
     scores = found.scores
-    times = {
-        **{work.name: work.seconds for work in found.preparation},
-        "base": scores.base_seconds,
-        "retrieval": scores.retrieval_seconds,
-    }
-    parts = [Part(RUN, name + whose, seconds) for name, seconds in times.items()]
-    parts += [
-        Part(SHARED, name + whose, seconds) for name, seconds in scores.shared_seconds.items()
-    ]
-    parts += [Part(METHOD, name, seconds) for name, seconds in scores.own_seconds.items()]
+    times = {work.name: work.seconds for work in found.preparation}
+    times["base"] = scores.base_seconds
+    times["retrieval"] = scores.retrieval_seconds
+    parts = []
+    for name, seconds in times.items():
+        parts.append(Part(RUN, name + whose, seconds))
+    for name, seconds in scores.shared_seconds.items():
+        parts.append(Part(SHARED, name + whose, seconds))
+    for name, seconds in scores.own_seconds.items():
+        parts.append(Part(METHOD, name, seconds))
     return [part for part in parts if part.seconds]
 
 
@@ -463,7 +450,10 @@ def _hyperparameters(name: str, settings: Hyperparameters) -> dict[str, Any]:
     """Return the settings that a method depends on, as JSON."""
     if name in ENSEMBLES:
         return {part: _hyperparameters(part, settings) for part in ENSEMBLES[name].parts}
-    values, dynamic = METHODS[name].hyperparameters(settings.methods), asdict(settings.dynamic)
+    values = METHODS[name].hyperparameters(settings.methods)
+    dynamic = asdict(settings.dynamic)
     if name == DYNAMIC:
-        return {**dynamic, **values}
-    return {DYNAMIC: dynamic, "adaptation": values} if METHODS[name].moving else values
+        return dynamic | values
+    if METHODS[name].moving:
+        return {DYNAMIC: dynamic, "adaptation": values}
+    return values

@@ -164,12 +164,12 @@ class Scenario(ModelAndText):
         return ShardedMemory(own, ranks) if ranks.size > 1 else own
 
     def _training_memory(self, settings: Hyperparameters, ranks: Ranks) -> AnyMemory:
-        ids = self.training_ids("use --memory-content test")
+        ids = self.training_ids("use memory_content=test")
         if len(ids) - 1 > self.config.training_entries:
             say(
                 f"the memory holds the last {self.config.training_entries:,} of {len(ids) - 1:,} "
                 "training tokens; "
-                "see --training-entries"
+                "see training_entries"
             )
             ids = ids[-self.config.training_entries - 1 :]
         return training_memory(
@@ -183,7 +183,7 @@ class Scenario(ModelAndText):
 
     def count_training(self, contexts: Sequence[Context]) -> None:
         """Count the n-grams of the training text first."""
-        ids = self.training_ids("use --memory-content test")[-self.config.training_entries - 1 :]
+        ids = self.training_ids("use memory_content=test")[-self.config.training_entries - 1 :]
         for context in contexts:
             assert context.ngrams is not None
             context.ngrams.add_text(ids)
@@ -207,7 +207,7 @@ class Scenario(ModelAndText):
                 raise UserError("it is not known")
             corpus = training_corpus(self.config.checkpoint, self.dictionary.hash())
         except UserError as error:
-            remedy = " or ".join(("name it with --source", *otherwise))
+            remedy = " or ".join(("name it with source=CORPUS", *otherwise))
             raise UserError(
                 f"the training text of {self.source} is needed, but {error}; {remedy}"
             ) from error
@@ -221,15 +221,15 @@ class Scenario(ModelAndText):
         If it is ``tuned``, its rate must be one that can be tried: from the training text, or a
         number.
         """
-        leave = "leave dynamic evaluation out of --methods"
-        number = "--set dynamic.rule=sgd dynamic.lr=0.01"
+        leave = "leave dynamic evaluation out of `methods`"
+        number = "settings={'dynamic.rule': 'sgd', 'dynamic.lr': 0.01}"
         if tuned and config.rule == STREAM:
             raise UserError(
                 f"dynamic.rule=stream finds its rate by itself, and has none to tune; {leave} or "
                 f"{number}"
             )
         if config.needs_statistics and (tuned or config.rule != "auto"):
-            self.training_ids(leave, number if tuned else "--set dynamic.rule=stream")
+            self.training_ids(leave, number if tuned else "settings={'dynamic.rule': 'stream'}")
 
     def context(
         self, base: StreamBase, memory: AnyMemory, window: int, *, streams: int = 1

@@ -19,15 +19,15 @@ from hebblm.text.fitting import Splitting
 from hebblm.text.prepared import DICTIONARY_FILE
 from hebblm.text.records import CHOOSE
 
+Groups = tuple[tuple[str, str | None, str], ...]
 Content = Literal["both", "train", "test"]
 MemoryScope = Literal["shared", "stream"]
 
 
 MOST_NEIGHBORS = 100_000
 SCENARIOS = (
-    "--cross-domain A-to-B, --intra-domain A, --source A --target B, --checkpoint DIR --text PATH, "
-    "or "
-    "--model HUB_ID_OR_FOLDER --target B"
+    "cross_domain=A-to-B, intra_domain=A, source=A with target=B, checkpoint=DIR with text=PATH, "
+    "or model=HUB_ID_OR_FOLDER with target=B"
 )
 """Ways to name a scenario."""
 
@@ -90,7 +90,7 @@ class ModelOptions:
     """
 
     # Headings of a command's help, the text below them, and their options.
-    GROUPS: ClassVar[tuple[tuple[str, str | None, str], ...]] = (
+    GROUPS: ClassVar[Groups] = (
         ("model and tokens", None, "tokenizer context stride dtype device"),
     )
 
@@ -121,19 +121,19 @@ class ScenarioConfig(ReadingOptions):
     """Options of a scenario: a model and a text.
 
     Args:
-        cross_domain: A-to-B, short for --source A --target B.
+        cross_domain: A-to-B, short for source=A with target=B.
         intra_domain: a corpus; its own model is evaluated on it.
         source: corpus of the base model: ptb, wt2, pydoc, numpy, text:PATH, hf:ID[:CONFIG] or a
             folder of hebblm-preprocess.
-        target: corpus to read, named like a source; text:PATH takes the same paths as --text PATH.
+        target: corpus to read, named like a source; text:PATH takes the same paths as text=PATH.
         checkpoint: folder of a model or name of one that ships (hebblm-eval --models lists them),
             instead of the one that ships or is trained for the source.
         model: a causal language model of transformers, by hub id, folder or GGUF file, or one that
             is fetched by name (hebblm-eval --models lists them), instead of a checkpoint; if the
-            model does not name its training text, --source names a text to count words in.
+            model does not name its training text, `source` names a text to count words in.
         text: a file of text or of records (.jsonl, .json, .csv, .tsv, .parquet), also compressed
-            (.gz, .zst, .xz), a folder of such files, or - for standard input; short for --target
-            text:PATH.
+            (.gz, .zst, .xz), a folder of such files, or - for standard input; short for
+            target=text:PATH.
         column: column of records that holds the text; by default text, or the only column of
             strings.
         split: test or valid; by default test, and all of a text file that the model was not trained
@@ -165,7 +165,7 @@ class ScenarioConfig(ReadingOptions):
             methods that adapt the head need last.
     """
 
-    GROUPS = (
+    GROUPS: ClassVar[Groups] = (
         (
             "scenario",
             f"name one: {SCENARIOS}",
@@ -181,13 +181,6 @@ class ScenarioConfig(ReadingOptions):
         ),
         ("models of transformers", None, "context stride dtype dynamic_parameters key"),
         ("methods", None, "methods plugin hyperparameters values set method around skip_dynamic"),
-        (
-            "output",
-            None,
-            "output_path log_samples log_neighbors show_learned by_document frequency_edges "
-            "forgetting "
-            "forgetting_tokens check accuracy accuracy_words models settings",
-        ),
     )
 
     cross_domain: str | None = None
@@ -228,13 +221,13 @@ class ScenarioConfig(ReadingOptions):
         if self.unk_share != ScenarioConfig.unk_share and self.vocabulary != "open":
             raise UserError(
                 f"unk_share = {self.unk_share} has no effect with vocabulary union; use "
-                "--vocabulary open"
+                "vocabulary=open"
             )
         if self.streams > 1 and self.vocabulary == "open":
             raise UserError(
                 f"streams = {self.streams} do not go with vocabulary open, which numbers words by "
                 "their first "
-                "appearance; use --vocabulary union"
+                "appearance; use vocabulary=union"
             )
 
     def corpora(self) -> tuple[str | None, str]:
@@ -250,15 +243,15 @@ class ScenarioConfig(ReadingOptions):
             source, joint, target = self.cross_domain.partition("-to-")
             if not joint or not source or not target:
                 raise UserError(
-                    f"--cross-domain {self.cross_domain!r} must read A-to-B, e.g. wt2-to-ptb"
+                    f"cross_domain={self.cross_domain!r} must read A-to-B, e.g. wt2-to-ptb"
                 )
             return source, target
         if self.intra_domain is not None:
             return self.intra_domain, self.intra_domain
         if self.source is None and self.checkpoint is None and self.model is None:
             raise UserError(
-                "--target and --text need --source CORPUS, --checkpoint DIR or --model "
-                "HUB_ID_OR_FOLDER as well"
+                "`target` and `text` need source=CORPUS, checkpoint=DIR or "
+                "model=HUB_ID_OR_FOLDER as well"
             )
         return self.source, self.target or f"text:{self.text}"
 
@@ -300,7 +293,7 @@ class ScenarioConfig(ReadingOptions):
         """
         if self.checkpoint is not None and self.model is not None:
             raise UserError(
-                f"--checkpoint {self.checkpoint} and --model {self.model} are two models; name one"
+                f"checkpoint={self.checkpoint} and model={self.model} are two models; name one"
             )
         name = self.checkpoint or self.model
         if name is None:
@@ -324,9 +317,8 @@ class ScenarioConfig(ReadingOptions):
         plain = ScenarioConfig()
         for name in ("context", "stride", "dtype", "dynamic_parameters", "key"):
             if (value := getattr(self, name)) != getattr(plain, name):
-                option = f"--{name.replace('_', '-')}"
                 raise UserError(
-                    f"{option} {value} is for models of transformers; leave it out for others"
+                    f"{name}={value} is for models of transformers; leave it out for others"
                 )
 
     def _of_causal(self, name: str, folder: Path | None) -> Self:
@@ -335,7 +327,7 @@ class ScenarioConfig(ReadingOptions):
         """
         if self.vocabulary != "union":
             raise UserError(
-                f"--vocabulary {self.vocabulary} is for models of words; leave it out for {name}"
+                f"vocabulary={self.vocabulary} is for models of words; leave it out for {name}"
             )
         if (
             self.cross_domain is not None
@@ -343,7 +335,7 @@ class ScenarioConfig(ReadingOptions):
             or self.preset is not None
         ):
             raise UserError(
-                f"{name} is read with --target CORPUS or --text PATH; leave other scenarios and "
+                f"{name} is read with target=CORPUS or text=PATH; leave other scenarios and "
                 "presets out"
             )
         corpus = {} if folder is None else trained_on(folder)

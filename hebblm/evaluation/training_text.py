@@ -196,7 +196,7 @@ def _build(
     say(
         f"the memory of the training text {whence}; if it is interrupted, run the same command to "
         "continue, and with "
-        "--training-entries N it remembers only the last N tokens"
+        "training_entries=N it remembers only the last N tokens"
     )
     with bar() as progress:
         resumed = f", going on from part {done + 1:,}" if done else ""
@@ -343,5 +343,5 @@ def _announce(seconds: float) -> None:
     say(
         f"dynamic evaluation needs the gradients of the training text: about {duration(seconds)}, "
         "once for this model; "
-        "the other methods do without (--methods)"
+        "the other `methods` do without"
     )

@@ -59,7 +59,7 @@ class AdaptedLM(TemplateLM):  # type: ignore[misc]
             at most 8,192 tokens.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the words of --model_args, which the harness passes by name
         self,
         pretrained: str = "",
         method: str | None = None,

@@ -175,7 +175,7 @@ def placed(index: Any, device: torch.device) -> Any:
         raise UserError(
             f"FAISS has no index of the kind {type(faiss.downcast_index(index)).__name__} on a GPU "
             f"({reason}); "
-            "use memory.index=exact, IVF4096,Flat, IVF4096,SQ8 or IVF4096,PQ32, or --device cpu"
+            "use memory.index=exact, IVF4096,Flat, IVF4096,SQ8 or IVF4096,PQ32, or device=cpu"
         )
     return there
 

@@ -20,7 +20,15 @@ from awd_lstm import AWDLSTM, detach, grow_vocabulary, read_config
 from awd_lstm.loss import linear_cross_entropy
 from awd_lstm.model import parameter_count
 from awd_lstm.streams import ParallelStreams
-from hebblm.models.base import GradientBase, Ids, NewRows, Segment, State, mean_squares_of
+from hebblm.models.base import (
+    GradientBase,
+    Ids,
+    NewRows,
+    Segment,
+    State,
+    TrainedModel,
+    mean_squares_of,
+)
 from hebblm.models.update import BaseUpdate
 from hebblm.runtime.blocks import one_thread
 from hebblm.runtime.progress import track
@@ -137,7 +145,7 @@ class AwdBase(GradientBase):
 
 
 @dataclass(frozen=True, slots=True)
-class AwdModel:
+class AwdModel(TrainedModel):
     """A trained AWD-LSTM and its origin."""
 
     model: AWDLSTM  # in evaluation mode
@@ -148,14 +156,6 @@ class AwdModel:
     @property
     def head(self) -> OutputHead:
         return _head(self.model)
-
-    @property
-    def keyed(self) -> bool:
-        return False
-
-    @property
-    def key_width(self) -> int:
-        return self.model.config.embedding_dim
 
     def base(
         self,
@@ -246,9 +246,6 @@ class AwdModel:
             for begin in range(0, streams * stride, stride)
         ]
         return np.concatenate(runs) + 1 if runs else np.empty(0, np.int64)
-
-    def reading(self) -> dict[str, int]:
-        return {}  # states depend on weights and tokens alone
 
     def describe(self) -> dict[str, Any]:
         training = read_config(self.folder).get("training", {})

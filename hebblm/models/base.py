@@ -15,10 +15,12 @@ from torch import Tensor, nn
 
 from hebblm.io.tensors import prefixed, under
 from hebblm.models.update import BaseUpdate as BaseUpdate
+from hebblm.runtime.progress import track
 from hebblm.types import OutputHead
 
 Ids = npt.NDArray[Any]
 NewRows = Literal["zero", "uniform", "mean"]
+SEGMENT = 256  # tokens of a training text that a model reads at once, if it has no way of its own
 State = dict[str, Tensor]
 """Place of a base in its stream: tensors by name, ready for a file."""
 
@@ -93,6 +95,9 @@ class GradientBase(StreamBase):
     """A base whose weights can take a gradient step after each segment; other bases can use its
     gradients.
 
+    A new kind has ``head``, ``parameters``, ``_states``, ``_loss``, ``stream_state``,
+    ``load_stream_state`` and ``frozen``; the rest follows from these.
+
     Args:
         update: settings of learning while it reads; None for a fixed base.
         streams: B, number of streams; a base of several must be fixed.
@@ -110,11 +115,15 @@ class GradientBase(StreamBase):
         """The weights that may learn, by name."""
 
     @property
-    @abstractmethod
-    def room(self) -> int: ...
+    def room(self) -> int:
+        return 0
 
-    @abstractmethod
-    def back(self, count: int) -> None: ...
+    def back(self, count: int) -> None:
+        assert count == 0, "a base that keeps no earlier states has no room to go back"
+
+    def grow(self, rows: int) -> None:
+        if rows:
+            raise ValueError(f"a closed vocabulary was given {rows} more rows")
 
     @abstractmethod
     def _states(self, ids: Tensor) -> Tensor:
@@ -222,26 +231,23 @@ class Segment(NamedTuple):
 
 
 class TrainedModel(Protocol):
-    """A trained language model, which opens bases and never changes."""
+    """A trained language model, which opens bases and never changes.
+
+    A new kind derives from this class and has ``sha256``, ``head`` and ``base``. The rest follows
+    from these; a kind overrides what it can do faster.
+    """
 
     @property
+    @abstractmethod
     def sha256(self) -> str:
         """Hash of its weights."""
 
     @property
+    @abstractmethod
     def head(self) -> OutputHead:
         """The softmax layer as trained, (V, D)."""
 
-    @property
-    def keyed(self) -> bool:
-        """Whether memories keep another layer's states, which bases return after those of the
-        softmax layer.
-        """
-
-    @property
-    def key_width(self) -> int:
-        """Width of a memory's keys."""
-
+    @abstractmethod
     def base(
         self,
         *,
@@ -261,6 +267,18 @@ class TrainedModel(Protocol):
             streams: number of streams read side by side; several need a fixed base.
         """
 
+    @property
+    def keyed(self) -> bool:
+        """Whether memories keep another layer's states, which bases return after those of the
+        softmax layer.
+        """
+        return False
+
+    @property
+    def key_width(self) -> int:
+        """Width of a memory's keys."""
+        return self.head.weight.shape[1]
+
     def mean_squares(
         self, train: Ids, segment: int, announce: Callable[[float], None] | None = None
     ) -> list[Tensor]:
@@ -272,11 +290,27 @@ class TrainedModel(Protocol):
             segment: tokens of each step.
             announce: called after the first step with the seconds that all steps will take.
         """
+        base = self.base()
+        base.tracked = True
+        parameters = list(base.parameters().values())
+        ids = torch.from_numpy(np.asarray(train, dtype=np.int64)).to(device_of(self))
 
+        def losses() -> Iterator[Tensor]:
+            starts = range(0, len(ids) - 1, segment)
+            for start in track(starts, "gradient statistics", len(starts), "segments", announce):
+                stop = min(start + segment, len(ids) - 1)
+                base.read(ids[start:stop])
+                yield base.loss(ids[start + 1 : stop + 1])
+
+        return mean_squares_of(losses(), parameters)
+
+    @torch.no_grad()
     def segments(
         self, ids: Ids, done: int = 0, state: State | None = None, rank: int = 0, ranks: int = 1
     ) -> Iterator[Segment]:
         """Read a training stream; its segments hold every label except the first, once.
+
+        A segment is the next run of tokens; of several processes the first one reads them all.
 
         Args:
             ids: (T,) the stream.
@@ -285,20 +319,36 @@ class TrainedModel(Protocol):
             rank: rank of this process; a segment joins the parts of all ranks, the first one first.
             ranks: number of processes.
         """
+        base = self.base()
+        if state is not None:
+            base.load_stream_state(state)
+        tokens = torch.from_numpy(np.asarray(ids, dtype=np.int64)).to(device_of(self))
+        for start in range(done * SEGMENT, len(tokens) - 1, SEGMENT):
+            stop = min(start + SEGMENT, len(tokens) - 1)
+            if rank > 0:
+                keys = self.head.weight.new_zeros(0, self.key_width)
+                yield Segment(keys, tokens[:0], base.stream_state())
+                continue
+            hidden = base.read(tokens[start:stop])[:, -self.key_width :]  # (M, D)
+            yield Segment(hidden, tokens[start + 1 : stop + 1], base.stream_state())
 
     def segment_count(self, total: int) -> int:
         """Return the number of segments in which :meth:`segments` yields ``total`` labels."""
+        return -(-total // SEGMENT)
 
     def label_places(self, total: int) -> npt.NDArray[np.int64]:
         """Return the place (total,) in the stream of each label, in the order of
         :meth:`segments`.
         """
+        return np.arange(1, total + 1, dtype=np.int64)
 
     def reading(self) -> dict[str, int]:
         """Return the numbers, by name, that hidden states depend on besides weights and tokens."""
+        return {}
 
     def describe(self) -> dict[str, Any]:
         """Describe the model for a result."""
+        return {"arch": type(self).__name__, "weights_sha256": self.sha256}
 
 
 def device_of(model: TrainedModel) -> torch.device:

@@ -33,9 +33,11 @@ RECORD = "training.json"  # of a model of transformers: corpus, parameters, scor
 CHECKOUT = {
     "llama-wt2-small": "",
     "medium-ptb-raw": "",
-    "small-ptb-raw": "hebblm-train --corpus ptb --preset small",
-    "small-wt2-lower": "hebblm-train --corpus wt2 --preset small --normalization lower",
-    "small-wt2-raw": "hebblm-train --corpus wt2 --preset small --normalization raw",
+    "small-ptb-raw": "hebblm-train --corpus ptb --preset small --output-path small-ptb-raw",
+    "small-wt2-lower": "hebblm-train --corpus wt2 --preset small --normalization lower "
+    "--output-path small-wt2-lower",
+    "small-wt2-raw": "hebblm-train --corpus wt2 --preset small --normalization raw "
+    "--output-path small-wt2-raw",
 }
 """Models that a checkout of the repository has and a wheel does not, with the command that trains
 each, if any.
@@ -101,7 +103,7 @@ def model_folder(name: Path) -> Path | None:
     if len(meant) == 1:
         own = meant[0]
         if own in missing_models():
-            train = f", or train it: {CHECKOUT[own]} --output-path {own}" if CHECKOUT[own] else ""
+            train = f", or train it: {CHECKOUT[own]}" if CHECKOUT[own] else ""
             raise UserError(
                 f"{own} is not installed; run pip install -e . in a checkout of the "
                 f"repository{train}"
@@ -171,7 +173,7 @@ def checkpoint_words(folder: Path) -> tuple[Dictionary, Tokenizer]:
         )
     if "name" not in corpus:
         raise UserError(
-            f"{folder} has no {DICTIONARY_FILE}; name the corpus it was trained on with --source"
+            f"{folder} has no {DICTIONARY_FILE}; name the corpus of its training with source=CORPUS"
         )
     prepared = prepared_corpus(corpus["name"], corpus.get("normalization"))
     return prepared.dictionary, prepared.tokenizer()

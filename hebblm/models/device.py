@@ -38,7 +38,7 @@ def pick_device(name: str) -> torch.device:
     kind, _, number = name.partition(":")
     if kind == "cuda" and not torch.cuda.is_available():
         raise UserError(
-            f"device {name!r} was asked for, but torch finds no CUDA device; use --device cpu"
+            f"device {name!r} was asked for, but torch finds no CUDA device; use device=cpu"
         )
     count = torch.cuda.device_count() if kind == "cuda" else 1
     if number and int(number) >= count:

@@ -135,7 +135,7 @@ def _is_done(prepared: PreparedCorpus, preset: Preset, folder: Path, initial: Pa
     )
     if stored != wanted:
         raise UserError(
-            f"{folder} already holds another model; choose another --output-path or delete it"
+            f"{folder} already holds another model; choose another output_path or delete it"
         )
     return True
 

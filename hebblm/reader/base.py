@@ -1,4 +1,4 @@
-"""The base of a reader, with its copy as trained where it learns."""
+"""The base of a reader, and for one that learns its copy as trained."""
 
 from __future__ import annotations
 

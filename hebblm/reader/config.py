@@ -95,7 +95,7 @@ class ReaderConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OpenedConfig(ReaderConfig, frozen=True, kw_only=True):
-    """Values of an opened reader: all are there."""
+    """Values of an opened reader, all given."""
 
     method: str
     k: int

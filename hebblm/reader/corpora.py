@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -109,14 +108,7 @@ def build(
         if not ranks.leads:
             ranks.wait()
             return there()
-        numbers = iter(range(sum(counts)))
-        for source, count in zip(sources, counts, strict=True):
-            lengths = source["pieces"] = []
-            for index in islice(numbers, count):
-                part = parts.load(index)
-                memory.fill(part["keys"], part["labels"])
-                lengths.append(len(part["labels"]))
-            source["tokens"] = sum(lengths)
+        _fill(memory, parts, sources, counts)
         if not len(memory):
             raise UserError(
                 f"{', '.join(map(str, files))}: no text to remember; name files that are not empty"
@@ -145,6 +137,22 @@ def build(
         shutil.rmtree(parts.folder, ignore_errors=True)
         ranks.wait()
     return memory
+
+
+def _fill(
+    memory: AnyMemory, parts: Segments, sources: list[dict[str, Any]], counts: Sequence[int]
+) -> None:
+    """Fill a memory with the pieces of all texts, and record the length of each piece."""
+    first = 0
+    for source, count in zip(sources, counts, strict=True):
+        lengths = []
+        for index in range(first, first + count):
+            part = parts.load(index)
+            memory.fill(part["keys"], part["labels"])
+            lengths.append(len(part["labels"]))
+        source["pieces"] = lengths
+        source["tokens"] = sum(lengths)
+        first += count
 
 
 def _fit(vocabulary: Vocabulary, files: Sequence[TextFile]) -> None:
@@ -289,7 +297,7 @@ def _merge(first: Path, second: Path, folder: Path) -> AnyMemory:
             raise UserError(
                 f"{both[0].folder} has memory.{setting}={first} and {both[1].folder} "
                 f"memory.{setting}={second}; "
-                f"build one of them again with --set memory.{setting} of the other"
+                f"build one of them again with memory.{setting} of the other in `settings`"
             )
     words = list(dict.fromkeys(word for one in both for word in one.words))
     place = {word: index for index, word in enumerate(words)}
@@ -350,7 +358,7 @@ def _merged_counts(memories: Sequence[SavedMemory], place: Mapping[str, int]) ->
             raise UserError(
                 f"{counted[0][0].folder} counts n-grams with ngram.order={merged.order} and "
                 f"{one.folder} with "
-                f"{own.order}; build one of them again with --set ngram.order of the other"
+                f"{own.order}; build one of them again with ngram.order of the other in `settings`"
             )
         ids = None
         if one.known is not None and any(

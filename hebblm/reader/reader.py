@@ -82,7 +82,7 @@ class Reader:
             rms rule without the training text.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a reader is opened in one call, and most have defaults
         self,
         model: TrainedModel,
         vocabulary: Vocabulary,

@@ -130,7 +130,7 @@ def check_still(record: ReadingRecord, *, whole: bool) -> None:
         raise UserError(
             f"{moving[0]} learned from all texts in the same weights, so to forget one, the reader "
             "must read all "
-            "others again; ask for that with replay=True, or --replay"
+            "others again; ask for that with replay=True"
         )
     if record.base is not None:
         path = Path(record.base.folder, record.base.file)

@@ -163,7 +163,7 @@ class ReaderSession:
 
     @contextmanager
     def at_text_start(self) -> Iterator[None]:
-        """Move the base to the beginning of a text for the block alone."""
+        """Put the base at the beginning of a text in the block."""
         with self.base.aside():
             self.base.load_stream_state(self._text_start)
             yield
@@ -282,7 +282,7 @@ class ReaderSession:
         return self.predictor.log_probs(self.query(hidden, text))[0]
 
     def follow(self, hidden: Tensor, labels: Tensor) -> None:
-        """Move mixture weights and n-grams on along labels (N,) after states (N, D), an interval at a
+        """Move mixture weights and n-grams on by labels (N,) after states (N, D), an interval at a
         time.
 
         Call it in ``context.aside()``: it ends with the block.
@@ -295,7 +295,7 @@ class ReaderSession:
             self.online.follow([(self.context, batch.observation(own))])
 
     def follow_prompt(self, hidden: Tensor, ids: Tensor, *, new_text: bool) -> None:
-        """Move the mixture weights on along a prompt (N,) from the states (N, D) after each of its
+        """Move the mixture weights on by a prompt (N,) from the states (N, D) after each of its
         tokens; the first was read.
 
         A question at the beginning of a text is a text of its own, and shows how far to trust the

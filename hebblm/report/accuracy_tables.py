@@ -12,6 +12,7 @@ from hebblm.report.numbers import display
 from hebblm.report.stored import StoredResult
 from hebblm.report.table import Cell, Column, Table
 from hebblm.report.tables import interval_text
+from hebblm.runtime.wording import worded
 
 NOTE = (
     "First: the word is the most probable one. Among five: it is one of the five most probable. "
@@ -23,7 +24,7 @@ PIECES_NOTE = (
     "1/rank is 0."
 )
 UNION_NOTE = (
-    "With a union vocabulary new words are listed before they were read. --vocabulary open lists "
+    "With a union vocabulary new words are listed before they were read. vocabulary=open lists "
     "what a reader would."
 )
 _DECIMALS = {"reciprocal_rank": 3}  # others are percent, with 1
@@ -31,33 +32,29 @@ _DECIMALS = {"reciprocal_rank": 3}  # others are percent, with 1
 
 def accuracy_table(result: StoredResult) -> Table | None:
     """Return a table of every method's suggestions on a text; None if they were not requested."""
-    rows = [
-        (name, part) for name, parts in _items(result).items() for part in parts if part.part == ALL
-    ]
-    if not rows:
+    wholes = {}
+    for name, parts in _items(result).items():
+        for part in parts:
+            if part.part == ALL:
+                wholes[name] = part
+    if not wholes:
         return None
     columns = [Column("Method")]
     for measure, header in MEASURES.items():
-        columns += [
-            Column(header, "nll", "max", decimals=_DECIMALS.get(measure, 1)),
-            Column("Gain"),
-        ]
-    title = (
-        f"Suggestions on {result.scenario.label}, {(asked := rows[0][1].tokens):,} "
-        f"word{'s' * (asked != 1)}"
-    )
+        columns.append(Column(header, "nll", "max", decimals=_DECIMALS.get(measure, 1)))
+        columns.append(Column("Gain"))
+    rows = []
+    for name, part in wholes.items():
+        rows.append((name_of(name), *_cells(part)))
+    asked = next(iter(wholes.values())).tokens
+    words = "1 word" if asked == 1 else f"{asked:,} words"
+    title = f"Suggestions on {result.scenario.label}, {words}"
     level = (
         "Gains are over the base, of percentages in points, "
         f"± half of the {100 * result.bootstrap.level:g} % interval, * where it leaves out 0."
     )
     notes = (NOTE, PIECES_NOTE, level) if result.of_pieces else (NOTE, level)
-    return Table(
-        "accuracy",
-        title,
-        tuple(columns),
-        tuple((name_of(name), *_cells(part)) for name, part in rows),
-        notes,
-    )
+    return Table("accuracy", title, tuple(columns), tuple(rows), notes)
 
 
 def suggested_table(result: StoredResult) -> Table | None:
@@ -73,15 +70,15 @@ def suggested_table(result: StoredResult) -> Table | None:
         Column("Before reading, %", wide=True),
         Column("After reading, %", wide=True),
     )
-    rows = tuple(
-        (each["before"], each["word"], *(_listed(each[when]) for when in ("unread", "read")))
-        for each in found["words"]
-    )
+    rows = []
+    for question in found["words"]:
+        unread, read = _listed(question["unread"]), _listed(question["read"])
+        rows.append((question["before"], question["word"], unread, read))
     return Table(
         "suggested",
         f"Suggestions before and after reading, {name_of(found['method'])}",
         columns,
-        rows,
+        tuple(rows),
     )
 
 
@@ -103,10 +100,11 @@ def accuracy_by_part(result: StoredResult, measure: str) -> Table | None:
     shown = [part for part in next(iter(items.values())) if part.tokens]
     columns = [Column("Part", subheader="words")]
     columns += [Column(part_label(part.part), "nll", "max", part.tokens, 1) for part in shown]
-    rows = [
-        (name_of(name), *(_scaled(part, measure) for part in parts if part.tokens))
-        for name, parts in items.items()
-    ]
+    rows = []
+    for name, parts in items.items():
+        row: list[Cell] = [name_of(name)]
+        row += [_scaled(part, measure) for part in parts if part.tokens]
+        rows.append(tuple(row))
     title = f"{MEASURES[measure]}: by part of {result.scenario.label}"
     union = (
         result.scenario.oov_tokens
@@ -114,49 +112,62 @@ def accuracy_by_part(result: StoredResult, measure: str) -> Table | None:
         and not result.of_pieces
     )
     return Table(
-        f"accuracy-{measure}", title, tuple(columns), tuple(rows), (UNION_NOTE,) if union else ()
+        f"accuracy-{measure}",
+        title,
+        tuple(columns),
+        tuple(rows),
+        (worded(UNION_NOTE),) if union else (),
     )
 
 
 def accuracy_rows(result: StoredResult) -> Table | None:
     """Return every measure of every part with its gain over the base, one per row, for programs."""
     columns = (
-        *(Column(header) for header in ("Method", "Part")),
+        Column("Method"),
+        Column("Part"),
         Column("Words", "count"),
         Column("Measure"),
-        *(Column(header, "nll") for header in ("Value", "Gain", "Low", "High")),
+        Column("Value", "nll"),
+        Column("Gain", "nll"),
+        Column("Low", "nll"),
+        Column("High", "nll"),
     )
-    rows = tuple(
-        (
-            name_of(name),
-            part.part,
-            part.tokens,
-            measure,
-            getattr(part, measure),
-            *part.gains.get(measure, (None,) * 3),
-        )
-        for name, parts in _items(result).items()
-        for part in parts
-        for measure in MEASURES
-    )
-    return Table("accuracy", "Suggestions", columns, rows) if rows else None
+    rows = []
+    for name, parts in _items(result).items():
+        for part in parts:
+            for measure in MEASURES:
+                gain, low, high = part.gains.get(measure, (None, None, None))
+                value = getattr(part, measure)
+                rows.append(
+                    (name_of(name), part.part, part.tokens, measure, value, gain, low, high)
+                )
+    if not rows:
+        return None
+    return Table("accuracy", "Suggestions", columns, tuple(rows))
 
 
 def _items(result: StoredResult) -> dict[str, tuple[Accuracy, ...]]:
-    return {
-        name: found for name in ordered(result.methods) if (found := result.methods[name].accuracy)
-    }
+    items = {}
+    for name in ordered(result.methods):
+        accuracy = result.methods[name].accuracy
+        if accuracy:
+            items[name] = accuracy
+    return items
 
 
 def _cells(part: Accuracy) -> list[Cell]:
     cells: list[Cell] = []
     for measure in MEASURES:
-        gain = Gain(
+        gain, low, high = part.gains.get(measure, (None, None, None))
+        in_percent = Gain(
             part.part,
             part.tokens,
-            *(_percent(measure, x) for x in part.gains.get(measure, (None,) * 3)),
+            _percent(measure, gain),
+            _percent(measure, low),
+            _percent(measure, high),
         )
-        cells += [_scaled(part, measure), interval_text(gain, "*", _DECIMALS.get(measure, 1))]
+        cells.append(_scaled(part, measure))
+        cells.append(interval_text(in_percent, "*", _DECIMALS.get(measure, 1)))
     return cells
 
 

@@ -42,6 +42,7 @@ from hebblm.report.text_tables import document_table, forgetting_table
 from hebblm.report.tokens import FILE_NAME as TOKENS
 from hebblm.report.tokens import TokenLosses, check_same_run, word_table
 from hebblm.runtime.spelling import unknown
+from hebblm.runtime.wording import worded
 
 PIXELS = 95  # of a page for an inch of a plot: letters are then as large in each
 FORMATS = ("md", "csv", "html", "png", "svg")
@@ -197,7 +198,7 @@ def _inspected(run: Path, directory: Path) -> tuple[str, str]:
     again = (
         ""
         if (run / TOKENS).exists()
-        else "evaluate again with --log-samples --log-neighbors 2000, then "
+        else worded("evaluate again with log_samples=True and log_neighbors=2000, then ")
     )
     return (
         "",

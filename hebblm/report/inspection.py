@@ -136,7 +136,7 @@ def load_neighbors(
     if neighbors and not 0 <= min(neighbors) <= max(neighbors) < total:
         raise UserError(
             f"{path} has position {max(neighbors)}, but the run has {total} tokens; evaluate again "
-            "with --log-neighbors"
+            "with log_neighbors"
         )
     return {position: tuple(near) for position, near in neighbors.items()}
 
@@ -160,7 +160,7 @@ def load_components(
         if row["position"] != len(shares) or row["position"] >= total:
             raise UserError(
                 f"{path} has position {row['position']} out of place; evaluate again with "
-                "--log-neighbors"
+                "log_neighbors"
             )
         shares.append(row["share"])
     return {method: parts for method, parts in found.items() if len(parts) > 1}

@@ -37,7 +37,7 @@ _FURTHER_LINES = (":", "-.")
 def check_plotted(most: int) -> None:
     """Raise UserError unless so many methods can be plotted; 0 stands for all."""
     if most < 0:
-        raise UserError(f"--plotted {most} must be at least 0, which draws all methods")
+        raise UserError(f"plotted={most} must be at least 0, which draws all methods")
 
 
 def ordered(methods: Iterable[str]) -> list[str]:

@@ -39,6 +39,10 @@ def display(value: str | float | None, kind: Kind, decimals: int = 4) -> str:
         return value
     if math.isinf(value):
         return INFINITY if value > 0 else f"-{INFINITY}"
+    return _display_number(value, kind, decimals)
+
+
+def _display_number(value: float, kind: Kind, decimals: int) -> str:
     match kind:
         case "nll":
             return f"{value:.{decimals}f}"
@@ -49,11 +53,19 @@ def display(value: str | float | None, kind: Kind, decimals: int = 4) -> str:
         case "amount":
             return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
         case "percent":
-            return "<0.01" if 0 < value < 0.005 else f"{value:.{1 if value >= 1 else 2}f}"
+            return _display_percent(value)
         case "count":
             return f"{value:,.0f}"
         case "text":
             return f"{value:g}"
+
+
+def _display_percent(value: float) -> str:
+    if 0 < value < 0.005:
+        return "<0.01"
+    if value < 1:
+        return f"{value:.2f}"
+    return f"{value:.1f}"
 
 
 def _display_perplexity(value: float) -> str:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -88,13 +88,7 @@ def frequency_figure(result: Result) -> Figure | None:
     with rc_context(STYLE):
         figure = Figure(figsize=(8.4, 6.0 if base else 3.8), layout="constrained")
         axes = figure.subplots(2 if base else 1, 1, sharex=True, squeeze=False)[:, 0]
-        level = {
-            method: [
-                None if (loss := losses.get(label)) is None else perplexity(loss)
-                for label in labels
-            ]
-            for method, losses in nll.items()
-        }
+        level = {method: _perplexities(losses, labels) for method, losses in nll.items()}
         grouped_bars(axes[0], level, styles)
         axes[0].set_yscale("log")
         drawn = [
@@ -177,17 +171,17 @@ def running_figure(result: Result) -> Figure | None:
     if BASE not in result.methods:
         return None
     base = dict(result.methods[BASE].running)
-    curves = {
-        method: [
-            (at, gain)
-            for at, nll in result.methods[method].running
-            if (gain := difference(base.get(at), nll)) is not None
-            and abs(gain) <= math.log(TALLEST)
-        ]
-        for method in by_loss(result)
-        if method != BASE
-    }
-    curves = {method: points for method, points in curves.items() if len(points) > 1}
+    curves = {}
+    for method in by_loss(result):
+        if method == BASE:
+            continue
+        points = []
+        for at, nll in result.methods[method].running:
+            gain = difference(base.get(at), nll)
+            if gain is not None and abs(gain) <= math.log(TALLEST):
+                points.append((at, gain))
+        if len(points) > 1:
+            curves[method] = points
     if not curves:
         return None
     items = [(method, result.methods[method]) for method in curves]
@@ -199,21 +193,20 @@ def running_figure(result: Result) -> Figure | None:
         method: [(at * scale, gain / scale) for at, gain in points]
         for method, points in curves.items()
     }
-    end = max(points[-1][0] for points in lines.values())
-    settled = [
-        0.0,
-        *(gain for points in lines.values() for at, gain in points if at >= _WARM_UP * end),
-    ]
+    end = max(line[-1][0] for line in lines.values())
+    settled = [0.0]
+    for line in lines.values():
+        settled += [gain for at, gain in line if at >= _WARM_UP * end]
     low, high = min(settled), max(settled)
     margin = 0.05 * (high - low) or 0.05
     with rc_context(STYLE):
         figure = Figure(figsize=(8.4, 4.4), layout="constrained")
         axis = figure.subplots()
-        for method, points in lines.items():
+        for method, line in lines.items():
             look = styles[method]
-            axis.plot(
-                *zip(*points, strict=True), color=look.color, linestyle=look.line, linewidth=1.6
-            )
+            places = [at for at, _ in line]
+            gains = [gain for _, gain in line]
+            axis.plot(places, gains, color=look.color, linestyle=look.line, linewidth=1.6)
         axis.axhline(0, color="#555555", linewidth=0.8)
         axis.set_ylim(low - margin, high + margin)
         axis.xaxis.set_major_formatter(FuncFormatter(short))
@@ -315,13 +308,10 @@ def accuracy_figure(result: Result) -> Figure | None:
             (axes[0], "top5", "Word among five that are suggested (%)"),
             (axes[1], "saved", "Keystrokes saved (%)"),
         ):
-            values = {
-                name: [
-                    None if (value := getattr(item[at], measure)) is None else 100 * value
-                    for at in shown
-                ]
-                for name, item in items.items()
-            }
+            values = {}
+            for name, item in items.items():
+                shares = [getattr(item[at], measure) for at in shown]
+                values[name] = [None if share is None else 100 * share for share in shares]
             grouped_bars(axis, values, styles)
             axis.axhline(0, color="#555555", linewidth=0.8)
             axis.set_ylabel(title)
@@ -394,3 +384,12 @@ def _gain_bars(axis: Axes, gains: Mapping[str, Gain], styles: Mapping[str, Look]
     span = (max(ends) - min(ends)) or 1.0
     axis.set_xlim(min(ends) - (0.32 * span if min(ends) < 0 else 0), max(ends) + 0.32 * span)
     axis.locator_params(axis="x", nbins=4)
+
+
+def _perplexities(losses: Mapping[str, float | None], labels: Sequence[str]) -> list[float | None]:
+    """Return the perplexity of each bucket, None for one without tokens."""
+    values: list[float | None] = []
+    for label in labels:
+        loss = losses.get(label)
+        values.append(None if loss is None else perplexity(loss))
+    return values

@@ -61,11 +61,11 @@ def plain(record: Any) -> dict[str, Any]:
     """Return a record as plain data, without values at their defaults; those of ``extra`` come
     last.
     """
-    values = {
-        field.name: value
-        for field in fields(record)
-        if field.name != _EXTRA and (value := getattr(record, field.name)) != field.default
-    }
+    values = {}
+    for field in fields(record):
+        value = getattr(record, field.name)
+        if field.name != _EXTRA and value != field.default:
+            values[field.name] = value
     return {**msgspec.to_builtins(values), **getattr(record, _EXTRA, {})}
 
 

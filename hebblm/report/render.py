@@ -25,7 +25,7 @@ from rich.text import Text
 from hebblm.report.numbers import INFINITY
 from hebblm.report.table import Cell, Table
 
-_MARKDOWN_SPECIALS = str.maketrans({**{sign: f"\\{sign}" for sign in "\\`*_|<>[]"}, "\n": " "})
+_MARKDOWN_SPECIALS = str.maketrans({sign: f"\\{sign}" for sign in "\\`*_|<>[]"} | {"\n": " "})
 
 
 def markdown_escape(text: str) -> str:
@@ -85,21 +85,23 @@ def to_rich(table: Table, widths: Sequence[int] | None = None) -> RichTable:
 
 def to_text(table: Table) -> str:
     """Return cells as a Markdown table with aligned columns, readable as plain text."""
-    lines = [table.single_headers(), *table.text()]
-    widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
-    left = [column.kind == "text" for column in table.columns]
-    rules = [
-        f":{'-' * (w - 1)}" if at else f"{'-' * (w - 1)}:"
-        for w, at in zip(widths, left, strict=True)
-    ]
-    aligned = [
-        [
-            cell.ljust(w) if at else cell.rjust(w)
-            for cell, w, at in zip(line, widths, left, strict=True)
-        ]
-        for line in lines
-    ]
-    return "\n".join(f"| {' | '.join(line)} |" for line in (aligned[0], rules, *aligned[1:]))
+    headers = table.single_headers()
+    body = table.text()
+    lines: list[list[str]] = [
+        [] for _ in range(len(body) + 2)
+    ]  # the header, the rule below it, and the rows
+    for at, column in enumerate(table.columns):
+        cells = [headers[at]] + [row[at] for row in body]
+        width = max(len(cell) for cell in cells)
+        if column.kind == "text":
+            rule = ":" + "-" * (width - 1)
+            cells = [cell.ljust(width) for cell in cells]
+        else:
+            rule = "-" * (width - 1) + ":"
+            cells = [cell.rjust(width) for cell in cells]
+        for line, cell in zip(lines, [cells[0], rule, *cells[1:]], strict=True):
+            line.append(cell)
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def to_markdown(table: Table, *, level: int = 2) -> str:
@@ -141,12 +143,11 @@ def print_table(table: Table, console: Console) -> None:
     """Print a table; if the console is too narrow, print it in parts one below the other."""
     for part in fitting(table, console.width):
         console.print(Text(part.title, style="bold"))
-        natural = Measurement.get(
-            console, console.options.update(max_width=1 << 16), to_rich(part)
-        ).maximum
-        console.print(
-            to_rich(part, None if natural <= console.width else widths_within(part, console.width))
-        )
+        unbounded = console.options.update(max_width=1 << 16)
+        widths = None
+        if Measurement.get(console, unbounded, to_rich(part)).maximum > console.width:
+            widths = widths_within(part, console.width)
+        console.print(to_rich(part, widths))
         for note in part.notes:
             console.print(Text(note, style="dim"))
 
@@ -167,17 +168,14 @@ def fitting(table: Table, width: int) -> list[Table]:
     """Split a table into parts that fit a width, each with the first column; one column may still
     be too wide.
     """
-    groups = groups_that_fit(least_widths(table), width)
-    return [
-        replace(
-            table,
-            title=table.title if at == 0 else f"{table.title} (continued)",
-            columns=tuple(table.columns[index] for index in group),
-            rows=tuple(tuple(row[index] for index in group) for row in table.rows),
-            notes=table.notes if at == len(groups) - 1 else (),
-        )
-        for at, group in enumerate(groups)
-    ]
+    parts: list[Table] = []
+    for group in groups_that_fit(least_widths(table), width):
+        columns = tuple(table.columns[index] for index in group)
+        rows = tuple(tuple(row[index] for index in group) for row in table.rows)
+        title = f"{table.title} (continued)" if parts else table.title
+        parts.append(replace(table, title=title, columns=columns, rows=rows, notes=()))
+    parts[-1] = replace(parts[-1], notes=table.notes)
+    return parts
 
 
 def groups_that_fit(widths: Sequence[int], width: int) -> list[list[int]]:
@@ -198,10 +196,14 @@ def least_widths(table: Table) -> list[int]:
     words.
     """
     second = table.header_row or [""] * len(table.columns)
-    cells = list(zip(*table.text(), strict=True)) or [()] * len(table.columns)
+    rows = table.text()
     widths = []
     for at, column in enumerate(table.columns):
-        words = [*column.header.split(), *second[at].split()]
-        words += [word for cell in cells[at] for word in (cell.split() if column.wide else [cell])]
-        widths.append(max(map(len, words), default=0))
+        words = column.header.split() + second[at].split()
+        for row in rows:
+            if column.wide:
+                words += row[at].split()
+            else:
+                words.append(row[at])
+        widths.append(max((len(word) for word in words), default=0))
     return widths

@@ -8,6 +8,7 @@ from typing import Any
 from hebblm.report.methods import name_of, ordered
 from hebblm.report.stored import METHOD, RUN, Part, ScenarioRecord, Seconds, StoredResult
 from hebblm.report.table import Column, Table
+from hebblm.runtime.wording import worded
 
 _LEAST = 0.001  # of a run's time: parts that took less are counted among the rest
 _NAMED = 4  # parts in the short form
@@ -51,8 +52,10 @@ def fact_tables(result: StoredResult) -> list[Table]:
         *flatten(scenario.extra),
         *flatten({name: value for name, value in result.extra.items() if name not in _ELSEWHERE}),
     ]
-    tables = [
-        *([] if result.seconds is None else [time_table(result.seconds)]),
+    tables = []
+    if result.seconds is not None:
+        tables.append(time_table(result.seconds))
+    tables += [
         _facts("scenario", "Scenario", facts),
         _facts("model", "Model", flatten(result.model)),
         _facts("memory", "Memory", flatten(result.memory)),
@@ -63,16 +66,16 @@ def fact_tables(result: StoredResult) -> list[Table]:
 
 
 def hyperparameter_table(result: StoredResult) -> Table:
-    rows = tuple(
-        (name_of(method), ", ".join(f"{key} = {value}" for key, value in settings) or "none")
-        for method in ordered(result.methods)
-        for settings in [flatten(result.methods[method].hyperparameters)]
-    )
+    rows = []
+    for method in ordered(result.methods):
+        settings = flatten(result.methods[method].hyperparameters)
+        words = [f"{key} = {value}" for key, value in settings]
+        rows.append((name_of(method), ", ".join(words) or "none"))
     return Table(
         "hyperparameters",
         "Hyper-parameters",
         (Column("Method"), Column("Settings", wide=True)),
-        rows,
+        tuple(rows),
     )
 
 
@@ -96,19 +99,15 @@ def _facts(name: str, title: str, facts: list[tuple[str, str]]) -> Table:
 def _share(scenario: ScenarioRecord) -> str:
     """Return how many tokens were scored and, for a part, the number of all tokens if known."""
     pieces = scenario.extra.get("pieces")
-    count = (
-        f"{scenario.tokens:,} tokens"
-        if pieces is None
-        else f"{pieces:,} pieces in {scenario.tokens:,} words"
-    )
+    count = f"{scenario.tokens:,} tokens"
+    if pieces is not None:
+        count = f"{pieces:,} pieces in {scenario.tokens:,} words"
     if scenario.extra.get("whole_split", True):
         return count
     total = scenario.extra.get("split_tokens")
-    return (
-        f"only the first {count}"
-        if pieces or not total
-        else f"only the first {scenario.tokens:,} of {total:,} tokens"
-    )
+    if pieces or not total:
+        return f"only the first {count}"
+    return f"only the first {scenario.tokens:,} of {total:,} tokens"
 
 
 def _oov(scenario: ScenarioRecord) -> str:
@@ -117,9 +116,8 @@ def _oov(scenario: ScenarioRecord) -> str:
     """
     unk = scenario.extra.get("unk_tokens")
     if scenario.extra.get("words_counted_in", "") is None:
-        return (
-            "training counts and new words not known (--source CORPUS names a text to count words "
-            "in)"
+        return worded(
+            "training counts and new words not known (source=CORPUS names a text to count words in)"
         )
     rate = 100 * unk / scenario.tokens if unk and scenario.tokens else 0.0
     text = "" if unk is None else f", {unk:,} <unk> in the text ({rate:.2f} %)"
@@ -134,20 +132,18 @@ def _text(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:.6g}"
-    return (
-        ", ".join(_text(item) for item in value) if isinstance(value, (list, tuple)) else str(value)
-    )
+    if isinstance(value, list | tuple):
+        return ", ".join(_text(item) for item in value)
+    return str(value)
 
 
 def time_table(seconds: Seconds) -> Table:
     """Where the time went, as seconds and as shares of the run."""
     parts = _largest(seconds)
     rest = seconds.total - sum(part.seconds for part in parts)
-    rows = [
-        *((_part_label(part), part.seconds) for part in parts),
-        ("rest", rest),
-        ("all", seconds.total),
-    ]
+    rows = [(_part_label(part), part.seconds) for part in parts]
+    rows.append(("rest", rest))
+    rows.append(("all", seconds.total))
     return Table(
         "seconds",
         "Where the time goes",

@@ -26,6 +26,7 @@ from hebblm.report.tables import (
     with_values,
 )
 from hebblm.report.units import unit
+from hebblm.runtime.wording import worded
 
 _BEST = " ◄"  # stands where a console has no bold letters
 
@@ -188,30 +189,22 @@ def _undecided(result: StoredResult, others: list[str], gain: Gain, measured: st
     """
     tokens, name = result.scored, _name(others[0])
     if gain.low is None:
-        known = (
-            f"{name} has the lowest loss"
-            if _value(gain) >= 0
-            else f"no method is below the base, {name} the closest"
-        )
+        known = f"{name} has the lowest loss"
+        if _value(gain) < 0:
+            known = f"no method is below the base, {name} the closest"
         if not result.methods[others[0]].gains:
             return f"The result holds no interval; {known}: {measured}."
-        least, whole = (
-            LEAST_BLOCKS * result.bootstrap.block,
-            result.scenario.extra.get("whole_split", True),
-        )
-        remedy = (
-            f"read a text of {least:,} {unit(result)}s or more"
-            if whole
-            else f"raise --max-tokens to {least}"
-        )
+        least = LEAST_BLOCKS * result.bootstrap.block
+        remedy = f"read a text of {least:,} {unit(result)}s or more"
+        if not result.scenario.extra.get("whole_split", True):
+            remedy = worded(f"raise max_tokens to {least}")
         return f"{tokens} are too few to tell who is best; {remedy}. So far {known}: {measured}."
     text = f"{tokens} cannot tell whether {name} is better than the base: {measured}."
-    better = (
-        other
-        for other in others[1:]
-        if (found := gain_of(result, other)) and found.certain and _value(found) > 0
-    )
-    return f"{text} {_name(sure)} is better for certain." if (sure := next(better, None)) else text
+    for other in others[1:]:
+        found = gain_of(result, other)
+        if found and found.certain and _value(found) > 0:
+            return f"{text} {_name(other)} is better for certain."
+    return text
 
 
 def _next(result: StoredResult, others: list[str]) -> str:

@@ -114,11 +114,11 @@ class Table:
         best: set[tuple[int, int]] = set()
         blocks = pairwise(sorted({0, *self.headings, len(self.rows)}))
         for (start, stop), (index, column) in product(blocks, enumerate(self.columns)):
-            values = {
-                at: cell
-                for at in range(start, stop)
-                if isinstance(cell := self.rows[at][index], (int, float))
-            }
+            values = {}
+            for at in range(start, stop):
+                cell = self.rows[at][index]
+                if isinstance(cell, (int, float)):
+                    values[at] = cell
             if column.best is None or not values:
                 continue
             choose: Callable[..., int] = min if column.best == "min" else max

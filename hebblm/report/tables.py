@@ -51,8 +51,16 @@ def method_table(
     name: str, title: str, items: Sequence[Item], columns: Sequence[Said], notes: Sequence[str] = ()
 ) -> Table:
     """Return a table with a row per method: its name, and its value in each column."""
-    rows = tuple((name_of(item[0]), *(say(*item) for _, say in columns)) for item in items)
-    return Table(name, title, (_METHOD, *(column for column, _ in columns)), rows, tuple(notes))
+    headers = [_METHOD]
+    for column, _ in columns:
+        headers.append(column)
+    rows = []
+    for method, item in items:
+        row: list[Cell] = [name_of(method)]
+        for _, say in columns:
+            row.append(say(method, item))
+        rows.append(tuple(row))
+    return Table(name, title, tuple(headers), tuple(rows), tuple(notes))
 
 
 def with_values(items: Sequence[Item], columns: Sequence[Said]) -> list[Said]:
@@ -87,14 +95,17 @@ def comparison_table(result: StoredResult) -> Table:
 
 def loss_columns(result: StoredResult) -> list[Said]:
     """Return perplexity and nats of the predicted units: pieces of words, or words."""
-    header, unit = ("PPL", "piece") if result.of_pieces else ("Perplexity", "")
+    header, unit = "Perplexity", ""
+    if result.of_pieces:
+        header, unit = "PPL", "piece"
+
+    def of_unit(_: str, item: MethodResult) -> float:
+        if item.piece_perplexity is None:
+            return item.perplexity
+        return item.piece_perplexity
+
     return [
-        (
-            Column(header, "perplexity", "min", unit),
-            lambda _, item: (
-                item.perplexity if item.piece_perplexity is None else item.piece_perplexity
-            ),
-        ),
+        (Column(header, "perplexity", "min", unit), of_unit),
         (Column("Nats", "nll", "min", unit), lambda _, item: item.loss),
     ]
 
@@ -104,41 +115,45 @@ def text_columns(result: StoredResult) -> list[Said]:
     words, per word.
     """
     if result.of_pieces:
-        return [
-            (Column("Bits", "nll", "min", "byte", decimals=3), lambda _, item: item.bits_per_byte)
-        ]
-    word, bits = Column("Word perplexity", "perplexity", "min"), Column("Bits/byte", "nll", "min")
+        column = Column("Bits", "nll", "min", "byte", decimals=3)
+        return [(column, lambda _, item: item.bits_per_byte)]
+
+    def bits_per_byte(_: str, item: MethodResult) -> float | None:
+        if _is_plain(item):
+            return None
+        return item.bits_per_byte
+
+    def per_word(_: str, item: MethodResult) -> float | None:
+        if _is_plain(item) or item.words_perplexity == math.inf:
+            return None
+        return item.words_perplexity
+
     return [
-        (bits, lambda _, item: None if _is_plain(item) else item.bits_per_byte),
-        (
-            word,
-            lambda _, item: (
-                None
-                if _is_plain(item) or item.words_perplexity == math.inf
-                else item.words_perplexity
-            ),
-        ),
+        (Column("Bits/byte", "nll", "min"), bits_per_byte),
+        (Column("Word perplexity", "perplexity", "min"), per_word),
     ]
 
 
 def new_words_column(result: StoredResult) -> Said:
     """Return the column of losses on new words, by the unit of parts."""
-    words, of = result.scenario.oov_tokens, unit_of_parts(result) if result.of_pieces else ""
-    return Column("Nats, new words", "nll", "min", of), lambda _, item: by_unit(
-        result, OOV, words, item.oov_nll
-    )
+    words = result.scenario.oov_tokens
+    of = unit_of_parts(result) if result.of_pieces else ""
+
+    def loss(_: str, item: MethodResult) -> float | None:
+        return by_unit(result, OOV, words, item.oov_nll)
+
+    return Column("Nats, new words", "nll", "min", of), loss
 
 
 def known_words_column(result: StoredResult) -> Said:
     """Return the column of losses on the other words, by the unit of parts."""
-    words, of = (
-        result.scenario.tokens - result.scenario.oov_tokens,
-        unit_of_parts(result) if result.of_pieces else "",
-    )
-    return (
-        Column("Nats, known words", "nll", "min", of),
-        lambda _, item: by_unit(result, KNOWN, words, item.in_vocabulary_nll),
-    )
+    words = result.scenario.tokens - result.scenario.oov_tokens
+    of = unit_of_parts(result) if result.of_pieces else ""
+
+    def loss(_: str, item: MethodResult) -> float | None:
+        return by_unit(result, KNOWN, words, item.in_vocabulary_nll)
+
+    return Column("Nats, known words", "nll", "min", of), loss
 
 
 def speed_column(result: StoredResult, best: Literal["max"] | None = None) -> Said:
@@ -204,20 +219,19 @@ def frequency_table(result: StoredResult) -> Table | None:
         return None
     alike = [(method, item) for method, item in items if _shape(item) == shape]
     different = [name_of(method) for method, item in items if _shape(item) != shape]
-    found = {name: buckets_by_unit(result, item.frequency) for name, item in alike}
-    rows = [
-        (
-            name_of(name),
-            *(part.perplexity for part in found[name]),
-            perplexity_of_parts(result, item),
-        )
-        for name, item in alike
-    ]
+    rows = []
+    for name, item in alike:
+        row: list[Cell] = [name_of(name)]
+        for bucket in buckets_by_unit(result, item.frequency):
+            row.append(bucket.perplexity)
+        row.append(perplexity_of_parts(result, item))
+        rows.append(tuple(row))
     notes = gap_notes((item.frequency, item.nll) for _, item in alike)
     if different:
         notes.append(f"Evaluated with other buckets: {', '.join(different)}.")
     title = f"Perplexity by frequency in {counted_in(result)} on {result.scenario.label}"
-    shape = [(bucket.bucket, bucket.tokens) for bucket in next(iter(found.values()))]
+    first = buckets_by_unit(result, items[0][1].frequency)
+    shape = [(bucket.bucket, bucket.tokens) for bucket in first]
     columns = by_bucket(count_label(result), "perplexity", shape, unit_of_parts(result))
     return Table("frequency", title, columns, tuple(rows), tuple(notes))
 
@@ -226,11 +240,12 @@ def by_bucket(
     first: str, kind: Kind, shape: Sequence[tuple[str, int]], unit: str
 ) -> tuple[Column, ...]:
     """Columns of a table by bucket, the whole text last, the number of units in the header."""
-    buckets = (*shape, (ALL, sum(tokens for _, tokens in shape)))
-    return (
-        Column(first, subheader=f"{unit}s"),
-        *(Column(label, kind, "min", tokens, 3) for label, tokens in buckets),
-    )
+    columns = [Column(first, subheader=f"{unit}s")]
+    for label, tokens in shape:
+        columns.append(Column(label, kind, "min", tokens, 3))
+    total = sum(tokens for _, tokens in shape)
+    columns.append(Column(ALL, kind, "min", total, 3))
+    return tuple(columns)
 
 
 def side_by_side(results: Mapping[str, StoredResult], *, bits: bool = False) -> Table:
@@ -243,31 +258,35 @@ def side_by_side(results: Mapping[str, StoredResult], *, bits: bool = False) -> 
     )
     methods = ordered(method for result in results.values() for method in result.methods)
     windows = {label: result.model.get("context") for label, result in results.items()}
-    named = {
-        label: label
-        if window is None or len({*windows.values()}) == 1
-        else f"{label}, window {window:,}"
-        for label, window in windows.items()
-    }
-    shown = [
-        (result.methods, Column(header, kind, "min", named[label]), field)
-        for label, result in results.items()
-        for header, kind, field in (
-            *(_PIECES if result.of_pieces else _ACROSS if result.scenario.oov_tokens else _WITHIN),
-            *((("Bits/byte", "nll", "bits_per_byte"),) if measured else ()),
-        )
-    ]
-    rows = tuple(
-        (name_of(method), *(getattr(items.get(method), field, None) for items, _, field in shown))
-        for method in methods
-    )
-    note = ""
+    columns = [_METHOD]
+    rows: dict[str, list[Cell]] = {method: [name_of(method)] for method in methods}
+    for label, result in results.items():
+        title = label
+        if windows[label] is not None and len(set(windows.values())) > 1:
+            title = f"{label}, window {windows[label]:,}"
+        measures = [*_measures(result)]
+        if measured:
+            measures.append(("Bits/byte", "nll", "bits_per_byte"))
+        for header, kind, field in measures:
+            columns.append(Column(header, kind, "min", title))
+            for method, row in rows.items():
+                row.append(getattr(result.methods.get(method), field, None))
+    notes = []
     if len({result.text for result in results.values()}) > 1:
-        note = "The runs are of different texts or lengths: losses compare within a run alone."
+        notes = ["The runs are of different texts or lengths: losses compare within a run alone."]
     elif len({(result.scenario.source, result.scored) for result in results.values()}) > 1:
-        note = "The models differ, and so may their tokens: between runs compare bits a byte."
-    columns = (_METHOD, *(column for _, column, _ in shown))
-    return Table("scenarios", "Methods by scenario", columns, rows, (note,) if note else ())
+        notes = ["The models differ, and so may their tokens: between runs compare bits a byte."]
+    cells = tuple(tuple(row) for row in rows.values())
+    return Table("scenarios", "Methods by scenario", tuple(columns), cells, tuple(notes))
+
+
+def _measures(result: StoredResult) -> tuple[tuple[str, Kind, str], ...]:
+    """Return header, kind and field of the measures that compare scenarios."""
+    if result.of_pieces:
+        return _PIECES
+    if result.scenario.oov_tokens:
+        return _ACROSS
+    return _WITHIN
 
 
 def by_loss(result: StoredResult) -> list[str]:
@@ -298,24 +317,20 @@ def occurrence_table(result: StoredResult) -> Table | None:
     items = [(name, item) for name, item in methods_of(result) if item.oov_occurrences]
     if not items:
         return None
-    found = [
-        (name, item, buckets_by_unit(result, item.oov_occurrences, f"{OOV} "))
-        for name, item in items
-    ]
-    shape = [(bucket.bucket, bucket.tokens) for bucket in found[0][2]]
     words = result.scenario.oov_tokens
-    rows = tuple(
-        (
-            name_of(name),
-            *(bucket.nll for bucket in buckets),
-            by_unit(result, OOV, words, item.oov_nll),
-        )
-        for name, item, buckets in found
-    )
+    rows = []
+    for name, item in items:
+        row: list[Cell] = [name_of(name)]
+        for bucket in buckets_by_unit(result, item.oov_occurrences, f"{OOV} "):
+            row.append(bucket.nll)
+        row.append(by_unit(result, OOV, words, item.oov_nll))
+        rows.append(tuple(row))
+    first = buckets_by_unit(result, items[0][1].oov_occurrences, f"{OOV} ")
+    shape = [(bucket.bucket, bucket.tokens) for bucket in first]
     gaps = gap_notes((item.oov_occurrences, item.oov_nll) for _, item in items)
     title = f"Nats on new words by occurrence in the stream, {result.scenario.label}"
     columns = by_bucket("Occurrence", "nll", shape, unit_of_parts(result))
-    return Table("occurrences", title, columns, rows, (_learned_note(result), *gaps))
+    return Table("occurrences", title, columns, tuple(rows), (_learned_note(result), *gaps))
 
 
 def occurrences_by_run(results: Mapping[str, StoredResult]) -> Table | None:
@@ -332,19 +347,21 @@ def occurrences_by_run(results: Mapping[str, StoredResult]) -> Table | None:
         counts = [bucket.tokens for bucket in items[0][1].oov_occurrences]
         title = f"{name} ({result.scenario.normalization}, {result.scenario.vocabulary}), tokens"
         rows.append((title, *(f"{count:,}" for count in (*counts, sum(counts)))))
-        rows += [
-            (name_of(method), *(bucket.nll for bucket in item.oov_occurrences), item.oov_nll)
-            for method, item in items
-        ]
+        for method, item in items:
+            row: list[Cell] = [name_of(method)]
+            for bucket in item.oov_occurrences:
+                row.append(bucket.nll)
+            row.append(item.oov_nll)
+            rows.append(tuple(row))
     if len(headings) < 2:
         return None
+    columns = [Column("Occurrence", wide=True)]
+    for occurrence in (*OCCURRENCES, ALL):
+        columns.append(Column(occurrence, "nll", "min", decimals=3))
     return Table(
         "occurrences-by-run",
         "Nats on new words by occurrence in the stream, run by run",
-        (
-            Column("Occurrence", wide=True),
-            *(Column(name, "nll", "min", decimals=3) for name in (*OCCURRENCES, ALL)),
-        ),
+        tuple(columns),
         tuple(rows),
         (_BY_RUN_NOTE,),
         tuple(headings),
@@ -368,15 +385,20 @@ def gain_table(result: StoredResult) -> Table | None:
     of = unit_of_parts(result) if counted else unit(result)
     found = {name: gains_by_unit(result, name, of) for name, _ in items}
     first = found[items[0][0]]
-    columns = (
-        Column(count_label(result) if counted else "Method", subheader=f"{of}s"),
-        *(Column(part_label(part), "signed", subheader=first[part].tokens) for part in parts),
-    )
+    columns = [Column("Method", subheader=f"{of}s")]
+    by = ""
+    if counted:
+        columns = [Column(count_label(result), subheader=f"{of}s")]
+        by = f" by frequency in {counted_in(result)}"
+    for part in parts:
+        columns.append(Column(part_label(part), "signed", subheader=first[part].tokens))
     rows = []
     for name, _ in items:
-        texts = {part: interval_text(gain, mark="*") for part, gain in found[name].items()}
-        rows.append((name_of(name), *(texts.get(part) for part in parts)))
-    by = f" by frequency in {counted_in(result)}" if counted else ""
+        row: list[Cell] = [name_of(name)]
+        for part in parts:
+            gain = found[name].get(part)
+            row.append(None if gain is None else interval_text(gain, mark="*"))
+        rows.append(tuple(row))
     title = f"Gain over the base{by} on {result.scenario.label}, nats a {of}"
     config = result.bootstrap
     note = (
@@ -386,7 +408,7 @@ def gain_table(result: StoredResult) -> Table | None:
         "fewer than "
         f"{LEAST_BLOCKS} blocks have none."
     )
-    return Table("gains", title, columns, tuple(rows), (note,))
+    return Table("gains", title, tuple(columns), tuple(rows), (note,))
 
 
 def paired_table(result: StoredResult) -> Table | None:
@@ -405,27 +427,30 @@ def paired_table(result: StoredResult) -> Table | None:
     of = unit_of_parts(result) if len(parts) > 1 else unit(result)
 
     def gain_of(pair: tuple[str, str], part: str) -> Gain | None:
-        whole = result.gain(*pair, part=PIECES) if part == ALL and of == "piece" else None
-        gain = whole or result.gain(*pair, part=part)
-        return gain if gain is None or of == "word" else gain_by_unit(result, gain)
+        gain = None
+        if part == ALL and of == "piece":
+            gain = result.gain(*pair, part=PIECES)
+        if gain is None:
+            gain = result.gain(*pair, part=part)
+        if gain is None or of == "word":
+            return gain
+        return gain_by_unit(result, gain)
 
-    shown = [gain for part in parts if (gain := gain_of(pairs[0], part)) is not None]
-    columns = (
-        Column("First, over second", subheader=f"{of}s"),
-        *(
-            Column(part_label(part), "signed", subheader=gain.tokens)
-            for part, gain in zip(parts, shown, strict=True)
-        ),
-    )
+    columns = [Column("First, over second", subheader=f"{of}s")]
+    for part in parts:
+        gain = gain_of(pairs[0], part)
+        assert gain is not None, "the parts are those of the first pair"
+        columns.append(Column(part_label(part), "signed", subheader=gain.tokens))
     rows = []
     for pair in pairs:
-        found = (gain_of(pair, part) for part in parts)
-        cells = (None if gain is None else interval_text(gain, mark="*") for gain in found)
-        rows.append((", over ".join(map(name_of, pair)), *cells))
+        row: list[Cell] = [f"{name_of(pair[0])}, over {name_of(pair[1])}"]
+        for part in parts:
+            gain = gain_of(pair, part)
+            row.append(None if gain is None else interval_text(gain, mark="*"))
+        rows.append(tuple(row))
+    title = f"Gains of methods over each other, nats a {of}"
     note = "Loss of the second minus that of the first; ± and * as for gains over the base."
-    return Table(
-        "paired", f"Gains of methods over each other, nats a {of}", columns, tuple(rows), (note,)
-    )
+    return Table("paired", title, tuple(columns), tuple(rows), (note,))
 
 
 def gain_rows(result: StoredResult) -> Table:
@@ -464,13 +489,11 @@ def interval_text(gain: Gain, mark: str = "", decimals: int = 3) -> str:
 
 def _learned_note(result: StoredResult) -> str:
     every = result.scenario.extra.get("update_every")
-    learned = (
-        "at the next update"
-        if every is None
-        else "at once"
-        if every == 1
-        else f"every {every} tokens"
-    )
+    learned = f"every {every} tokens"
+    if every is None:
+        learned = "at the next update"
+    elif every == 1:
+        learned = "at once"
     return (
         "Occurrences so far are counted before a token is scored; what was scored is learned "
         f"{learned}."

@@ -9,6 +9,7 @@ from hebblm.report.numbers import difference, perplexity
 from hebblm.report.stored import StoredResult, corpus_name
 from hebblm.report.table import Cell, Column, Table
 from hebblm.report.tables import by_loss, methods_of
+from hebblm.runtime.wording import worded
 
 LONGEST = 20  # documents that a report shows
 
@@ -45,7 +46,7 @@ def document_table(result: StoredResult, most: int | None = LONGEST) -> Table | 
     )
     notes = []
     if most and len(documents) > most:
-        notes.append("All documents stand in result.json; --by-document lists them.")
+        notes.append(worded("All documents stand in result.json; by_document=True lists them."))
     return Table(
         "documents", f"Perplexity by document, {shown}", tuple(columns), tuple(rows), tuple(notes)
     )

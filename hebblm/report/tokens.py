@@ -107,8 +107,8 @@ def with_edges(result: Result, tokens: TokenLosses, edges: Sequence[int]) -> Res
     edges, counts = validate_edges(edges), tokens.train_counts
     if counts is None:
         raise UserError(
-            "this run does not know how often words occurred in training; evaluate with --source "
-            "CORPUS"
+            "this run does not know how often words occurred in training; evaluate with "
+            "source=CORPUS"
         )
     parts = stream_parts(counts, occurrences_so_far(tokens.words), tokens.oov, edges)
     gains = bootstrap_gains(
@@ -218,7 +218,7 @@ FILES = "files"
 UNKNOWN = ("train_count",)
 """Columns that are empty if the training text is not known."""
 
-_REMEDY = "evaluate again with --log-samples"
+_REMEDY = "evaluate again with log_samples=True"
 _KINDS: dict[str, Callable[[Any], bool]] = {
     "whole numbers": pa.types.is_integer,
     "numbers": pa.types.is_floating,

@@ -27,6 +27,7 @@ from rich.table import Column
 from rich.text import Text
 
 from hebblm.runtime.ranks import leads
+from hebblm.runtime.wording import worded
 
 T = TypeVar("T")
 QUIET = 60.0  # seconds between two lines of a log
@@ -165,7 +166,7 @@ def say(line: str) -> None:
     it is quiet.
     """
     if not _SILENT.get() and (told() or (leads() and line.startswith("warning:"))):
-        write(line, Console(stderr=True))
+        write(worded(line), Console(stderr=True))
 
 
 @lru_cache(maxsize=1_000)

@@ -88,7 +88,7 @@ def prepared_corpus(
     if train and "train" not in corpus.splits:
         raise UserError(
             f"{name} has no train split, only {', '.join(corpus.splits)}; it can only be read, as "
-            "--target"
+            "`target`"
         )
     if corpus.prepared is not None:
         found = load_prepared(corpus.prepared)
@@ -168,8 +168,7 @@ def _already_prepared(folder: Path, normalization: Normalization) -> PreparedCor
     if found.meta.normalization != normalization:
         raise UserError(
             f"{folder} was written with normalization {found.meta.normalization}, not "
-            f"{normalization}; "
-            f"run hebblm-preprocess --normalization {normalization} on its text"
+            f"{normalization}; run hebblm-preprocess --normalization {normalization} on its text"
         )
     return found
 

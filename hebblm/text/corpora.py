@@ -127,7 +127,7 @@ def resolve(name: str, column: str | None = None, *, remedy: str | None = None) 
         remedy or f"hebblm-preprocess --text {name} --column NAME makes a corpus of one of them"
     )
     if column is not None and not name.startswith(("text:", "hf:")):
-        raise UserError(f"{name} has no columns; leave --column {column} out")
+        raise UserError(f"{name} has no columns; leave column={column} out")
     if name in manifest and manifest[name].kind == "files":
         return _from_manifest(manifest[name], download.data_dirs())
     if name in manifest:

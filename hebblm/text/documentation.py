@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -234,40 +234,70 @@ def _blocks(docstring: str) -> Iterator[list[str]]:
     skip_deeper_than: int | None = None
     in_doctest = False
     for line in [*docstring.split("\n"), ""]:
-        text = line.strip()
-        indent = _indent(line)
-        if not text:
+        if not line.strip():
             in_doctest = False
             yield from _finished(block)
             block = []
             continue
-        if skip_deeper_than is not None and indent > skip_deeper_than:
+        if skip_deeper_than is not None and _indent(line) <= skip_deeper_than:
+            skip_deeper_than = None
+        if in_doctest or skip_deeper_than is not None:
             continue
-        skip_deeper_than = None
-        if in_doctest:
-            continue
-        directive = _DIRECTIVE.match(text)
-        begins = not block or indent < _indent(
-            block[-1]
-        )  # where the declaration of a parameter can stand
-        if text.startswith((">>>", "...")):
-            in_doctest = True
-        elif _RULE.match(text):
-            block = block[:-1]  # what stands above a rule is a heading
-        elif directive:
-            if directive["name"] not in PROSE_DIRECTIVES:
-                skip_deeper_than = indent
-        elif not (_SIGNATURE.match(text) or (begins and _PARAMETER.match(text))):
-            if _ITEM.match(text):
+        kind = _kind_of(line, block)
+        if kind in ("prose", "prose before code"):
+            if _ITEM.match(line.strip()):
                 yield from _finished(block)
                 block = []
-            opens_code = text.endswith("::")
-            block.append(line.rstrip()[:-1] if opens_code else line)
-            if not opens_code:
+            if kind == "prose":
+                block.append(line)
                 continue
-            skip_deeper_than = indent
+            block.append(line.rstrip()[:-1])
+        elif kind == "rule":
+            block = block[:-1]  # what stands above a rule is a heading
+        in_doctest = kind == "doctest"
+        if kind in ("prose before code", "directive without prose"):
+            skip_deeper_than = _indent(line)
         yield from _finished(block)
         block = []
+
+
+_Kind = Literal[
+    "prose",
+    "prose before code",
+    "rule",
+    "doctest",
+    "directive with prose",
+    "directive without prose",
+    "declaration",
+]
+
+
+def _kind_of(line: str, block: list[str]) -> _Kind:
+    """What a line after a block is, when it is neither blank nor code."""
+    text = line.strip()
+    if text.startswith((">>>", "...")):
+        return "doctest"
+    if _RULE.match(text):
+        return "rule"
+    directive = _DIRECTIVE.match(text)
+    if directive and directive["name"] in PROSE_DIRECTIVES:
+        return "directive with prose"
+    if directive:
+        return "directive without prose"
+    if _declares(line, block):
+        return "declaration"
+    if text.endswith("::"):
+        return "prose before code"
+    return "prose"
+
+
+def _declares(line: str, block: list[str]) -> bool:
+    """Whether a line after a block is a signature or the declaration of a parameter."""
+    text = line.strip()
+    if _SIGNATURE.match(text):
+        return True
+    begins = not block or _indent(line) < _indent(block[-1])  # where a declaration can stand
+    return begins and bool(_PARAMETER.match(text))
 
 
 def _finished(block: list[str]) -> Iterator[list[str]]:

@@ -55,7 +55,7 @@ def fitting(
     say(
         f"{name} is split at punctuation as well: {100 * split:.1f} % of its tokens are unknown to "
         "the model, "
-        f"{100 * plain:.1f} % if it is split at blanks alone (--tokenizer whitespace)"
+        f"{100 * plain:.1f} % if it is split at blanks alone (tokenizer=whitespace)"
     )
     return MosesTokenizer()
 

@@ -129,10 +129,8 @@ class PieceTexts:
     @cached_property
     def graphemes(self) -> Tensor:
         """Which pieces (V,) begin a grapheme of their own after a letter, not a mark upon it."""
-        return self._flags(
-            len(graphemes(f"字{first}")) > 1 if (first := _first(data)) else False
-            for data in self.data
-        )
+        firsts = [_first(data) for data in self.data]
+        return self._flags(first != "" and len(graphemes(f"字{first}")) > 1 for first in firsts)
 
     def ends_after(self, unspaced: bool) -> Tensor:
         """Return which pieces (V,) end a word whose last letter is of a script without blanks, or

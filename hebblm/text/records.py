@@ -23,7 +23,7 @@ from hebblm.text import formats
 from hebblm.text.formats import BOM, kind_of, opened, raw_lines
 
 COLUMN = "text"
-CHOOSE = "choose one with --column"
+CHOOSE = "choose one with `column`"
 SAMPLE = 1_000  # number of records that decide the types of columns
 BATCH = 100  # rows of a table that are held at once
 TEXT_TYPES = ("string", "large_string", "string_view")
@@ -99,11 +99,11 @@ def text_column(types: Mapping[str, str], asked: str | None, name: str, remedy: 
         )
     if wanted in types:
         raise UserError(
-            f"column {wanted} of {name} holds {types[wanted]}, not text; choose --column "
+            f"column {wanted} of {name} holds {types[wanted]}, not text; choose column="
             f"{_listed(strings)}"
         )
     if asked is not None:
-        raise UserError(f"{name} has no column {asked}; choose --column {_listed(strings)}")
+        raise UserError(f"{name} has no column {asked}; choose column={_listed(strings)}")
     if len(strings) > 1:
         raise UserError(
             f"{name} has no column {COLUMN}, and {_listed(strings, 'and')} all hold text; {remedy}"

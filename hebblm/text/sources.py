@@ -188,7 +188,7 @@ def text_files(
     files = tuple(TextFile(path, _column(path, column, remedy, len(found))) for path in found)
     if column is not None and all(file.column is None for file in files):
         raise UserError(
-            f"{', '.join(map(shown, paths))} is plain text and has no columns; leave --column "
+            f"{', '.join(map(shown, paths))} is plain text and has no columns; leave column="
             f"{column} out"
         )
     return files
@@ -317,7 +317,7 @@ def contiguous(whole: FileLines, path: Path) -> dict[str, FileLines]:
     if total == 0:
         raise UserError(f"{shown(path)} is empty; put text into it")
     if total < MIN_LINES:
-        lines = f"{total} line{'s' * (total > 1)}"
+        lines = "1 line" if total == 1 else f"{total} lines"
         raise UserError(
             f"{shown(path)} has {lines}, too few to split; break it into lines, or name a folder "
             "with train.txt, "

@@ -67,7 +67,9 @@ class SubwordCorpus:
         done = 0
         for batch, text in self._batches(split):
             found = self.subwords.encode(text)
-            count = len(found.ids) if most is None else min(len(found.ids), most - done)
+            count = len(found.ids)
+            if most is not None:
+                count = min(count, most - done)
             if count == 0:
                 continue
             whole = count == len(found.ids)
@@ -76,27 +78,25 @@ class SubwordCorpus:
             part = text if whole else "".join(now.tokens)
             ends = part.count("\n")
             size = sum(len(line.encode()) + 1 for line in batch[:ends])
-            if not whole:  # of a line that is read in part
+            lost = found.lost
+            if not whole:  # the last line is read in part
                 size += min(len(part.rpartition("\n")[2].encode()), len(batch[ends].encode()))
+                lost = lost_bytes(part, self.subwords.join(now.ids))
+            for line in batch[:ends]:
+                lost += lost_bytes(line, normalize(line, self.normalization))
             spelled = np.zeros(count, dtype=np.int64)
+            unknown: set[int] = set()
             for place in now.unknown:
                 spelled[place] = spelled_bytes(now.tokens[place])
-            first, last = (bound[[*now.unknown]] for bound in (now.words.first, now.words.last))
+                unknown.update(range(now.words.first[place], now.words.last[place] + 1))
             yield Pieces(
-                np.array(now.ids, dtype=np.int64),
-                now.words,
-                {
-                    word
-                    for low, high in zip(first, last, strict=True)
-                    for word in range(low, high + 1)
-                },
-                ends,
-                size,
-                spelled,
-                (found.lost if whole else lost_bytes(part, self.subwords.join(now.ids)))
-                + sum(
-                    lost_bytes(line, normalize(line, self.normalization)) for line in batch[:ends]
-                ),
+                ids=np.array(now.ids, dtype=np.int64),
+                words=now.words,
+                unknown=unknown,
+                lines=ends,
+                bytes=size,
+                spelled=spelled,
+                lost=lost,
             )
             done += count
             if done == most:
@@ -153,22 +153,30 @@ def encode_subwords(
     found = list(read.pieces(split, most))
     ids = np.concatenate([part.ids for part in found])
     pieces = Words.joined([part.words for part in found])
-    lines, size = sum(part.lines for part in found), sum(part.bytes for part in found)
-    counts = Counter[str]() if counted is None else counted.word_counts("train")
-    types = {
-        word: word if counted is None else counted_as(word, counts)
-        for word in dict.fromkeys(pieces.texts)
-    }
+    lines = sum(part.lines for part in found)
+    size = sum(part.bytes for part in found)
+    # 1) The word that each one counts as: itself, or without punctuation at its ends.
+    counts = Counter[str]()
+    if counted is not None:
+        counts = counted.word_counts("train")
+    types = {}
+    for word in pieces.texts:
+        if word not in types:
+            types[word] = word if counted is None else counted_as(word, counts)
     types["\n"] = EOS
-    unknown = {types[part.words.texts[word]] for part in found for word in part.unknown}
+    # 2) The words of the text, those that are new last.
+    unknown = set()
+    for part in found:
+        unknown |= {types[part.words.texts[place]] for place in part.unknown}
     occurring = [types[word] for word in pieces.texts]
     count = sum(word != EOS for word in occurring)
-    kinds = dict.fromkeys(occurring)
-    novel = [
-        word for word in kinds if word in unknown or (counted is not None and word not in counts)
-    ]
-    known = sorted({*(counts if counted is not None else kinds)} - {*novel})
-    symbols = (*known, *novel)
+    novel = []
+    for word in dict.fromkeys(occurring):  # in the order of the text
+        if word in unknown or (counted is not None and word not in counts):
+            novel.append(word)
+    words_known = set(occurring) if counted is None else set(counts)
+    known = sorted(words_known - set(novel))
+    symbols = tuple(known + novel)
     index = {word: number for number, word in enumerate(symbols)}
     words = EvaluationStream(
         ids=np.array([index[word] for word in occurring], dtype=np.int64),
@@ -176,9 +184,7 @@ def encode_subwords(
         source_size=len(known),
         vocabulary_size=len(symbols),
         symbols=symbols,
-        train_counts=np.array(
-            [*(counts[word] for word in known), *[0] * len(novel)], dtype=np.int64
-        ),
+        train_counts=np.array([counts[word] for word in known] + [0] * len(novel), dtype=np.int64),
         lines=lines,
         words=count,
         bytes=size,
@@ -226,7 +232,7 @@ def _tell_fit(
         remedy = (
             ""
             if subwords.splitting == "moses"
-            else "; use --tokenizer moses if the model reads it apart as well"
+            else "; use tokenizer=moses if the model reads it apart as well"
         )
         say(
             f"{100 * apart / stream.words:.3g} % of the words of {name} are counted without the "
@@ -240,6 +246,6 @@ def _tell_fit(
         beyond,
         len(words),
         0,
-        "--tokenizer or --normalization",
+        "`tokenizer` or `normalization`",
         f"the words of {counted.corpus.name}",
     )

@@ -147,7 +147,7 @@ def warn_of_new(vocabulary: Vocabulary, text: str, name: str) -> None:
     beyond = Counter(found.tokens[place] for place in found.unknown)
     literal = sum(index == vocabulary.unknown for index in found.ids) - beyond.total()
     if vocabulary.grows:
-        warn_of_unknown(name, beyond, len(found.ids), literal, "--tokenizer")
+        warn_of_unknown(name, beyond, len(found.ids), literal, "`tokenizer`")
 
 
 CASED = 0.01  # share of a dictionary's words from which on it tells capital letters apart

@@ -63,9 +63,8 @@ class Search:
         names = []
         for best in self.best.values():
             for name in best.values.keys() - self.fixed.keys():
-                tried = {
-                    value for point in best.tried if isinstance(value := point[name], int | float)
-                }
+                values = [point[name] for point in best.tried]
+                tried = {value for value in values if isinstance(value, int | float)}
                 if len(tried) > 1 and best.values[name] in (min(tried), max(tried)):
                     names.append(name)
         return sorted(names)
@@ -116,8 +115,7 @@ class Search:
                     )
                     raise UserError(
                         f"{method}: no point that was tried has a finite loss; lower {rates} "
-                        "(--set), or leave the "
-                        "method out (--methods)"
+                        "in `settings`, or leave the method out of `methods`"
                     )
             wanted = ", ".join(
                 f"{key}={value}" for key, value in self.fixed.items() if key in best.tried[0]

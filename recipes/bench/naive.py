@@ -22,7 +22,7 @@ def entries_of(neighbors: Neighbors, row: int) -> tuple[Tensor, Tensor, Tensor]:
     return neighbors.keys[row][mask], neighbors.values[row][mask], neighbors.distances[row][mask]
 
 
-def adapted_head(
+def adapted_head(  # noqa: PLR0913 - the parameters of hebblm.adapt.functional
     neighbors: Neighbors,
     row: int,
     head: OutputHead,
@@ -103,7 +103,7 @@ def hebbian_change(
     return weight, bias, present
 
 
-def hebb_logits(
+def hebb_logits(  # noqa: PLR0913 - the parameters of hebblm.adapt.functional
     hidden: Tensor,
     neighbors: Neighbors,
     head: OutputHead,

@@ -12,7 +12,10 @@ def test_every_page_is_short_and_plain() -> None:
 
 
 def test_docstrings_and_messages_are_plain() -> None:
-    texts = {path.name: path.read_text(encoding="utf-8") for path in plain.programs()}
+    texts = {
+        path.relative_to(plain.ROOT).as_posix(): path.read_text(encoding="utf-8")
+        for path in plain.programs()
+    }
     assert len(texts) > 100
     assert plain.program_faults(texts) == []
 
@@ -31,6 +34,20 @@ add_argument("--name", help=f"an option {name} beside another")
         "a.py:1: 'Tell'", "a.py:5: 'behind'", "a.py:5: 'is none'", "a.py:6: 'beside'",
         "a.py:7: 'beside'",
     ]  # fmt: skip
+
+
+def test_the_library_names_arguments_and_no_options() -> None:
+    program = '''"""Read with ``hebblm-eval --log-samples``, or use --k 5."""
+raise UserError(f"use {name} or --k {value}")
+run(["--quiet", "--no-deps"])
+say("run hebblm-train --corpus ptb --preset small to train it")
+'''
+    found = plain.program_faults({"hebblm/text/a.py": program})
+    assert [line.partition(": name")[0] for line in found] == [
+        "hebblm/text/a.py:1",
+        "hebblm/text/a.py:2",
+    ]
+    assert plain.program_faults({"hebblm/cli/a.py": program}) == []
 
 
 def test_sentences_are_those_of_prose() -> None:

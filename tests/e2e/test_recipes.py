@@ -23,12 +23,13 @@ from hebblm.cli.tune import TuneConfig
 from hebblm.cli.vision import VisionConfig
 from hebblm.evaluation.hyperparameters import parse_settings
 from hebblm.vision.settings import CLASS_SCALES, PERMUTED_PAPER, PERMUTED_SCALES
+from recipes.hebb.tune import HebbTuneConfig
 from recipes.study.command import BookConfig, PaperConfig, ReadingsConfig
 
 RECIPES = Path(__file__).resolve().parents[2] / "recipes"
 LANGUAGE = ("lm_intra_domain", "lm_cross_domain", "frequency", "readings", "tune")
 OTHERS = (
-    "conclusions", "hf_results",  # what they find is kept under recipes/
+    "conclusions", "hebb", "hf_results",  # what they find is kept under recipes/
     "train_models", "quickstart", "hf_small", "paper_stages",
 )  # fmt: skip
 COMMANDS = tuple(
@@ -41,6 +42,8 @@ MODULES = (
     "compact",
     "readme_results",
     "hf_small",
+    "hebb.tune",
+    "hebb.pairs",
     "bench",
 )
 VISION = tuple(sorted(path.stem for path in RECIPES.glob("vision_*.sh")))
@@ -50,7 +53,9 @@ CONFIGS: dict[str, Any] = {
     "hebblm-vision": VisionConfig,
     "hebblm-train": TrainConfig,
     "hebblm-preprocess": PreprocessConfig,
+    "hebb.tune": HebbTuneConfig,
 }
+TUNING = ("hebblm-tune", "hebb.tune")
 STUDIES: dict[str, Any] = {"book": BookConfig, "paper": PaperConfig, "readings": ReadingsConfig}
 # A stand-in for every command: notes its arguments, and writes what the recipes look for.
 STAND_IN = """#!{python} -S
@@ -64,9 +69,9 @@ if "--output-path" not in arguments:
     sys.exit()
 place = pathlib.Path(arguments[len(arguments) - 1 - arguments[::-1].index("--output-path") + 1])
 place.mkdir(parents=True, exist_ok=True)
-made = "tuned.json" if name == "hebblm-tune" else "result.json"
+made = "tuned.json" if name in ("hebblm-tune", "hebb.tune") else "result.json"
 made = "readings.json" if arguments[0] == "readings" else made
-command = ["python", "-m", "recipes.study"] if name == "study" else [name]
+command = ["python", "-m", "recipes." + name] if name in ("study", "hebb.tune") else [name]
 by = {{"command": shlex.join([*command, *arguments])}}
 (place / made).write_text(json.dumps({{"provenance": by, "scenario": {{"tokens": 5}}}}))
 (place / "report.md").write_text("the table\\n")
@@ -183,7 +188,7 @@ def test_at_smoke_a_recipe_reads_little_and_keeps_nothing_under_recipes(
             config = parse(CONFIGS[name], arguments, prog=name, description="", example="")
             assert str(config.output_path).startswith(str(desk.results / "smoke"))
             assert getattr(config, "preset", None) not in ("medium", "paper")
-            assert name not in ("hebblm-eval", "hebblm-tune") or config.max_tokens <= 200
+            assert name not in ("hebblm-eval", *TUNING) or config.max_tokens <= 200
             assert name != "hebblm-train" or config.epochs == 1
             assert name != "hebblm-vision" or config.scale == "smoke"
     assert 0 < len(calls) <= 25, "each takes some seconds"
@@ -201,6 +206,39 @@ def test_only_what_is_missing_or_other_is_run_again(desk: Desk) -> None:
     assert [command[-1] for command in desk.commands("hebblm-eval")] == runs[:3]
     desk.run("lm_intra_domain", DEVICE="cpu")
     assert [command[-1] for command in desk.commands("hebblm-eval")] == runs
+
+
+def test_each_solver_is_read_with_and_without_hebb_at_values_from_validation_text(
+    desk: Desk,
+) -> None:
+    done = desk.run("hebb", "smoke")
+    assert done.returncode == 0, done.stderr
+    found = {
+        Path(arguments[-1]).name: parse(
+            CONFIGS[name], arguments, prog=name, description="", example=""
+        )
+        for name, *arguments in desk.commands("hebblm-eval")
+    }
+    tuned = [
+        parse(HebbTuneConfig, arguments, prog=name, description="", example="").split
+        for name, *arguments in desk.commands("hebb.tune")
+    ]
+    assert tuned == ["valid"] * 3
+    for name, tuning in (
+        ("pydoc-1-step", "pydoc-1-step"),
+        ("pydoc-5-steps", "pydoc-5-steps"),
+        ("pydoc-to-numpy-best", "pydoc-to-numpy-learns"),
+    ):
+        values = Path(found[name].hyperparameters)
+        assert values.parent.name == tuning
+        assert values.name == "tuned.json"
+        assert {"lstm", "mbpa", "hebb"} <= {*found[name].methods.split(",")}
+    for steps in ("1-step", "5-steps"):
+        fast, exact = (found[f"pydoc-{steps}-{form}"] for form in ("fast", "exact"))
+        assert (fast.method, exact.method) == ("fast", "exact")
+        assert fast.set == exact.set == found[f"pydoc-{steps}"].set
+    assert desk.run("hebb", "smoke").returncode == 0
+    assert desk.commands(*CONFIGS) == []
 
 
 def test_every_seed_has_a_run_of_its_own(desk: Desk) -> None:

@@ -9,7 +9,7 @@ from hebblm.adapt.solvers.problem import Problem, key_products
 from hebblm.types import Neighbors, OutputHead
 
 
-def make_problem(
+def make_problem(  # noqa: PLR0913 - each names one awkward case
     seed: int,
     *,
     n: int = 5,

@@ -40,7 +40,7 @@ def lm() -> hebblm.LanguageModel:
     return hebblm.load("tiny-pydoc-raw", device="cpu")
 
 
-def one_by_one(
+def one_by_one(  # noqa: C901 - the plain form of reading, in one place
     lm: hebblm.LanguageModel, method: str, documents: Sequence[str]
 ) -> list[list[float]]:
     """Predict and score an interval of each document by itself, then learn from all of them in

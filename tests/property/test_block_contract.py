@@ -27,7 +27,7 @@ WINDOWED = toy.SETTINGS.replaced(replace(toy.SETTINGS[CacheConfig], window=17))
 SEARCHED = [method for method in STATIC_METHODS if method not in ("lstm", "cache")]
 
 
-def run(
+def run(  # noqa: PLR0913 - each names one case of the contract
     memory: AnyMemory,
     every: int,
     at_once: bool,

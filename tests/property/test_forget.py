@@ -104,7 +104,7 @@ def stop(done: int, total: int) -> None:
     raise KeyboardInterrupt
 
 
-def done(
+def done(  # noqa: C901 - one branch for each kind of act
     reader: hebblm.Reader, all_of: Iterable[Act], folder: Path, gone: str | None = None
 ) -> hebblm.Reader:
     """Do all acts, without those on the document that is gone.

@@ -38,7 +38,7 @@ class HebbianTerm(NamedTuple):
     chosen: Tensor
 
 
-def hebbian_term(
+def hebbian_term(  # noqa: PLR0913 - the parameters of Eq. 4, by name
     neighbors: Neighbors,
     hidden: Tensor,
     *,
@@ -173,7 +173,7 @@ def hebb_combine(
 
 
 @renamed(rate="lr_units", method="solver")
-def hebb_logits(
+def hebb_logits(  # noqa: PLR0913 - the parameters of Eq. 4, 5 and 7, by name
     hidden: Tensor,
     neighbors: Neighbors,
     head: OutputHead,

@@ -51,7 +51,7 @@ class MbpaResult:
 
 @renamed(rate="lr_units", method="solver")
 @torch.no_grad()
-def mbpa_delta(
+def mbpa_delta(  # noqa: PLR0913 - the parameters of Eq. 5, by name
     hidden: Tensor,
     neighbors: Neighbors,
     head: OutputHead,
@@ -138,7 +138,7 @@ def _change(
 
 
 @renamed(rate="lr_units", method="solver")
-def mbpa_logits(
+def mbpa_logits(  # noqa: PLR0913 - the parameters of Eq. 5, by name
     hidden: Tensor,
     neighbors: Neighbors,
     head: OutputHead,
@@ -234,7 +234,7 @@ def _parts(
             yield alike[block]
 
 
-def _problem(
+def _problem(  # noqa: PLR0913 - the fields of a problem, for some rows
     hidden: Tensor,
     keys: Tensor,
     neighbors: Neighbors,

@@ -132,7 +132,7 @@ def load_plugin(path: Path) -> None:
     except UserError:
         raise
     except Exception as error:  # the file may raise anything
-        raise UserError(f"--plugin {path} fails: {type(error).__name__}: {error}") from error
+        raise UserError(f"plugin {path} fails: {type(error).__name__}: {error}") from error
 
 
 def _load_installed() -> bool:

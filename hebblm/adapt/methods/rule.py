@@ -96,7 +96,7 @@ class Method:
         """Refuse a method that adapts the head if memories keep the states of another layer."""
         if self.rule(settings).needs.descents or self.origin == "variant":
             raise UserError(
-                f"{self.name} adapts the output layer and needs its input as keys; use --key last, "
+                f"{self.name} adapts the output layer and needs its input as keys; use key=last, "
                 "knn or mixture"
             )
 

@@ -102,10 +102,6 @@ class HuggingFaceBase(GradientBase):
         head = self._trained.head_with(self._own)
         return F.cross_entropy(head.logits(hidden[..., : head.weight.shape[1]]), targets)
 
-    def grow(self, rows: int) -> None:
-        if rows:
-            raise ValueError(f"a closed vocabulary was given {rows} more rows")
-
     def stream_state(self) -> State:
         """Return the tokens of the window, to read again later, or a recurrent model's state.
 

@@ -237,7 +237,7 @@ def logits_of(model: Any, ids: Tensor) -> Tensor:
         if any(weight.dtype == torch.float16 for weight in weights)
         else weights[0].dtype
     )
-    remedy = "load it with --dtype float32" if dtype == torch.float16 else "get the model anew"
+    remedy = "load it with dtype=float32" if dtype == torch.float16 else "download the model again"
     fault = "all zero" if finite else "not finite"
     raise UserError(
         f"the {what} of {kind} are {fault} in {str(dtype).removeprefix('torch.')}; {remedy}"

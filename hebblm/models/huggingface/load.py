@@ -68,22 +68,7 @@ def load_causal(
             place of a model, such as ``token``, ``revision`` or ``subfolder``, go to the tokenizer
             as well.
     """
-    if dtype not in DTYPES:
-        raise UserError(f"dtype {dtype!r} must be one of {', '.join(DTYPES)}")
-    if options.get("use_safetensors") is False:
-        raise UserError(
-            "use_safetensors = False: pickled weights could run anything when they are opened; "
-            "leave it out"
-        )
-    if options.get("trust_remote_code"):
-        raise UserError(
-            "trust_remote_code = True: code from a model's folder is never run; give "
-            "hebblm.load((model, tokenizer))"
-        )
-    try:
-        from transformers import AutoTokenizer
-    except ImportError as error:
-        raise UserError(INSTALL) from error
+    _check_options(dtype, options)
     location = {key: options[key] for key in LOCATION if key in options}
     known, origin = PRETRAINED.get(str(name)), "gguf"
     if known is not None:
@@ -113,18 +98,46 @@ def load_causal(
         model = _load_model(str(name), location, device, dtype, options)
     else:
         model = _with_adapter(adapter, location, device, dtype, options)
-    holder, its_location = (
-        (str(name), location) if adapter is None or adapter.tokenizer else _base(adapter, location)
-    )
+    if adapter is None or adapter.tokenizer:
+        tokenizer = _load_tokenizer(str(name), location)
+    else:
+        tokenizer = _load_tokenizer(*_base(adapter, location))
+    return Loaded(model, tokenizer, "folder" if folder.is_dir() else "hub")
+
+
+def _check_options(dtype: str, options: Mapping[str, Any]) -> None:
+    """Refuse options that would run code of a model, and a missing installation of transformers."""
+    if dtype not in DTYPES:
+        raise UserError(f"dtype {dtype!r} must be one of {', '.join(DTYPES)}")
+    if options.get("use_safetensors") is False:
+        raise UserError(
+            "use_safetensors = False: pickled weights could run anything when they are opened; "
+            "leave it out"
+        )
+    if options.get("trust_remote_code"):
+        raise UserError(
+            "trust_remote_code = True: code from a model's folder is never run; give "
+            "hebblm.load((model, tokenizer))"
+        )
     try:
-        with _in_one_line(f"the tokenizer of {holder}"), quiet_hub():
-            tokenizer = AutoTokenizer.from_pretrained(
-                holder, **its_location, trust_remote_code=False
-            )
+        import transformers  # noqa: F401 - whether it is installed
+    except ImportError as error:
+        raise UserError(INSTALL) from error
+
+
+def _load_tokenizer(name: str, location: Mapping[str, Any]) -> Any:
+    """Load the tokenizer of a model, and try it."""
+    from transformers import AutoTokenizer
+
+    try:
+        with _in_one_line(f"the tokenizer of {name}"), quiet_hub():
+            tokenizer = AutoTokenizer.from_pretrained(name, **location, trust_remote_code=False)
             tokenizer("a")  # some values are looked at only now
     except UserError as error:
-        raise UserError(f"{error}; {OPENED}" if OPENED not in str(error) else str(error)) from error
-    return Loaded(model, tokenizer, "folder" if folder.is_dir() else "hub")
+        if OPENED in str(error):
+            raise
+        raise UserError(f"{error}; {OPENED}") from error
+    return tokenizer
 
 
 def _load_model(
@@ -372,30 +385,34 @@ def _in_one_line(name: str) -> Iterator[None]:
     except (
         Exception
     ) as error:  # transformers, hub and safetensors raise many kinds; all of them are of the input
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [
-            type(error).__name__
-        ]
-        fault = lines[0]
-        if fault.endswith(":"):  # the next line says what
-            fault = " ".join(lines[:2])
-        if "trust_remote_code" in str(error):
-            fault = f"it needs code of its own, which hebblm never runs; {OPENED}"
-        elif type(error).__name__ == "SafetensorError":
-            fault = f"its weights are cut short or damaged ({fault}); get them anew"
-        elif "instantiate the backend tokenizer" in fault:
-            fault = "there is none, or none that is fast; save it there with save_pretrained"
-        elif isinstance(error, KeyError):
-            fault = f"it is damaged, {fault} is missing; download it again"
-        elif isinstance(error, AttributeError | TypeError | IndexError | ArithmeticError):
-            fault = f"a value in its files, or an option, is wrong ({line(error)})"
-        elif "safetensors" in str(error) and "pickle" not in fault:
-            fault = f"it has no safetensors weights; {CONVERT}"
-        elif (
-            "not a local folder" in fault
-            or "connect" in fault.lower()
-            or "offline" in fault.lower()
-        ):
-            fault = (
-                "there is no such folder, and the hub has none of that name or cannot be reached"
-            )
-        raise UserError(f"cannot load {name}: {fault[:300]}") from error
+        raise UserError(f"cannot load {name}: {_fault(error)[:300]}") from error
+
+
+def _fault(error: Exception) -> str:
+    """Return the fault of a model, and a remedy, from an error of its library."""
+    fault = _first_line(error)
+    if "trust_remote_code" in str(error):
+        return f"it needs code of its own, which hebblm never runs; {OPENED}"
+    if type(error).__name__ == "SafetensorError":
+        return f"its weights are truncated or corrupt ({fault}); download them again"
+    if "instantiate the backend tokenizer" in fault:
+        return "no fast tokenizer found; save it there with save_pretrained"
+    if isinstance(error, KeyError):
+        return f"it is damaged, {fault} is missing; download it again"
+    if isinstance(error, AttributeError | TypeError | IndexError | ArithmeticError):
+        return f"a value in its files, or an option, is wrong ({line(error)})"
+    if "safetensors" in str(error) and "pickle" not in fault:
+        return f"it has no safetensors weights; {CONVERT}"
+    if any(words in fault.lower() for words in ("not a local folder", "connect", "offline")):
+        return "there is no such folder, and the hub has none of that name or cannot be reached"
+    return fault
+
+
+def _first_line(error: Exception) -> str:
+    """Return the line of an error that says what is wrong, or its type if it has no text."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if not lines:
+        return type(error).__name__
+    if lines[0].endswith(":"):  # the next line says what
+        return " ".join(lines[:2])
+    return lines[0]

@@ -122,7 +122,7 @@ class HuggingFaceModel(Network):
         if streams > 1 and not self._in_streams():
             raise UserError(
                 f"{type(self.model).__name__} computes differently for several streams at once; "
-                "leave --streams out"
+                "leave `streams` out"
             )
         base.grow(rows)
         return base

@@ -22,13 +22,8 @@ from hebblm.io.installation import models_path
         (hebblm.evaluate, {"settings": {"hebb.bta": 1}}, "did you mean hebb.beta"),
         (hebblm.evaluate, {"max_token": 3}, "unknown option 'max_token'; did you mean max_tokens?"),
         (hebblm.evaluate, {"log_samples": True}, "log_samples needs output_path"),
-        (
-            hebblm.evaluate,
-            {"log_samples": True, "command": "hebblm-eval"},
-            "--log-samples needs --output-path",
-        ),
         (hebblm.evaluate, {"log_neighbors": 3}, "needs log_samples"),
-        (hebblm.evaluate, {"intra_domain": None}, "name one scenario: cross_domain A-to-B"),
+        (hebblm.evaluate, {"intra_domain": None}, "name one scenario: cross_domain=A-to-B"),
         (hebblm.evaluate, {"intra_domain": None, "target": 3}, "target = 3 is not a text"),
         (
             hebblm.evaluate,
@@ -163,5 +158,5 @@ def test_a_model_is_read_where_it_was_loaded_and_told_of_by_its_name(
 def test_methods_that_adapt_the_head_are_refused_another_layers_keys_before_anything_is_loaded(
     name: str,
 ) -> None:
-    with pytest.raises(UserError, match=f"^{re.escape(name)} adapts the output layer .*key last"):
+    with pytest.raises(UserError, match=f"^{re.escape(name)} adapts the output layer .*key=last"):
         hebblm.evaluate("llama-wt2-small", "ptb", ["knn", name], key="ffn-input")

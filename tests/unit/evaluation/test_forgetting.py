@@ -12,6 +12,7 @@ from hebblm.adapt.methods import METHODS
 from hebblm.errors import UserError
 from hebblm.evaluation.forgetting import Probe
 from hebblm.evaluation.hyperparameters import Hyperparameters
+from hebblm.evaluation.options import EvalOptions
 from hebblm.evaluation.run import run_scenario
 from hebblm.evaluation.scenario import Scenario, ScenarioConfig
 from hebblm.evaluation.vocabulary import UnionVocabulary
@@ -55,6 +56,11 @@ def settings_of(lr: float) -> Hyperparameters:
     )
 
 
+def probing(tokens: int | None) -> EvalOptions:
+    """Return options that score so many tokens before and after; None for no probe."""
+    return EvalOptions.of({"frequency_edges": (50,), "forgetting": tokens})
+
+
 def plain_loss(model: torch.nn.Module, scenario: Scenario) -> float:
     """Read the source's text in one go."""
     stream = Probe.of(scenario, TOKENS).stream
@@ -66,7 +72,7 @@ def plain_loss(model: torch.nn.Module, scenario: Scenario) -> float:
 
 def test_a_fixed_base_forgets_nothing_and_dynamic_evaluation_does(tmp_path: Path) -> None:
     scenario = scenario_of(tmp_path)
-    result = run_scenario(scenario, CHOSEN, settings_of(0.0), {}, (50,), forgetting=TOKENS).result
+    result = run_scenario(scenario, CHOSEN, settings_of(0.0), {}, probing(TOKENS)).result
     found = {name: item.forgetting for name, item in result.methods.items()}
     expected = plain_loss(scenario.base(settings_of(0.0)).model, scenario)
     for name, item in found.items():
@@ -109,16 +115,14 @@ def test_a_base_that_moved_is_scored_as_it_became(tmp_path: Path) -> None:
 @pytest.mark.parametrize("lr", [0.0, 0.3], ids=["fixed", "moving"])
 def test_asking_changes_no_score_and_nothing_learns(tmp_path: Path, lr: float) -> None:
     with_probe, without = (
-        run_scenario(scenario_of(tmp_path), CHOSEN, settings_of(lr), {}, (50,), forgetting=tokens)
+        run_scenario(scenario_of(tmp_path), CHOSEN, settings_of(lr), {}, probing(tokens))
         for tokens in (TOKENS, None)
     )
     for name in CHOSEN:
         np.testing.assert_array_equal(with_probe.nll[name], without.nll[name], err_msg=name)
         assert without.result.methods[name].forgetting is None
     assert "forgetting" not in without.result.extra
-    short = run_scenario(
-        scenario_of(tmp_path), CHOSEN, settings_of(lr), {}, (50,), forgetting=20
-    ).result
+    short = run_scenario(scenario_of(tmp_path), CHOSEN, settings_of(lr), {}, probing(20)).result
     assert short.extra["forgetting"]["tokens"] == 20
 
 
@@ -144,14 +148,12 @@ def test_one_domain_or_no_text_is_refused(tmp_path: Path) -> None:
     scenario = scenario_of(tmp_path)
     with pytest.raises(UserError, match="toy is the only one"):
         Probe.of(replace(scenario, kind="intra-domain"), 10)
-    with pytest.raises(UserError, match="--source"):
+    with pytest.raises(UserError, match="source=CORPUS"):
         Probe.of(replace(scenario, train=None), 10)
 
 
 def test_the_table_says_what_was_forgotten(tmp_path: Path) -> None:
-    result = run_scenario(
-        scenario_of(tmp_path), CHOSEN, settings_of(0.0), {}, (50,), forgetting=30
-    ).result
+    result = run_scenario(scenario_of(tmp_path), CHOSEN, settings_of(0.0), {}, probing(30)).result
     table = forgetting_table(result)
     assert table is not None
     rows = {row[0]: row for row in table.rows}

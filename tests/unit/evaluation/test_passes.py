@@ -19,6 +19,7 @@ from hebblm.adapt.methods.mbpa import MbpaConfig
 from hebblm.adapt.methods.mixture import MixtureConfig
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters
+from hebblm.evaluation.options import EvalOptions
 from hebblm.evaluation.passes import dynamic_base, dynamic_pass, shared_pass
 from hebblm.evaluation.run import run_scenario
 from hebblm.report.render import to_markdown
@@ -120,7 +121,9 @@ def test_dynamic_evaluation_beside_others_is_dynamic_evaluation_alone(tmp_path: 
 def test_each_base_scores_its_own_methods_in_the_order_asked_for(tmp_path: Path) -> None:
     scenario, settings = scenario_of(tmp_path), settings_of(0.0)
     methods = ["dynamic+best", "lstm", "dynamic", "mixture"]
-    outcome = run_scenario(scenario, methods, settings, {}, (50,), check=True)
+    outcome = run_scenario(
+        scenario, methods, settings, {}, EvalOptions(frequency_edges=(50,), check=True)
+    )
     assert list(outcome.result.methods) == list(outcome.nll) == methods
     rules = {name: METHODS[name].rule(settings.methods) for name in ("lstm", "mixture")}
     shared = shared_pass(scenario, rules, settings).scores.nll
@@ -141,7 +144,9 @@ def test_a_result_has_counts_and_the_error_of_the_fast_form_only_where_it_was_ch
     monkeypatch.setattr("hebblm.adapt.methods.mbpa.MEASURED", 1)
     names = ["lstm", "mbpa"]
     settings = settings_of(0.0).changed({"mbpa.solver": "fast"})
-    found = run_scenario(scenario_of(tmp_path), names, settings, {}, (50,), check=check).result
+    found = run_scenario(
+        scenario_of(tmp_path), names, settings, {}, EvalOptions(frequency_edges=(50,), check=check)
+    ).result
     counted = {
         name: (item.rose_queries is not None, "fast_error" in item.extra)
         for name, item in found.methods.items()
@@ -157,7 +162,7 @@ def test_the_rms_rule_needs_the_training_text(tmp_path: Path) -> None:
     rules = {"dynamic": METHODS["dynamic"].rule(settings.methods)}
     settings = settings.changed({"dynamic.rule": "rms"})
     assert np.isfinite(dynamic_pass(scenario, rules, settings).scores.nll["dynamic"]).all()
-    with pytest.raises(UserError, match="--source"):
+    with pytest.raises(UserError, match="source=CORPUS"):
         dynamic_pass(replace(scenario, train=None), rules, settings)
 
 
@@ -174,9 +179,11 @@ def test_a_method_that_diverged_into_nan_is_named_with_its_rates(
     monkeypatch.setattr("hebblm.evaluation.run.dynamic_pass", diverged)
     lost = len(scenario.stream)
     with pytest.raises(
-        UserError, match=rf"^dynamic: 2 of {lost} losses are nan; lower dynamic\.lr \(--set\)$"
+        UserError, match=rf"^dynamic: 2 of {lost} losses are nan; lower dynamic\.lr in `settings`$"
     ):
-        run_scenario(scenario, ["lstm", "dynamic"], settings, {}, (50,))
+        run_scenario(
+            scenario, ["lstm", "dynamic"], settings, {}, EvalOptions(frequency_edges=(50,))
+        )
 
 
 @pytest.mark.parametrize(("name", "rates"), [("dynamic+best", "dynamic.lr"), ("mbpa", "base.lr")])

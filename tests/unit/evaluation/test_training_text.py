@@ -283,7 +283,7 @@ def test_gradients_are_computed_once_and_told_of_first(
     assert len(computed) == 1
     told = capsys.readouterr().err
     assert told.count("needs the gradients of the training text: about ") == 1
-    assert "once for this model; the other methods do without (--methods)" in " ".join(told.split())
+    assert "once for this model; the other `methods` do without" in " ".join(told.split())
     assert told.count("come from an earlier run") == 1
     assert len(list((tmp_path / "gradients").iterdir())) == 1, (
         "neither lock nor half a file is left"

@@ -72,13 +72,7 @@ def test_the_commands_that_train_a_missing_model_are_understood() -> None:
     assert len(commands) == 3
     for name, *arguments in commands:
         assert name == "hebblm-train"
-        parse(
-            TrainConfig,
-            [*arguments, "--output-path", "model"],
-            prog=name,
-            description="",
-            example="",
-        )
+        parse(TrainConfig, arguments, prog=name, description="", example="")
 
 
 @pytest.mark.slow

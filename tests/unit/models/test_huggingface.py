@@ -334,7 +334,7 @@ def test_memories_keep_another_layer_s_states(name: str, key: str | int) -> None
     [segment] = model.segments(ids.numpy()[:STRIDE])
     torch.testing.assert_close(segment.keys, found[0, : STRIDE - 1])
     assert model.sha256 != plain.model.sha256
-    with pytest.raises(UserError, match="--key last"):
+    with pytest.raises(UserError, match="key=last"):
         lm.reader("mixture+mbpa").read(TEXT)
     with pytest.raises(UserError, match="'9'"):
         opened(name, key="9")

@@ -135,9 +135,7 @@ def test_what_overflows_in_float16_is_refused_and_read_in_float32(
     scale: float, what: str, tmp_path: Path
 ) -> None:
     folder = saved(scaled(scale), tmp_path)
-    told = (
-        f"the {what} of LlamaForCausalLM are not finite in float16; load it with --dtype float32$"
-    )
+    told = f"the {what} of LlamaForCausalLM are not finite in float16; load it with dtype=float32$"
     with pytest.raises(UserError, match=told):
         hebblm.load(folder, device="cpu", dtype="float16")
     assert hebblm.load(folder, device="cpu", dtype="float32").reader("mixture").read(TEXT)

@@ -121,9 +121,9 @@ def test_a_folder_is_loaded_and_bad_ones_get_one_line(
     lengthy = changed(saved(tmp_path / "lengthy"), "tokenizer_config.json", model_max_length="x")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     for name, told in (
-        (pickled, "pickled.*save_pretrained"), (empty, "no weights"), (cut, "cut short or damaged"),
+        (pickled, "pickled.*save_pretrained"), (empty, "no weights"), (cut, "truncated or corrupt"),
         (other, "t5 is an encoder-decoder"), (bare, "no config.json"), (speechless,
-        "none that is fast"),
+        "no fast tokenizer"),
         (damaged, "is damaged"),
         (deeper, "lacks 9 weights .*which would be random"), (inverted, "cannot read a text"),
         (endless, "is more than the 21 weights"),

@@ -60,7 +60,9 @@ class Tiny:
             logits = logits + open_
         return logits.softmax(-1)
 
-    def words(self, place: Place) -> dict[str, tuple[float, float]]:
+    def words(  # noqa: C901 - the plain form of the search, in one place
+        self, place: Place
+    ) -> dict[str, tuple[float, float]]:
         """Return the probability of each word, adapted and not, from every row of pieces until one
         shows its end.
         """

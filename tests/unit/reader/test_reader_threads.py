@@ -102,7 +102,7 @@ def test_threads_that_ask_get_the_answers_of_one(kind: str, method: str) -> None
     assert [ask(reader) for reader, ask in asked] == expected
 
 
-def test_what_threads_do_to_a_reader_is_done_one_after_the_other(
+def test_what_threads_do_to_a_reader_is_done_one_after_the_other(  # noqa: C901 - one story
     words: hebblm.LanguageModel, tmp_path: Path
 ) -> None:
     """Some read, forget, save, and some ask; a second reader does the same in the order in which it

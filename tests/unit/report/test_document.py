@@ -116,10 +116,10 @@ def test_a_report_leads_to_the_page_of_its_tokens_or_says_how_to_make_it(tmp_pat
             encoding="utf-8"
         )
 
-    assert said().count("--log-samples --log-neighbors 2000") == 2
+    assert said().count("log_samples=True and log_neighbors=2000") == 2
     write_parquet(run / "tokens.parquet", sample_tokens(200))
     text = said()
-    assert "--log-samples" not in text
+    assert "log_samples" not in text
     command = Page(text).text.rpartition("run hebblm-report ")[2].partition("\n")[0]
     assert report(shlex.split(command)) == 0
     text = said()

@@ -155,7 +155,7 @@ def test_the_page_says_what_each_part_of_a_mixture_gave(tmp_path: Path) -> None:
     data = Page(inspect_page(run, count=15)).data
     assert data["components"] == {"mixture": [["Base", [250] * 15], ["Mixture", [750] * 15]]}
     write_components(folder, without=3)
-    with pytest.raises(UserError, match="out of place; evaluate again with --log-neighbors"):
+    with pytest.raises(UserError, match="out of place; evaluate again with log_neighbors"):
         Inspection.load(folder)
 
 

@@ -274,7 +274,7 @@ def test_documents_are_the_worst_first_under_the_best_methods() -> None:
         *map(name_of, shown * 2),
     ]
     assert table.rows[1][1:] == (2, *[math.exp(0.5)] * len(shown), *[0.5] * len(shown))
-    assert table.notes == ("All documents stand in result.json; --by-document lists them.",)
+    assert table.notes == ("All documents stand in result.json; by_document=True lists them.",)
     whole = document_table(listed, None)
     assert whole is not None
     assert len(whole.rows) == LONGEST + 2

@@ -52,7 +52,7 @@ def test_parquet_round_trip_in_which_one_long_word_takes_no_memory_for_the_other
 
 def test_bad_token_files_are_named(tmp_path: Path) -> None:
     path = tmp_path / "tokens.parquet"
-    with pytest.raises(UserError, match="--log-samples"):
+    with pytest.raises(UserError, match="log_samples=True"):
         TokenLosses.load(path)
     write_parquet(path, sample_tokens(300))
     path.write_bytes(path.read_bytes()[:200])

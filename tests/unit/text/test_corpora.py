@@ -88,7 +88,7 @@ def test_unknown_names_tell_the_choices(tmp_path: Path) -> None:
 
 
 def test_a_column_is_for_records(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="numpy has no columns; leave --column text out"):
+    with pytest.raises(UserError, match="numpy has no columns; leave column=text out"):
         resolve("numpy", "text")
     assert resolve("numpy").splits == ("train", "valid", "test")
 
@@ -188,17 +188,17 @@ def test_bad_datasets_are_named(tmp_path: Path) -> None:
     [
         (
             ['{"url": "u", "content": "c"}'],
-            "and url and content all hold text; choose one with --column",
+            "and url and content all hold text; choose one with `column`",
             "content",
         ),
         (
             ['{"text": 5, "b": "c"}'],
-            r"column text of .* holds numbers, not text; choose --column b",
+            r"column text of .* holds numbers, not text; choose column=b",
             "b",
         ),
         (
             ['{"text": ["a"], "b": "c"}'],
-            r"column text of .* holds lists, not text; choose --column b",
+            r"column text of .* holds lists, not text; choose column=b",
             "b",
         ),
         (['{"text": 5}'], r"holds numbers, not text; write strings into it", None),

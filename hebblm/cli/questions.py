@@ -1,0 +1,125 @@
+"""Questions of ``hebblm-read`` to its reader, and their answers on the console."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Protocol
+
+from rich.console import Console
+
+from hebblm.cli.common import tell
+from hebblm.runtime.progress import say
+
+if TYPE_CHECKING:  # these load torch, and an error message must not wait for that
+    from hebblm.reader.reader import Reader
+
+BREAK = "⏎"  # shows a line break
+BUDGET = 50  # beginnings of words that a model of pieces follows for an answer
+
+
+class Asked(Protocol):
+    """What the options ask for; see :class:`hebblm.cli.read.ReadConfig`."""
+
+    @property
+    def suggest(self) -> str | None: ...
+    @property
+    def explain(self) -> str | None: ...
+    @property
+    def generate(self) -> str | None: ...
+    @property
+    def words(self) -> int: ...
+    @property
+    def new_tokens(self) -> int: ...
+    @property
+    def temperature(self) -> float: ...
+    @property
+    def seed(self) -> int: ...
+
+
+class Questions:
+    """A reader's answers, printed.
+
+    Args:
+        reader: answers.
+        asked: texts of the questions, and how long the answers are.
+        piped: whether standard output is for something else; then answers go to standard error.
+    """
+
+    def __init__(self, reader: Reader, asked: Asked, *, piped: bool) -> None:
+        self.print_line = say if piped else tell
+        self._reader, self._asked = reader, asked
+        self._console = Console(stderr=piped)
+
+    def ask(self, when: str) -> None:
+        """Answer all questions of the command line; ``when`` says before or after what."""
+        asked = self._asked
+        if asked.suggest is not None:
+            self.suggest(when, asked.suggest)
+        if asked.explain is not None:
+            self.explain(when, asked.explain)
+        if asked.generate is not None:
+            drawn = self._reader.generate(
+                asked.generate,
+                max_new_tokens=asked.new_tokens,
+                temperature=asked.temperature,
+                seed=asked.seed,
+            )
+            line = re.sub(" *\n *", f" {BREAK} ", f"{when}: {asked.generate}{drawn}")
+            self.print_line(line.rstrip())
+
+    def suggest(self, when: str, text: str) -> None:
+        """Print the next words after a text, with their probabilities adapted and not."""
+        from hebblm.online.prompts import split_typed
+        from hebblm.report.render import print_table
+        from hebblm.report.table import Column, Table
+
+        context, typed = split_typed(text)
+        words = self._reader.suggest(context, self._asked.words, typed=typed, budget=BUDGET)
+        if not words:
+            self.print_line(f"{_title(when, text)} no word is known that begins with {typed!r}")
+            return
+        columns = (
+            Column("Next word"),
+            Column("Adapted, %", "percent"),
+            Column("Unadapted, %", "percent"),
+        )
+        rows = tuple(
+            (_visible(word, self._reader), 100 * adapted, 100 * base)
+            for word, adapted, base in words
+        )
+        print_table(Table("suggested", _title(when, text), columns, rows), self._console)
+
+    def explain(self, when: str, text: str) -> None:
+        """Print why the next words after a text are suggested."""
+        from hebblm.online.prompts import split_typed
+        from hebblm.reader.explain import explanation_tables
+        from hebblm.report.render import print_table
+
+        context, typed = split_typed(text)
+        reasons = self._reader.explain(context, self._asked.words, typed=typed, budget=BUDGET)
+
+        def visible(word: str) -> str:
+            return _visible(word, self._reader)
+
+        for table in explanation_tables(_title(when, text), reasons, visible):
+            print_table(table, self._console)
+
+
+def _title(when: str, text: str) -> str:
+    """Return a text that goes on, and when it was asked."""
+    start = f"{text.rstrip()} ..." if text[-1:].isspace() else f"{text}..."
+    return f"{when}: {start}" if when else start
+
+
+def _visible(word: str, reader: Reader) -> str:
+    """Return a word with signs for blanks and line breaks."""
+    vocabulary = reader.vocabulary
+    if vocabulary.unknown is not None and word == vocabulary[vocabulary.start]:
+        word = "\n"  # the end of line that a model of words has
+    if "\n" in word and not word.strip():
+        return f"{BREAK * word.count(chr(10))} (line break)"
+    if vocabulary.unknown is not None:
+        word = word.replace(f"[{vocabulary[vocabulary.start]}]", f"[{BREAK}]")
+    if word.isspace():
+        return "␣ (blank)"
+    return word.replace("\n", BREAK)

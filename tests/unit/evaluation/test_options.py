@@ -1,0 +1,66 @@
+"""Options of an evaluation: one dataclass for Python, the command line and the key of a run."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hebblm.cli.eval import EvalConfig
+from hebblm.errors import UserError
+from hebblm.evaluation.options import EvalOptions
+
+
+def test_the_command_line_has_every_option() -> None:
+    of_command = {field.name: field.default for field in fields(EvalConfig)}
+    for field in fields(EvalOptions):
+        assert of_command[field.name] == field.default
+
+
+def test_arguments_of_python_are_checked_and_become_plain() -> None:
+    options = EvalOptions.of(
+        {
+            "forgetting": np.int64(30),
+            "accuracy_words": [np.int64(4), 9],
+            "frequency_edges": ["10,100"],
+            "max_tokens": 3,
+        }
+    )
+    assert options.forgetting is True
+    assert (options.forgetting_tokens, options.accuracy_words) == (30, [4, 9])
+    assert options.edges == (10, 100)
+    assert EvalOptions.of({"forgetting": None}) == EvalOptions()
+    assert EvalOptions.of({"forgetting": True}).forgetting_tokens == 10_000
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"log_neighbors": 3}, "log_neighbors=3 needs log_samples as well"),
+        ({"log_neighbors": -1, "log_samples": True}, "log_neighbors = -1 must be at least 0"),
+        ({"accuracy_words": []}, "names no word"),
+        ({"accuracy_words": [1, -1]}, "accuracy_words = -1 must be at least 0"),
+        ({"accuracy_words": 0}, "accuracy_words = 0 must be at least 1"),
+        ({"forgetting": 0}, "forgetting = 0 must be at least 1"),
+        ({"frequency_edges": [100, 50]}, "must be increasing"),
+    ],
+)
+def test_a_bad_value_is_refused(values: dict[str, Any], words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        EvalOptions.of(values)
+
+
+def test_a_run_resumes_whatever_it_writes_but_not_with_other_numbers() -> None:
+    plain = EvalOptions()
+    written = EvalOptions(frequency_edges=[7], log_samples=True, show_learned=True)
+    assert written.identity() == plain.identity()
+    for other in (EvalOptions(check=True), EvalOptions(accuracy=True, accuracy_words=[3])):
+        assert other.identity() != plain.identity()
+
+
+def test_what_follows_one_stream_is_named() -> None:
+    assert EvalOptions(accuracy_words=5, check=True).one_stream() == []
+    options = EvalOptions(accuracy=True, log_samples=True, log_neighbors=2)
+    assert options.one_stream() == ["accuracy", "log_neighbors"]
