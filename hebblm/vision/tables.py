@@ -363,9 +363,9 @@ def _notes(document: Mapping[str, Any], printed: bool) -> tuple[str, str]:
 def _learning(document: Mapping[str, Any]) -> str:
     """How the network went on learning, in one sentence."""
     experiment, settings = document["experiment"], document["settings"]
-    section = settings["increment" if experiment == "incremental" else "online"]
-    if "optimizer" not in section:  # an earlier result
-        return " The network went on learning by RMSprop, one step an interval."
+    section = settings.get("increment" if experiment == "incremental" else "online", {})
+    if "optimizer" not in section:
+        return ""  # a result from before there was a choice
     point = next(iter(next(iter(document["methods"].values()))["conditions"].values()))
     values = ", ".join(f"{name} {value:g}" for name, value in point["hyperparameters"].items())
     return f" The network goes on learning by {section['optimizer']}: {values}."
