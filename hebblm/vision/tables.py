@@ -129,6 +129,9 @@ def permuted_methods(document: Mapping[str, Any]) -> list[str]:
 def _stream(document: Mapping[str, Any]) -> Table:
     family, experiment = _family(document), document["experiment"]
     title = "Ablation of Hebb" if experiment == "ablation" else "Online adaptation"
+    point = next(iter(summaries(document).values())).get("hyperparameters", {})
+    if "steps" in point and experiment == "online":
+        title += f", {point['steps']:g} steps an interval at {point['lr']:g}"
     rows = [
         (
             (method_name(name),),
