@@ -13,6 +13,7 @@ from hebblm.vision.fine_tuning import FineTuning, Stream, increment_rate
 from hebblm.vision.learning import (
     Pictures,
     begin_new_rows,
+    features,
     features_of,
     learn,
     one_cycle,
@@ -89,6 +90,23 @@ def test_a_stream_is_the_plain_loop(tmp_path: Path) -> None:
             varied = pictures.varied(drawn, draws, padding=1, flip=False)
             sgd.step(varied, pictures.labels[drawn], 0.02)
     assert len(fast) == 3
+
+
+def test_at_the_papers_values_a_stream_takes_one_step_of_rmsprop_an_interval(
+    tmp_path: Path,
+) -> None:
+    own = setup(tmp_path, TINY_CLASSES.changed({"online.steps": "1"}))
+    start = start_of(own, 1, 3)
+    order, pictures, plain = start.parts.held_out[:20], start.pictures("train"), start.copy()
+    optimizer = torch.optim.RMSprop(plain.parameters(), 1e-3)
+    point = {"lr": 1e-3, "head": 1.0, "steps": 1}
+    made = list(Stream(own, start, "train", order, 1, point))
+    assert [len(block.labels) for block in made] == [8, 8, 4]
+    for block, index in zip(made, order.split(8), strict=True):
+        batch = pictures.batch(index)
+        torch.testing.assert_close(block.hidden, features(plain, batch))
+        torch.testing.assert_close(block.head.weight, plain.head().weight)
+        learn(plain, optimizer, batch, block.labels)
 
 
 def test_fine_tuning_is_the_plain_loop(tmp_path: Path) -> None:
