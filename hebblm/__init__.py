@@ -6,18 +6,18 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from hebblm.lazy import lazily
+from hebblm.runtime.lazy import lazily
 
 if TYPE_CHECKING:
     from hebblm.adapt.methods import METHODS, Method, register
-    from hebblm.expected import Suggestion
-    from hebblm.explain import Explanation
-    from hebblm.front import evaluate, tune
-    from hebblm.language_model import LanguageModel, load
-    from hebblm.ranking import RankedText
-    from hebblm.reader import Reader
+    from hebblm.api.language_model import LanguageModel, load
+    from hebblm.api.runs import evaluate, tune
+    from hebblm.online.expected import Suggestion
+    from hebblm.reader.explain import Explanation
+    from hebblm.reader.reader import Reader
+    from hebblm.reader.rerank import RankedText
+    from hebblm.reader.scores import Scores
     from hebblm.report.result import Result
-    from hebblm.scores import Scores
     from hebblm.types import Adapter, Memory, Neighbors, OutputHead
 
 
@@ -77,12 +77,8 @@ if not TYPE_CHECKING:  # the type checker still reports a name that does not exi
         __name__,
         "adapt.methods",
         "types",
-        "scores",
-        "expected",
-        "explain",
-        "ranking",
-        "reader",
-        "language_model",
+        "online.expected",
         "report.result",
-        "front",
+        "reader",
+        "api",
     )

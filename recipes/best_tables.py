@@ -7,7 +7,7 @@ from typing import Any
 
 from hebblm.adapt.methods import DYNAMIC
 from hebblm.adapt.methods.best import BEST_OF_BOTH
-from hebblm.files import read_json
+from hebblm.io.files import read_json
 from hebblm.report import Result
 from hebblm.report.methods import BASE, name_of
 from hebblm.report.table import Column, Table

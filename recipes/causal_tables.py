@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from hebblm.adapt.methods import DEFAULT_METHODS, DYNAMIC, PUBLISHED
-from hebblm.files import read_json
+from hebblm.io.files import read_json
 from hebblm.report import Result
 from hebblm.report.methods import BASE, name_of
 from hebblm.report.sections import scenario_line

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from hebblm.adapt.methods import PUBLISHED
-from hebblm.files import read_json, write_json
+from hebblm.io.files import read_json, write_json
 from hebblm.report import Result
 from hebblm.report.gains import Bootstrap, Gain, Losses, bootstrap_gains
 from hebblm.report.methods import BASE, name_of

@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
-from hebblm.files import write_json
-from hebblm.provenance import provenance
+from hebblm.io.files import write_json
+from hebblm.io.provenance import provenance
 from hebblm.report.result import Result
 
 

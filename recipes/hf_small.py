@@ -26,8 +26,8 @@ from transformers import (
 )
 from transformers.trainer_utils import get_last_checkpoint
 
-from hebblm.files import write_json, write_text
-from hebblm.provenance import command_line, provenance
+from hebblm.io.files import write_json, write_text
+from hebblm.io.provenance import command_line, provenance
 from hebblm.text.corpora import Corpus, resolve
 
 LIMIT = 20_000_000  # bytes; models travel with the source

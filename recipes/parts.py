@@ -23,11 +23,11 @@ from numpy.typing import NDArray
 
 import hebblm
 from hebblm.adapt.methods import METHODS
+from hebblm.api.language_model import LanguageModel
+from hebblm.api.request import Request
 from hebblm.evaluation.passes import shared_pass
-from hebblm.files import read_json, sha256, write_json
-from hebblm.language_model import LanguageModel
-from hebblm.provenance import provenance
-from hebblm.request import Request
+from hebblm.io.files import read_json, sha256, write_json
+from hebblm.io.provenance import provenance
 
 PROG = "python -m recipes.parts"
 PARTS = ("lstm", "cache", "knn", "mbpa", "ngram")

@@ -18,7 +18,7 @@ from typing import Any
 
 from hebblm.adapt.former import GONE
 from hebblm.adapt.methods import PUBLISHED
-from hebblm.files import read_json
+from hebblm.io.files import read_json
 from hebblm.report import Result
 from hebblm.report.methods import BASE, name_of, ordered
 from hebblm.report.plots import occurrence_figure, save

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from hebblm.files import read_json
+from hebblm.io.files import read_json
 from hebblm.report import Result
 from hebblm.report.accuracy_tables import accuracy_table
 from hebblm.report.methods import BASE, name_of

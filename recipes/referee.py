@@ -41,19 +41,19 @@ from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.block import STEP, Block
 from hebblm.adapt.methods import METHODS, named
 from hebblm.adapt.methods.ngram import NgramConfig
-from hebblm.adapt.step import Labelled, step, take
+from hebblm.api.request import Request
 from hebblm.cli.common import guarded, tell
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.passes import dynamic_base, gradient_statistics
 from hebblm.evaluation.run import run_scenario
 from hebblm.evaluation.scenario import Scenario
-from hebblm.files import check_writable, write_json
-from hebblm.interrupts import interrupted
+from hebblm.io.files import check_writable, write_json
 from hebblm.models.catalog import model_folder, trained_on
-from hebblm.progress import bar
+from hebblm.online.session import Labelled, step, take
 from hebblm.report.buckets import DEFAULT_EDGES
-from hebblm.request import Request
+from hebblm.runtime.interrupts import interrupted
+from hebblm.runtime.progress import bar
 from hebblm.text.dictionary import UNK
 from recipes import referee_tables
 from recipes.bench.machine import cpu_name, use_threads

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from hebblm.files import read_json
+from hebblm.io.files import read_json
 from hebblm.report.methods import name_of
 from hebblm.report.table import Column, Table
 from recipes.markdown import ROOT, body

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from hebblm.files import read_json
+from hebblm.io.files import read_json
 from recipes.markdown import ROOT
 
 FOUND = ROOT / "recipes" / "reliability.json"

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from hebblm.files import read_json
+from hebblm.io.files import read_json
 from hebblm.report.methods import name_of
 from recipes.bench.record import BenchResult
 from recipes.bench.tables import spread

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 import hebblm
 from hebblm.errors import UserError
-from hebblm.files import read_json, write_json
+from hebblm.io.files import read_json, write_json
 from hebblm.report.gains import Bootstrap, Gain, bootstrap_gains
 from hebblm.report.methods import BASE, name_of
 from hebblm.report.table import Column, Table

@@ -14,7 +14,7 @@ from pydoc_data.topics import topics
 
 import numpy as np
 
-from hebblm.files import write_text
+from hebblm.io.files import write_text
 from hebblm.text.documentation import paragraphs
 
 PARAGRAPHS = {"pydoc": 600, "numpy": 300}

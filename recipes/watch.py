@@ -25,9 +25,9 @@ from pathlib import Path
 from typing import Any
 
 import hebblm
-from hebblm.files import check_writable, write_json
-from hebblm.progress import say
-from hebblm.provenance import command_line, provenance
+from hebblm.io.files import check_writable, write_json
+from hebblm.io.provenance import command_line, provenance
+from hebblm.runtime.progress import say
 from recipes.rank.texts import text_of
 
 LINES = ["The ", "Return the ", "a matrix ", "of the array ", "The function "]

@@ -40,7 +40,7 @@ def cache_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
 @pytest.fixture(autouse=True, scope="session")
 def whole_lines() -> Iterator[None]:
     """Let lines be as long as they are, whoever runs the tests; see
-    :func:`hebblm.progress.write`.
+    :func:`hebblm.runtime.progress.write`.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("COLUMNS", raising=False)

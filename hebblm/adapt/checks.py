@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 from hebblm.errors import UserError
-from hebblm.suggest import did_you_mean
+from hebblm.runtime.spelling import did_you_mean
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from hebblm.errors import MOST, UserError
-from hebblm.suggest import did_you_mean
+from hebblm.runtime.spelling import did_you_mean
 
 ONLINE: Literal["online"] = "online"
 Positive = Annotated[float, Meta(gt=0)]

@@ -29,9 +29,9 @@ from rich.console import Console
 from awd_lstm.document import CheckpointError
 from hebblm.cli.plain import ConfigFile, check_values
 from hebblm.errors import UserError, reason
-from hebblm.progress import write
-from hebblm.ranks import LostRankError, end_rank, leads, size
-from hebblm.suggest import unknown
+from hebblm.runtime.progress import write
+from hebblm.runtime.ranks import LostRankError, end_rank, leads, size
+from hebblm.runtime.spelling import unknown
 
 C = TypeVar("C")
 FORMER = {"--destdir": "--output-path"}  # options of an earlier release, and their present names
@@ -250,7 +250,7 @@ def choosing(prog: str, subcommands: Mapping[str, Main]) -> Main:
 
 
 def tell(line: str) -> None:
-    """Print a line; see :func:`hebblm.progress.write`."""
+    """Print a line; see :func:`hebblm.runtime.progress.write`."""
     write(line, Console())
 
 

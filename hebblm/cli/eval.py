@@ -22,12 +22,12 @@ from hebblm.cli.common import command, tell
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import defaults, parse_settings, plain_name
 from hebblm.evaluation.scenario_config import ScenarioConfig
-from hebblm.interrupts import GOES_ON, interrupted
+from hebblm.io.provenance import command_line
 from hebblm.models.device import check_device, keep_freed_memory
-from hebblm.provenance import command_line
-from hebblm.ranks import leads, opened
 from hebblm.report.accuracy import WORDS_ASKED
 from hebblm.report.buckets import DEFAULT_EDGES, parse_edges
+from hebblm.runtime.interrupts import GOES_ON, interrupted
+from hebblm.runtime.ranks import leads, opened
 
 PROG = "hebblm-eval"
 WORDS_SHOWN = 5  # of those that gained most, and of those that lost most
@@ -132,7 +132,7 @@ def main(config: EvalConfig, argv: list[str]) -> int:
 
 
 def _evaluate(config: EvalConfig, argv: list[str]) -> None:
-    from hebblm.front import evaluate
+    from hebblm.api.runs import evaluate
     from hebblm.report.accuracy_tables import accuracy_table, suggested_table
     from hebblm.report.document import print_summary
     from hebblm.report.inspection import INSPECTED

@@ -7,7 +7,7 @@ from importlib import import_module
 
 from hebblm import __version__
 from hebblm.cli.common import Main, choosing, guarded
-from hebblm.suggest import unknown
+from hebblm.runtime.spelling import unknown
 
 PROG = "hebblm"
 SUBCOMMANDS = {  # each is the module of that name in hebblm.cli, and the command hebblm-NAME

@@ -14,13 +14,13 @@ from hebblm.cli.common import choosing, options, tell
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters, parse_settings
 from hebblm.evaluation.scenario_config import ModelOptions
-from hebblm.files import lack
-from hebblm.interrupts import GOES_ON, interrupted
-from hebblm.locks import held
+from hebblm.io.files import lack
+from hebblm.io.locks import held
 from hebblm.models.catalog import model_folder
 from hebblm.models.device import check_device
-from hebblm.progress import bar
-from hebblm.ranks import opened
+from hebblm.runtime.interrupts import GOES_ON, interrupted
+from hebblm.runtime.progress import bar
+from hebblm.runtime.ranks import opened
 from hebblm.text.sources import text_files
 
 PROG = "hebblm-memory"
@@ -131,9 +131,9 @@ def _build(config: BuildConfig, argv: list[str]) -> int:
                 "ngram.capacity"
             )
     Hyperparameters().changed(settings)  # refuses a wrong value before the model is loaded
-    from hebblm.corpus_memory import build
-    from hebblm.language_model import load
+    from hebblm.api.language_model import load
     from hebblm.memory.ngrams import NGrams
+    from hebblm.reader.corpora import build
 
     files = text_files(config.text, config.column)
     with opened(config.device) as ranks:
@@ -169,8 +169,8 @@ def _info(config: InfoConfig, argv: list[str]) -> None:
     """Show what a memory holds, and check that its files are whole."""
     if not config.folder.is_dir():
         raise UserError(f"{config.folder} {lack(config.folder)}; name the folder of a memory")
-    from hebblm.corpus_memory import SavedMemory
     from hebblm.memory.persistence import NGRAMS, read_ngrams
+    from hebblm.reader.corpora import SavedMemory
 
     memory = SavedMemory.of(config.folder)
     split = memory.about.get("tokenizer", "own")
@@ -223,7 +223,7 @@ def _info(config: InfoConfig, argv: list[str]) -> None:
 )
 def _merge(config: MergeConfig, argv: list[str]) -> None:
     """Merge two memories of the same model, the second's entries after the first's."""
-    from hebblm.corpus_memory import merge
+    from hebblm.reader.corpora import merge
 
     tell(
         f"{len(merge(config.first, config.second, config.output_path)):,} entries in "
@@ -239,9 +239,9 @@ def _forget(config: ForgetConfig, argv: list[str]) -> None:
     """
     for path in config.plugin:
         load_plugin(path)
-    from hebblm.language_model import load
+    from hebblm.api.language_model import load
     from hebblm.memory.persistence import read_about
-    from hebblm.reader_state import READER
+    from hebblm.reader.checkpoint import READER
 
     if not (config.folder / READER).is_file():
         raise UserError(

@@ -10,7 +10,7 @@ import yaml  # type: ignore[import-untyped]
 from jsonargparse import ActionConfigFile, get_loader, set_loader  # type: ignore[attr-defined]
 
 from hebblm.errors import MOST, UserError
-from hebblm.files import read_bytes
+from hebblm.io.files import read_bytes
 
 LONGEST = 1 << 20  # bytes
 DEEPEST = 20  # mappings and lists within each other

@@ -20,19 +20,19 @@ from hebblm.cli.watch import Watch, check_watch, default_folder
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters, parse_settings
 from hebblm.evaluation.scenario_config import ReadingOptions, whole
-from hebblm.files import check_writable, write_bytes
-from hebblm.interrupts import interrupted
-from hebblm.locks import held
+from hebblm.io.files import check_writable, write_bytes
+from hebblm.io.locks import held
 from hebblm.models.catalog import model_folder
 from hebblm.models.device import check_device
-from hebblm.progress import bar, say, track
-from hebblm.rank_lists import Line, rank_lists, read_lists
+from hebblm.reader.n_best import Line, rank_lists, read_lists
+from hebblm.runtime.interrupts import interrupted
+from hebblm.runtime.progress import bar, say, track
 from hebblm.text.sources import TextFile, pieces, text_files
 from hebblm.text.vocabulary import warn_of_new
 
 if TYPE_CHECKING:  # these load torch, and an error message must not wait for that
-    from hebblm.reader import Reader
-    from hebblm.scores import Totals
+    from hebblm.reader.reader import Reader
+    from hebblm.reader.scores import Totals
 
 PROG = "hebblm-read"
 PIECE = 1 << 18  # characters that are read at once
@@ -184,13 +184,13 @@ def _main(config: ReadConfig) -> None:
     for file in empty:
         if file.path in config.files or len(empty) == len(files):  # a file of a folder may be empty
             raise UserError(f"{file} is empty; put text into it")
-    from hebblm.explain import explanation_tables
-    from hebblm.language_model import load
-    from hebblm.prompts import split_typed
-    from hebblm.reader_state import READER, check_free
+    from hebblm.api.language_model import load
+    from hebblm.online.prompts import split_typed
+    from hebblm.reader.checkpoint import READER, check_free
+    from hebblm.reader.explain import explanation_tables
+    from hebblm.reader.scores import Totals
     from hebblm.report.render import print_table
     from hebblm.report.table import Column, Table
-    from hebblm.scores import Totals
 
     memory = config.memory
     if (

@@ -16,7 +16,7 @@ from hebblm.cli.common import guarded, options, tell
 from hebblm.errors import UserError
 from hebblm.report.buckets import parse_edges
 from hebblm.report.methods import PLOTTED, check_plotted
-from hebblm.suggest import closest, unknown
+from hebblm.runtime.spelling import closest, unknown
 
 if TYPE_CHECKING:  # they load matplotlib, and are imported after the command line is checked
     from hebblm.report import Result, TokenLosses

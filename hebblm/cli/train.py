@@ -12,14 +12,14 @@ from awd_lstm import ARCHITECTURES, read_config
 from awd_lstm.document import CONFIG
 from hebblm.cli.common import command
 from hebblm.errors import UserError
-from hebblm.interrupts import GOES_ON, interrupted
+from hebblm.io.provenance import command_line, provenance
 from hebblm.models.catalog import cached_folder, check_configured, is_causal, model_folder
 from hebblm.models.device import check_device, pick_device
 from hebblm.models.presets import check_preset, get_preset
-from hebblm.progress import say
-from hebblm.provenance import command_line, provenance
-from hebblm.ranks import opened
-from hebblm.suggest import unknown
+from hebblm.runtime.interrupts import GOES_ON, interrupted
+from hebblm.runtime.progress import say
+from hebblm.runtime.ranks import opened
+from hebblm.runtime.spelling import unknown
 from hebblm.text.binarize import prepared_corpus
 from hebblm.text.corpora import check_name
 

@@ -14,14 +14,14 @@ from hebblm.adapt.methods import TUNABLE, load_plugin, named
 from hebblm.cli.common import command, tell
 from hebblm.evaluation.hyperparameters import parse_settings, plain_name
 from hebblm.evaluation.scenario_config import ScenarioConfig
-from hebblm.interrupts import GOES_ON, interrupted
+from hebblm.io.provenance import command_line
 from hebblm.models.device import check_device, keep_freed_memory
-from hebblm.provenance import command_line
-from hebblm.ranks import opened
 from hebblm.report.methods import name_of
 from hebblm.report.numbers import perplexity
 from hebblm.report.render import print_table
 from hebblm.report.table import Column, Table
+from hebblm.runtime.interrupts import GOES_ON, interrupted
+from hebblm.runtime.ranks import opened
 
 if TYPE_CHECKING:  # it loads torch
     from hebblm.tuning.search import Search
@@ -73,7 +73,7 @@ def main(config: TuneConfig, argv: list[str]) -> int:
     check_device(config.device)
     settings = parse_settings(config.set)
     methods = TUNABLE if config.methods is None else named(config.methods)
-    from hebblm.front import tune
+    from hebblm.api.runs import tune
 
     keep_freed_memory()
     with opened(config.device):

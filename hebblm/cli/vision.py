@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any, Literal
 from rich.console import Console
 
 from hebblm.cli.common import command, tell
-from hebblm.download import cache_dir, data_dirs
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import parse_settings
-from hebblm.files import check_writable
-from hebblm.interrupts import GOES_ON, interrupted
-from hebblm.locks import held
+from hebblm.io.download import cache_dir, data_dirs
+from hebblm.io.files import check_writable
+from hebblm.io.locks import held
+from hebblm.io.provenance import command_line, provenance
 from hebblm.models.device import check_device, pick_device
-from hebblm.progress import say
-from hebblm.provenance import command_line, provenance
-from hebblm.ranks import current, leads, opened, size
 from hebblm.report.methods import PLOTTED, check_plotted
+from hebblm.runtime.interrupts import GOES_ON, interrupted
+from hebblm.runtime.progress import say
+from hebblm.runtime.ranks import current, leads, opened, size
 from hebblm.vision.settings import (
     PERMUTED_MNIST,
     ClassSettings,

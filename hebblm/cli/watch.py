@@ -16,16 +16,16 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
 from hebblm.cli.common import tell
-from hebblm.download import cache_dir
 from hebblm.errors import UserError
-from hebblm.files import lack
-from hebblm.interrupts import handled
-from hebblm.progress import say
+from hebblm.io.download import cache_dir
+from hebblm.io.files import lack
+from hebblm.runtime.interrupts import handled
+from hebblm.runtime.progress import say
 from hebblm.text.formats import is_text
 from hebblm.text.sources import TextFile, pieces, text_files
 
 if TYPE_CHECKING:  # loads torch
-    from hebblm.reader import Reader
+    from hebblm.reader.reader import Reader
 
 PIECE = 1 << 18  # characters that are read at once
 LOOK = 1.0  # seconds between two checks of the folder
@@ -72,7 +72,7 @@ class Watch:
         column: str | None,
         answer: Callable[[str], None],
     ) -> None:
-        from hebblm.journal import learned  # it loads torch
+        from hebblm.reader.history import learned  # it loads torch
 
         self._reader, self._folder, self._save, self._column, self._answer = (
             reader,
@@ -252,7 +252,7 @@ class Watch:
         """Return the pieces of a file; None for one that cannot be read, which waits until it
         changes.
         """
-        from hebblm.reader_text import name_of  # it loads torch
+        from hebblm.reader.inputs import name_of  # it loads torch
 
         try:
             name_of(str(file))

@@ -17,15 +17,15 @@ import torch
 from torch import Tensor
 
 from hebblm.adapt.context import Context, Observation
-from hebblm.adapt.step import Observed
 from hebblm.errors import UserError
 from hebblm.evaluation.observers import Kept
 from hebblm.evaluation.scores import EvaluationScores
-from hebblm.layout import Layout
+from hebblm.io.tensors import placed, prefixed, read_tensors, under, write_tensors
 from hebblm.models.base import State, StreamBase
-from hebblm.progress import say
-from hebblm.ranks import ALONE, Ranks
-from hebblm.tensors import placed, prefixed, read_tensors, under, write_tensors
+from hebblm.online.layout import Layout
+from hebblm.online.session import Observed
+from hebblm.runtime.progress import say
+from hebblm.runtime.ranks import ALONE, Ranks
 
 KIND = "hebblm-position"
 STATE = "position.safetensors"

@@ -11,11 +11,11 @@ import msgspec
 from hebblm.adapt.former import gone_setting, present_settings
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.scenario_config import ScenarioConfig
-from hebblm.files import read_json, read_record
-from hebblm.installation import models_path
+from hebblm.io.files import read_json, read_record
+from hebblm.io.installation import models_path
 from hebblm.models.update import TRANSFORMERS
-from hebblm.progress import say
-from hebblm.suggest import unknown
+from hebblm.runtime.progress import say
+from hebblm.runtime.spelling import unknown
 
 STARTS = ("default", "tuned", "paper")
 TUNED_SCHEMA = "hebblm-tuned/1"

@@ -15,8 +15,8 @@ from hebblm.errors import UserError
 from hebblm.evaluation.scenario import Scenario
 from hebblm.memory.ngram_rows import contexts_of
 from hebblm.models.base import StreamBase
-from hebblm.progress import bar
 from hebblm.report.result import Forgetting
+from hebblm.runtime.progress import bar
 from hebblm.text import EvaluationStream
 
 SEGMENT = 100  # tokens that are read and scored at once

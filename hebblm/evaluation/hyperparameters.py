@@ -14,8 +14,8 @@ from hebblm.adapt.settings import MethodSettings, changed
 from hebblm.errors import UserError
 from hebblm.memory import MemoryConfig
 from hebblm.models.update import BaseUpdate, DynamicConfig
-from hebblm.progress import say, say_once
-from hebblm.suggest import closest
+from hebblm.runtime.progress import say, say_once
+from hebblm.runtime.spelling import closest
 
 _OWN: dict[str, type] = {"dynamic": DynamicConfig, "base": BaseUpdate, "memory": MemoryConfig}
 """The sections that belong to no method."""

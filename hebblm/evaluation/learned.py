@@ -19,13 +19,13 @@ from hebblm.adapt.methods.rule import Rule
 from hebblm.evaluation.vocabulary import VocabularyPolicy
 from hebblm.evaluation.word_accuracy import BUDGET, Expectations, places_of
 from hebblm.models.base import StreamBase
-from hebblm.prompts import Prompt
+from hebblm.online.prompts import Prompt
+from hebblm.online.word_beam import words_ahead
 from hebblm.report.methods import BASE
 from hebblm.text import EvaluationStream
 from hebblm.text.dictionary import EOS, UNK
 from hebblm.text.piece_texts import PieceTexts
 from hebblm.text.subwords import Subwords
-from hebblm.words_ahead import words_ahead
 
 SHOWN = 3  # words that are asked for, and suggestions for each
 BEFORE = 5  # words of the text before each, at most

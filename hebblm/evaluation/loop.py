@@ -16,17 +16,17 @@ from hebblm.adapt.context import Context
 from hebblm.adapt.contract import FirstBatches
 from hebblm.adapt.methods.mbpa import Safeguards
 from hebblm.adapt.methods.rule import Rule
-from hebblm.adapt.step import Labelled, Observed, step
 from hebblm.adapt.work import Work, clock_of
 from hebblm.evaluation.checkpoint import PassCheckpoint
 from hebblm.evaluation.observers import Observer
 from hebblm.evaluation.scores import EvaluationScores
 from hebblm.evaluation.vocabulary import VocabularyPolicy
-from hebblm.layout import Layout, Pace
 from hebblm.memory.nearest import Ranked
 from hebblm.memory.ngram_rows import contexts_of
 from hebblm.models.base import Base
-from hebblm.ranks import ALONE, Ranks
+from hebblm.online.layout import Layout, Pace
+from hebblm.online.session import Labelled, Observed, step
+from hebblm.runtime.ranks import ALONE, Ranks
 from hebblm.text import EvaluationStream
 
 Progress = Callable[[int], None]

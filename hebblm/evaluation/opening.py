@@ -12,18 +12,18 @@ from typing import Any
 
 import torch
 
-from hebblm.download import cache_dir
 from hebblm.errors import UserError
 from hebblm.evaluation.documents import documents_of
 from hebblm.evaluation.scenario import ModelAndText, Scenario
 from hebblm.evaluation.scenario_config import ScenarioConfig
 from hebblm.evaluation.vocabulary import OpenVocabulary, UnionVocabulary, VocabularyPolicy
-from hebblm.files import hash_of
+from hebblm.io.download import cache_dir
+from hebblm.io.files import hash_of
 from hebblm.models.base import TrainedModel
 from hebblm.models.catalog import checkpoint_words, model_folder, trained_on
 from hebblm.models.huggingface.open import load_and_open
 from hebblm.models.training import obtain_model, open_model
-from hebblm.progress import say
+from hebblm.runtime.progress import say
 from hebblm.text import Dictionary, PreparedCorpus, encode_target, foreign_text, prepare, resolve
 from hebblm.text.binarize import measure_beginning, prepared_corpus
 from hebblm.text.fitting import SAMPLE, fitting, tell_loss, warn_of_unknown

@@ -28,12 +28,12 @@ from hebblm.evaluation.observers import Kept, KeptObserver
 from hebblm.evaluation.scenario import Scenario
 from hebblm.evaluation.scores import EvaluationScores
 from hebblm.evaluation.word_accuracy import WordsAsked
-from hebblm.layout import Layout
 from hebblm.models.base import StreamBase
 from hebblm.models.dynamic import DynamicBase, DynamicConfig
-from hebblm.progress import bar, say
-from hebblm.ranks import ALONE, Ranks
+from hebblm.online.layout import Layout
 from hebblm.report.result import Forgetting
+from hebblm.runtime.progress import bar, say
+from hebblm.runtime.ranks import ALONE, Ranks
 
 Losses = npt.NDArray[np.float32]
 

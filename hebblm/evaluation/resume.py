@@ -15,16 +15,16 @@ import numpy as np
 
 import awd_lstm
 from hebblm.adapt.methods import SOURCES
-from hebblm.download import cache_dir
 from hebblm.errors import UserError
 from hebblm.evaluation.checkpoint import RunCheckpoint
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.scenario import Scenario
-from hebblm.files import hash_of, hash_of_code, sha256
-from hebblm.interrupts import handled
-from hebblm.locks import held
-from hebblm.progress import say
-from hebblm.ranks import current
+from hebblm.io.download import cache_dir
+from hebblm.io.files import hash_of, hash_of_code, sha256
+from hebblm.io.locks import held
+from hebblm.runtime.interrupts import handled
+from hebblm.runtime.progress import say
+from hebblm.runtime.ranks import current
 
 SCHEMA = "hebblm-position/3"
 FORGOTTEN = 30 * 86_400  # seconds after which a run counts as abandoned

@@ -31,9 +31,8 @@ from hebblm.evaluation.scenario import Scenario
 from hebblm.evaluation.scores import EvaluationScores
 from hebblm.evaluation.word_accuracy import WordsAsked, places_of
 from hebblm.evaluation.written_words import written_words
-from hebblm.files import atomic_path, sha256
-from hebblm.locks import held
-from hebblm.ranks import ALONE, Ranks
+from hebblm.io.files import atomic_path, sha256
+from hebblm.io.locks import held
 from hebblm.report import MethodResult, Result, ScenarioRecord, frequency_report
 from hebblm.report.accuracy import Accuracy, Guesses, accuracy_report
 from hebblm.report.buckets import (
@@ -52,6 +51,7 @@ from hebblm.report.stored import METHOD, RUN, SHARED, Part, Seconds
 from hebblm.report.tokens import FILE_NAME as TOKENS_FILE
 from hebblm.report.tokens import FILES, running_curve
 from hebblm.report.units import PIECES_OF_PARTS
+from hebblm.runtime.ranks import ALONE, Ranks
 from hebblm.text import EvaluationStream
 from hebblm.text.dictionary import UNK
 from hebblm.text.piece_texts import PieceTexts

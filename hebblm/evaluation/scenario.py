@@ -15,14 +15,14 @@ from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.scenario_config import ScenarioConfig as ScenarioConfig
 from hebblm.evaluation.training_text import training_memory
 from hebblm.evaluation.vocabulary import VocabularyPolicy
-from hebblm.layout import Layout
 from hebblm.memory import AnyMemory, HybridMemory, ShardedMemory, build_memory
 from hebblm.models.base import GradientBase, Ids, StreamBase, TrainedModel
 from hebblm.models.catalog import training_corpus
 from hebblm.models.dynamic import DynamicConfig
 from hebblm.models.update import STREAM
-from hebblm.progress import say
-from hebblm.ranks import ALONE, Ranks
+from hebblm.online.layout import Layout
+from hebblm.runtime.progress import say
+from hebblm.runtime.ranks import ALONE, Ranks
 from hebblm.text import Dictionary, EvaluationStream, PreparedCorpus
 from hebblm.text.binarize import Beginning
 from hebblm.text.subword_corpus import SubwordCorpus

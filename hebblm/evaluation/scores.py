@@ -14,8 +14,8 @@ import torch
 from hebblm.adapt.batch import SEARCH
 from hebblm.adapt.methods.mbpa import Safeguards
 from hebblm.adapt.work import Clock, Work
-from hebblm.layout import Layout
-from hebblm.ranks import Ranks
+from hebblm.online.layout import Layout
+from hebblm.runtime.ranks import Ranks
 
 SECONDS = ("seconds", "own_seconds", "shared_seconds")
 COUNTS = ("rose", "stabilized")

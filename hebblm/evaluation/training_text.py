@@ -15,17 +15,17 @@ import torch
 from torch import Tensor
 
 from hebblm.adapt.functional import log_normalizers, with_rows
-from hebblm.download import cache_dir
 from hebblm.errors import UserError
-from hebblm.files import hash_of
-from hebblm.locks import held
+from hebblm.io.download import cache_dir
+from hebblm.io.files import hash_of
+from hebblm.io.locks import held
+from hebblm.io.tensors import placed, prefixed, read_tensors, under, write_tensors
 from hebblm.memory import AnyMemory, MemoryConfig, build_memory, load_memory, save_memory
 from hebblm.memory.store import CHUNK
 from hebblm.models.base import Ids, State, TrainedModel, device_of, hash_of_ids
 from hebblm.models.update import DynamicConfig
-from hebblm.progress import bar, duration, say, track
-from hebblm.ranks import ALONE, Ranks
-from hebblm.tensors import placed, prefixed, read_tensors, under, write_tensors
+from hebblm.runtime.progress import bar, duration, say, track
+from hebblm.runtime.ranks import ALONE, Ranks
 from hebblm.types import OutputHead
 
 KIND = "hebblm-part"
@@ -54,7 +54,7 @@ class Segments:
         write_tensors(self._path(index), tensors, KIND)
 
     def load(self, index: int) -> dict[str, Tensor]:
-        """Return a file's tensors, not yet :func:`hebblm.tensors.placed`; refuse a missing or
+        """Return a file's tensors, not yet :func:`hebblm.io.tensors.placed`; refuse a missing or
         changed file.
         """
         return read_tensors(self._path(index), KIND, f"delete {self.folder}; it is computed again")[
@@ -62,7 +62,7 @@ class Segments:
         ]
 
     def held(self, what: str) -> AbstractContextManager[bool]:
-        """Lock the segments of ``what`` for this process, see :func:`hebblm.locks.held`."""
+        """Lock the segments of ``what`` for this process, see :func:`hebblm.io.locks.held`."""
         return held(self.folder, what)
 
     def _path(self, index: int) -> Path:

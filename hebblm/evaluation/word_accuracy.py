@@ -19,13 +19,13 @@ from hebblm.adapt.methods.rule import Rule
 from hebblm.evaluation.accuracy import LISTED, NEVER, NOT_ASKED, Ints, letters_of
 from hebblm.evaluation.observers import Notes
 from hebblm.models.base import StreamBase
+from hebblm.online.word_beam import Expect, Place, WordSearch
 from hebblm.report.accuracy import Guesses
 from hebblm.text import EvaluationStream
 from hebblm.text.dictionary import UNK
 from hebblm.text.graphemes import graphemes
 from hebblm.text.piece_texts import PieceTexts
 from hebblm.text.word_ends import without_closing
-from hebblm.words_ahead import Expect, Place, WordSearch
 
 LONG_LIST = 10  # words; after it a word's 1/rank is 0
 BUDGET = 64  # beginnings of words that are followed for a list, at most

@@ -20,14 +20,14 @@ from lm_eval.api.model import CacheHook, TemplateLM
 from lm_eval.api.registry import register_model
 from torch import Tensor
 
-from hebblm.drafts import Ahead
-from hebblm.drawing import Answer, chooser, draw
+from hebblm.api.language_model import LanguageModel, load
 from hebblm.errors import UserError
-from hebblm.language_model import LanguageModel, load
 from hebblm.models.base import device_of
 from hebblm.models.huggingface.model import HuggingFaceModel, longest
-from hebblm.progress import say, track
-from hebblm.reader_text import Text
+from hebblm.online.drawing import Answer, chooser, draw
+from hebblm.reader.drafts import Ahead
+from hebblm.reader.inputs import Text
+from hebblm.runtime.progress import say, track
 
 GENERATED = 256  # tokens of an answer, if the task does not say
 HARNESS_DEVICE = "cuda:0"

@@ -15,7 +15,7 @@ from transformers import LogitsProcessor
 
 from hebblm.errors import UserError
 from hebblm.models.huggingface.model import HuggingFaceModel
-from hebblm.reader import Reader
+from hebblm.reader.reader import Reader
 
 # units of rounding of the largest logit, by which scores may differ from the logits of their pass
 ROUNDING = 16

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
-from hebblm.suggest import unknown
+from hebblm.runtime.spelling import unknown
 
 DTYPES = ("float32", "float16", "bfloat16")
 STORES = ("ram", "disk")

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from hebblm.errors import UserError
-from hebblm.files import atomic_path
+from hebblm.io.files import atomic_path
 from hebblm.memory import faiss_index
 from hebblm.memory.faiss_index import CHUNK, TrainedIndex, load_faiss
 from hebblm.memory.nearest import Ranked

@@ -14,10 +14,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from hebblm.blocks import side_by_side
 from hebblm.errors import UserError
 from hebblm.memory import faiss_index
 from hebblm.memory.store import Entries, check_tensors
+from hebblm.runtime.blocks import side_by_side
 from hebblm.types import Neighbors
 
 CPU_CHUNK_BYTES = 32 << 20

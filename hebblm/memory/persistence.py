@@ -14,12 +14,12 @@ import torch
 from torch import Tensor
 
 from hebblm.errors import UserError
-from hebblm.files import Count, atomic_path, check_own, lack, read_record, sha256, write_json
+from hebblm.io.files import Count, atomic_path, check_own, lack, read_record, sha256, write_json
+from hebblm.io.tensors import read_tensors, write_tensors
 from hebblm.memory.base import AnyMemory
 from hebblm.memory.disk import INDEX, open_lists, saved_entries
 from hebblm.memory.faiss_index import TrainedIndex, load_faiss
 from hebblm.memory.store import CHUNK, KEY_DTYPES, EntryStore, accumulation_dtype, write_rows
-from hebblm.tensors import read_tensors, write_tensors
 
 SCHEMA = "hebblm-memory/1"
 NAME, ABOUT, NGRAMS = "manifest.json", "about.json", "ngrams.safetensors"

@@ -15,7 +15,7 @@ from hebblm.memory.base import AnyMemory
 from hebblm.memory.faiss_index import TrainedIndex
 from hebblm.memory.nearest import Ranked, gather
 from hebblm.memory.store import Entries, GrowingArray
-from hebblm.ranks import Ranks
+from hebblm.runtime.ranks import Ranks
 from hebblm.types import Neighbors
 
 LAST = torch.iinfo(torch.int64).max

@@ -20,11 +20,11 @@ from awd_lstm import AWDLSTM, detach, grow_vocabulary, read_config
 from awd_lstm.loss import linear_cross_entropy
 from awd_lstm.model import parameter_count
 from awd_lstm.streams import ParallelStreams
-from hebblm.blocks import one_thread
 from hebblm.models.base import GradientBase, Ids, NewRows, Segment, State, mean_squares_of
 from hebblm.models.update import BaseUpdate
-from hebblm.progress import track
-from hebblm.ranks import partition
+from hebblm.runtime.blocks import one_thread
+from hebblm.runtime.progress import track
+from hebblm.runtime.ranks import partition
 from hebblm.types import OutputHead
 
 STREAMS = 40  # parts of a training stream that are read side by side, at most

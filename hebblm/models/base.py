@@ -13,8 +13,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from hebblm.io.tensors import prefixed, under
 from hebblm.models.update import BaseUpdate as BaseUpdate
-from hebblm.tensors import prefixed, under
 from hebblm.types import OutputHead
 
 Ids = npt.NDArray[Any]

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from awd_lstm.document import CONFIG, read_config
-from hebblm.download import cache_dir
 from hebblm.errors import UserError
-from hebblm.files import hash_of, lack, read_json
-from hebblm.installation import models_path
+from hebblm.io.download import cache_dir
+from hebblm.io.files import hash_of, lack, read_json
+from hebblm.io.installation import models_path
 from hebblm.models.pretrained import PRETRAINED
-from hebblm.suggest import closest, unknown
+from hebblm.runtime.spelling import closest, unknown
 from hebblm.text.binarize import prepared_corpus, slug
 from hebblm.text.dictionary import Dictionary
 from hebblm.text.prepared import DICTIONARY_FILE, PreparedCorpus

@@ -6,7 +6,7 @@ import ctypes
 from typing import TYPE_CHECKING
 
 from hebblm.errors import UserError
-from hebblm.suggest import unknown
+from hebblm.runtime.spelling import unknown
 
 if TYPE_CHECKING:
     import torch

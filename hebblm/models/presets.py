@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from awd_lstm import ARCHITECTURES
-from hebblm.suggest import unknown
+from hebblm.runtime.spelling import unknown
 
 if TYPE_CHECKING:  # its schedule loads torch
     from awd_lstm import AWDLSTMConfig, TrainingConfig

@@ -12,11 +12,11 @@ import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from hebblm.download import cache_dir, hub_reachable
 from hebblm.errors import UserError
-from hebblm.files import atomic_path, sha256
-from hebblm.locks import held
-from hebblm.progress import say
+from hebblm.io.download import cache_dir, hub_reachable
+from hebblm.io.files import atomic_path, sha256
+from hebblm.io.locks import held
+from hebblm.runtime.progress import say
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from math import exp, isfinite
 import torch
 from torch import Tensor
 
+from hebblm.io.tensors import prefixed, under
 from hebblm.models.base import State
-from hebblm.tensors import prefixed, under
 
 START = 5e-4  # share of a weight's size that the first step changes it by
 SMALLEST = 1e-3  # size of weights that are smaller, as biases of 0

@@ -16,15 +16,15 @@ from awd_lstm import AWDLSTM, Event, Trainer, load_checkpoint, read_config, trai
 from awd_lstm.checkpoint import STATE, WEIGHTS
 from awd_lstm.document import CONFIG
 from hebblm.errors import UserError, reason
-from hebblm.files import sha256
-from hebblm.interrupts import handled
-from hebblm.locks import held, remove_left
+from hebblm.io.files import sha256
+from hebblm.io.locks import held, remove_left
 from hebblm.models.awd import AwdModel
 from hebblm.models.catalog import cached_folder, missing_models, shipped_folder
 from hebblm.models.device import keep_freed_memory
 from hebblm.models.presets import Preset, get_preset
-from hebblm.progress import bar, duration, say
-from hebblm.ranks import ALONE, Ranks
+from hebblm.runtime.interrupts import handled
+from hebblm.runtime.progress import bar, duration, say
+from hebblm.runtime.ranks import ALONE, Ranks
 from hebblm.text import PreparedCorpus
 from hebblm.text.prepared import DICTIONARY_FILE
 

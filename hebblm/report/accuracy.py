@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hebblm.files import Count
+from hebblm.io.files import Count
 from hebblm.report.gains import Bootstrap, bootstrap_gains
 
 WORDS_ASKED = 200  # of a model of pieces

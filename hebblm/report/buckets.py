@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hebblm.errors import UserError
-from hebblm.files import Count
+from hebblm.io.files import Count
 from hebblm.report.numbers import perplexity
 
 DEFAULT_EDGES = (50, 100, 500)

@@ -13,7 +13,7 @@ from urllib.parse import quote
 from rich.console import Console
 from rich.text import Text
 
-from hebblm.files import write_bytes, write_text
+from hebblm.io.files import write_bytes, write_text
 from hebblm.report.accuracy_tables import (
     accuracy_by_part,
     accuracy_rows,
@@ -41,7 +41,7 @@ from hebblm.report.tables import (
 from hebblm.report.text_tables import document_table, forgetting_table
 from hebblm.report.tokens import FILE_NAME as TOKENS
 from hebblm.report.tokens import TokenLosses, check_same_run, word_table
-from hebblm.suggest import unknown
+from hebblm.runtime.spelling import unknown
 
 PIXELS = 95  # of a page for an inch of a plot: letters are then as large in each
 FORMATS = ("md", "csv", "html", "png", "svg")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hebblm.files import Count
+from hebblm.io.files import Count
 from hebblm.report.methods import BASE
 
 Losses = NDArray[np.floating]

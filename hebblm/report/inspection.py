@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from hebblm.adapt.methods import unaliased
 from hebblm.errors import UserError
-from hebblm.files import write_text
+from hebblm.io.files import write_text
 from hebblm.report import tokens
 from hebblm.report.methods import BASE, name_of, ordered
 from hebblm.report.numbers import display
@@ -28,7 +28,7 @@ from hebblm.report.sections import scenario_line
 from hebblm.report.stored import counted_in
 from hebblm.report.tokens import TokenLosses, read_table, recorded
 from hebblm.report.units import unit
-from hebblm.suggest import unknown
+from hebblm.runtime.spelling import unknown
 
 INSPECTED = "inspect.html"
 NEIGHBORS_FILE = "neighbors.parquet"

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 from PIL import Image
 
-from hebblm.files import write_bytes
+from hebblm.io.files import write_bytes
 from hebblm.report import titles
 from hebblm.report.buckets import ALL, KNOWN, OOV, part_label
 from hebblm.report.drawing import STYLE, TALLEST, End, by_bucket, grouped_bars, label_ends, short

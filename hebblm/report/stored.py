@@ -10,7 +10,7 @@ from pathlib import Path, PurePath
 from typing import Any, Final, Literal, Self
 
 from hebblm.errors import UserError
-from hebblm.files import Count, read_json, write_json
+from hebblm.io.files import Count, read_json, write_json
 from hebblm.report.accuracy import Accuracy
 from hebblm.report.buckets import FrequencyBucket
 from hebblm.report.gains import Bootstrap, Gain

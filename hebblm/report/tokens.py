@@ -16,8 +16,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from hebblm.errors import UserError, unreadable
-from hebblm.files import lack, sha256
-from hebblm.progress import say
+from hebblm.io.files import lack, sha256
 from hebblm.report.buckets import (
     PIECES,
     frequency_report,
@@ -31,6 +30,7 @@ from hebblm.report.result import Result
 from hebblm.report.stored import counted_in
 from hebblm.report.table import Column, Table
 from hebblm.report.units import PIECES_OF_PARTS
+from hebblm.runtime.progress import say
 
 FILE_NAME = "tokens.parquet"
 _PREFIX = "nll_"

@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hebblm.download import cache_dir
 from hebblm.errors import UserError
-from hebblm.files import atomic_path, hash_of, sha256, write_json
-from hebblm.locks import held, remove_left
-from hebblm.progress import bar
+from hebblm.io.download import cache_dir
+from hebblm.io.files import atomic_path, hash_of, sha256, write_json
+from hebblm.io.locks import held, remove_left
+from hebblm.runtime.progress import bar
 from hebblm.text.corpora import CORPUS_FILE, Corpus, resolve
 from hebblm.text.dictionary import EOS, UNK, Dictionary
 from hebblm.text.prepared import (

@@ -11,11 +11,11 @@ from typing import Any, Literal
 
 import msgspec
 
-from hebblm import download
 from hebblm.errors import UserError
-from hebblm.files import Count, read_json
-from hebblm.installation import manifest_path
-from hebblm.suggest import unknown
+from hebblm.io import download
+from hebblm.io.files import Count, read_json
+from hebblm.io.installation import manifest_path
+from hebblm.runtime.spelling import unknown
 from hebblm.text.documentation import documentation_sources
 from hebblm.text.formats import STANDARD_INPUT, shown
 from hebblm.text.hub import hub_sources

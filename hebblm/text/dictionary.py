@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from hebblm.errors import UserError
-from hebblm.files import read_bytes, sha256, write_text
+from hebblm.io.files import read_bytes, sha256, write_text
 
 UNK = "<unk>"
 EOS = "<eos>"

@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from hebblm.download import cache_dir
 from hebblm.errors import UserError
-from hebblm.files import atomic_path, hash_of, sha256
-from hebblm.locks import held
+from hebblm.io.download import cache_dir
+from hebblm.io.files import atomic_path, hash_of, sha256
+from hebblm.io.locks import held
 from hebblm.text.sources import SPLITS, FileLines, LineSource
 
 CHUNK_LINES = 100

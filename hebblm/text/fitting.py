@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Literal, get_args
 
-from hebblm.progress import say
-from hebblm.suggest import unknown
+from hebblm.runtime.progress import say
+from hebblm.runtime.spelling import unknown
 from hebblm.text.dictionary import UNK
 from hebblm.text.tokenizers import MosesTokenizer, Tokenizer, WhitespaceTokenizer
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from hebblm.errors import UserError, reason, unreadable
-from hebblm.ranks import size
+from hebblm.runtime.ranks import size
 
 PLAIN = ".txt"
 RECORDS = (".jsonl", ".json", ".csv", ".tsv", ".parquet")

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hebblm.download import load_dataset
 from hebblm.errors import UserError
+from hebblm.io.download import load_dataset
 from hebblm.text.formats import holds_records, is_text, lines_of
 from hebblm.text.records import text_column
 from hebblm.text.sources import LineSource, text_files

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hebblm.errors import UserError
-from hebblm.files import Count, lack, read_record, sha256
+from hebblm.io.files import Count, lack, read_record, sha256
 from hebblm.text.corpora import CORPUS_FILE
 from hebblm.text.dictionary import EOS, FAIRSEQ_SPECIALS, Dictionary
 from hebblm.text.tokenizers import Normalization, Tokenizer, load_tokenizer

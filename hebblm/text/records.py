@@ -15,10 +15,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from hebblm.download import cache_dir
 from hebblm.errors import UserError
-from hebblm.files import write_bytes
-from hebblm.progress import say_once
+from hebblm.io.download import cache_dir
+from hebblm.io.files import write_bytes
+from hebblm.runtime.progress import say_once
 from hebblm.text import formats
 from hebblm.text.formats import BOM, kind_of, opened, raw_lines
 

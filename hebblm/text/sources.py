@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from hebblm.errors import UserError
-from hebblm.files import lack, sha256
+from hebblm.io.files import lack, sha256
 from hebblm.text import formats
 from hebblm.text.formats import (
     KINDS,

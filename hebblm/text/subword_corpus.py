@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hebblm.errors import UserError
-from hebblm.progress import bar, say
+from hebblm.runtime.progress import bar, say
 from hebblm.text.corpora import Corpus
 from hebblm.text.dictionary import EOS
 from hebblm.text.fitting import tell_loss, warn_of_unknown

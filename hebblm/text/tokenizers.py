@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from hebblm.errors import UserError
-from hebblm.files import atomic_path, lack, sha256
-from hebblm.suggest import unknown
+from hebblm.io.files import atomic_path, lack, sha256
+from hebblm.runtime.spelling import unknown
 from hebblm.text.dictionary import EOS, UNK
 from hebblm.text.words import lost_bytes
 

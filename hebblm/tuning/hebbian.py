@@ -15,7 +15,7 @@ from hebblm.adapt.grid import Grid
 from hebblm.adapt.methods.hebb import HebbConfig, hebbian_term
 from hebblm.adapt.methods.mbpa import MbpaConfig, adapted_logits, mbpa_change
 from hebblm.evaluation.observers import Notes
-from hebblm.ranks import current
+from hebblm.runtime.ranks import current
 from hebblm.tuning.points import Losses, Point, points
 
 

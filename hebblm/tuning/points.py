@@ -13,8 +13,8 @@ import torch
 from hebblm.adapt.block import learning_places
 from hebblm.adapt.functional.shares import LearnedShares
 from hebblm.adapt.grid import near
-from hebblm.progress import say
-from hebblm.ranks import current
+from hebblm.runtime.progress import say
+from hebblm.runtime.ranks import current
 
 Losses = npt.NDArray[np.float64]
 Point = dict[str, float | str]  # hyper-parameters by dotted name

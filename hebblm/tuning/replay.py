@@ -19,8 +19,8 @@ from hebblm.evaluation.loop import Hooks, Schedule, evaluate
 from hebblm.evaluation.observers import KeptObserver
 from hebblm.evaluation.scenario import Scenario
 from hebblm.models.base import StreamBase
-from hebblm.progress import bar
-from hebblm.ranks import current
+from hebblm.runtime.progress import bar
+from hebblm.runtime.ranks import current
 from hebblm.tuning.points import Losses, divided
 from hebblm.tuning.sweep import Sweep, prepare_sweep, sweep_plan
 

@@ -17,8 +17,8 @@ from hebblm.errors import UserError
 from hebblm.evaluation.defaults import TUNED_SCHEMA
 from hebblm.evaluation.hyperparameters import Hyperparameters, defaults
 from hebblm.evaluation.scenario import Scenario
-from hebblm.files import write_json
-from hebblm.locks import held
+from hebblm.io.files import write_json
+from hebblm.io.locks import held
 from hebblm.models.update import MEASURED
 from hebblm.report.record import encode
 from hebblm.tuning.points import BestPoint, Losses, Point

@@ -21,21 +21,21 @@ import torch
 from torch import Tensor
 
 from hebblm.adapt.block import Block
-from hebblm.download import cache_dir
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.loop import Progress
 from hebblm.evaluation.scenario import Scenario
 from hebblm.evaluation.training_text import STATE, Segments, unpacked_state
-from hebblm.files import hash_of
-from hebblm.layout import Pace
-from hebblm.locks import held
+from hebblm.io.download import cache_dir
+from hebblm.io.files import hash_of
+from hebblm.io.locks import held
+from hebblm.io.tensors import placed, prefixed
 from hebblm.memory import AnyMemory, faiss_index
 from hebblm.memory.causal import WrittenBlock
 from hebblm.memory.nearest import Ranked
 from hebblm.models.base import StreamBase, hash_of_ids
-from hebblm.progress import say
-from hebblm.tensors import placed, prefixed
+from hebblm.online.layout import Pace
+from hebblm.runtime.progress import say
 from hebblm.text import EvaluationStream
 
 SCHEMA = "hebblm-sweep/1"

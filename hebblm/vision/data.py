@@ -21,8 +21,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hebblm.download import checked, find, load_dataset
 from hebblm.errors import UserError, unreadable
+from hebblm.io.download import checked, find, load_dataset
 
 DIGITS_WHITE, DIGITS_TEST_SHARE = 16, 0.2
 

@@ -15,7 +15,7 @@ from matplotlib.ticker import MaxNLocator
 from rich.console import Console
 from rich.text import Text
 
-from hebblm.files import write_text
+from hebblm.io.files import write_text
 from hebblm.report import plots, render
 from hebblm.report.drawing import STYLE, End, label_ends
 from hebblm.report.methods import PLOTTED, Look, looks

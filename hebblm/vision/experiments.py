@@ -35,9 +35,9 @@ from typing import Any
 
 from torch import Tensor
 
-from hebblm.files import write_json
-from hebblm.ranks import current
+from hebblm.io.files import write_json
 from hebblm.report.record import encode
+from hebblm.runtime.ranks import current
 from hebblm.vision.classes import ONLINE, grid_points, run_incremental, run_online, run_timing
 from hebblm.vision.permuted import run_permuted
 from hebblm.vision.reading import harmonic_mean, top1, values_of

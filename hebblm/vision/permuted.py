@@ -17,11 +17,11 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from hebblm.errors import UserError
-from hebblm.files import hash_of, read_json, write_json
+from hebblm.io.files import hash_of, read_json, write_json
+from hebblm.io.tensors import placed
 from hebblm.memory import FlatMemory
-from hebblm.ranks import current
 from hebblm.report.record import decode, encode
-from hebblm.tensors import placed
+from hebblm.runtime.ranks import current
 from hebblm.vision.data import ImageDataset, Images
 from hebblm.vision.mlp import MLP, Parameters, Penalty, fisher_diagonal, train_task
 from hebblm.vision.mlp_adaptation import Adapted, Stored, adapt_mlp

@@ -16,10 +16,10 @@ from torch import Tensor
 from torch.nn import BatchNorm2d
 
 from hebblm.errors import UserError
-from hebblm.files import atomic_path, hash_of, read_json, sha256, write_json
-from hebblm.installation import models_path
-from hebblm.locks import held
-from hebblm.tensors import read_tensors, write_tensors
+from hebblm.io.files import atomic_path, hash_of, read_json, sha256, write_json
+from hebblm.io.installation import models_path
+from hebblm.io.locks import held
+from hebblm.io.tensors import read_tensors, write_tensors
 from hebblm.vision.backbones import Classifier, build_classifier
 from hebblm.vision.data import ImageDataset
 from hebblm.vision.learning import (

@@ -20,8 +20,8 @@ from hebblm.adapt.methods.mbpa import Mbpa, MbpaConfig, Safeguards
 from hebblm.adapt.methods.memory_mixture import memory_mixture
 from hebblm.adapt.methods.mixture import Mixture, MixtureConfig
 from hebblm.adapt.methods.rule import Rule
-from hebblm.adapt.step import Labelled, Observed, step
 from hebblm.memory import FlatMemory, RingMemory
+from hebblm.online.session import Labelled, Observed, step
 from hebblm.types import OutputHead
 from hebblm.vision.gate import image_best, weights_of
 from hebblm.vision.result import KEYS, Values

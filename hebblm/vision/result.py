@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from hebblm.files import sha256
-from hebblm.tensors import write_tensors
+from hebblm.io.files import sha256
+from hebblm.io.tensors import write_tensors
 from hebblm.vision.state import KIND
 
 SCHEMA = "hebblm-vision/1"

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, Self, get_args, get_origin, get_type
 import msgspec
 
 from hebblm.errors import UserError
-from hebblm.suggest import unknown
+from hebblm.runtime.spelling import unknown
 
 Experiment = Literal[
     "permuted-mnist", "incremental", "online", "pretrain-classes", "sensitivity", "timing",

@@ -18,10 +18,10 @@ import torch
 from torch import Tensor
 
 from hebblm.errors import UserError
-from hebblm.files import hash_of_code
-from hebblm.progress import bar
-from hebblm.ranks import current
-from hebblm.tensors import read_tensors, write_tensors
+from hebblm.io.files import hash_of_code
+from hebblm.io.tensors import read_tensors, write_tensors
+from hebblm.runtime.progress import bar
+from hebblm.runtime.ranks import current
 from hebblm.vision.data import ImageDataset
 
 R = TypeVar("R")
@@ -35,7 +35,7 @@ TRAINING = tuple(
     f"vision/{name}.py" for name in ("backbones", "data", "learning", "pretraining", "split")
 )
 NUMBERS = (
-    "adapt", "memory", "types.py", *TRAINING,
+    "adapt", "memory", "online/session.py", "types.py", *TRAINING,
     *(f"vision/{name}.py" for name in ("classes", "fine_tuning", "gate", "mlp", "mlp_adaptation",
     "permuted", "reading", "state", "tuning")),
 )  # fmt: skip

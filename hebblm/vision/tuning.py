@@ -16,10 +16,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from hebblm.files import hash_of, read_json, write_json
-from hebblm.locks import held
-from hebblm.ranks import current
+from hebblm.io.files import hash_of, read_json, write_json
+from hebblm.io.locks import held
 from hebblm.report.record import decode, encode
+from hebblm.runtime.ranks import current
 from hebblm.vision.pretraining import FOLDER, Pretrained, Pretraining, pretrained
 from hebblm.vision.reading import (
     VARIANTS,

@@ -16,11 +16,11 @@ import torch
 from rich.console import Console
 
 from hebblm.cli.common import Main, choosing, options, parse, tell
-from hebblm.files import check_writable
+from hebblm.io.files import check_writable
+from hebblm.io.provenance import provenance
 from hebblm.models.device import check_device, pick_device
-from hebblm.progress import bar
-from hebblm.provenance import provenance
 from hebblm.report.render import print_table
+from hebblm.runtime.progress import bar
 from recipes.bench.configs import (
     AdaptConfig,
     EvalBenchConfig,

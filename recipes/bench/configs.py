@@ -13,7 +13,7 @@ from hebblm.adapt.methods import DYNAMIC, PUBLISHED
 from hebblm.adapt.methods.mbpa import MbpaConfig
 from hebblm.errors import UserError
 from hebblm.models.presets import check_preset
-from hebblm.suggest import unknown
+from hebblm.runtime.spelling import unknown
 from recipes.bench.timing import MINIMUM_REPEATS
 
 HEADS = {"gpt2": (50_257, 768), "llama-3-8b": (128_256, 4096), "gemma-2-9b": (256_000, 3584)}

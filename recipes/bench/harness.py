@@ -17,9 +17,9 @@ from hebblm.adapt.methods.rule import Rule
 from hebblm.evaluation.loop import Hooks, Schedule, evaluate
 from hebblm.evaluation.scores import EvaluationScores
 from hebblm.evaluation.vocabulary import UnionVocabulary
-from hebblm.layout import Layout
 from hebblm.memory import AnyMemory, MemoryConfig, build_memory
 from hebblm.models.awd import AwdBase
+from hebblm.online.layout import Layout
 from hebblm.text import EvaluationStream
 from hebblm.types import OutputHead
 from recipes.bench.source import SyntheticSource

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 import hebblm
-from hebblm.language_model import LanguageModel
+from hebblm.api.language_model import LanguageModel
 from hebblm.models.huggingface.model import HuggingFaceModel
 from recipes.bench.configs import RealConfig
 from recipes.bench.record import Case, Rounds, Row

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hebblm.errors import UserError
-from hebblm.files import read_json, write_json
+from hebblm.io.files import read_json, write_json
 from recipes.bench.timing import Spread, Tick, Timing, Turn, interleave
 
 if TYPE_CHECKING:

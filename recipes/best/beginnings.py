@@ -26,10 +26,10 @@ from hebblm.adapt import functional as F
 from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.methods.best import BEGINNINGS, FEATURES, WEIGHTS
 from hebblm.adapt.methods.gate import Gated
-from hebblm.files import atomic_path, write_json
-from hebblm.language_model import LanguageModel
-from hebblm.provenance import command_line, provenance
-from hebblm.reader import Reader
+from hebblm.api.language_model import LanguageModel
+from hebblm.io.files import atomic_path, write_json
+from hebblm.io.provenance import command_line, provenance
+from hebblm.reader.reader import Reader
 from recipes.lookup.texts import CHOOSING
 
 PROG = "python -m recipes.best.beginnings"

@@ -30,8 +30,8 @@ from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.loop import Hooks, Schedule, evaluate
 from hebblm.evaluation.opening import open_scenario
 from hebblm.evaluation.scenario_config import ScenarioConfig
-from hebblm.files import atomic_path, write_json
-from hebblm.provenance import command_line, provenance
+from hebblm.io.files import atomic_path, write_json
+from hebblm.io.provenance import command_line, provenance
 
 SCHEMA = "hebblm-best-fit/1"
 TEXTS = {

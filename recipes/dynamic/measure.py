@@ -21,9 +21,9 @@ from typing import Any
 import torch
 
 import hebblm
-from hebblm.files import read_json, write_json
-from hebblm.language_model import LanguageModel
-from hebblm.provenance import provenance
+from hebblm.api.language_model import LanguageModel
+from hebblm.io.files import read_json, write_json
+from hebblm.io.provenance import provenance
 from hebblm.text import resolve
 
 EVERY = 50

@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 
 import hebblm
-from hebblm.files import check_writable, sha256, write_json
-from hebblm.language_model import LanguageModel
-from hebblm.progress import say
-from hebblm.provenance import command_line, provenance
-from hebblm.reader import Reader
+from hebblm.api.language_model import LanguageModel
+from hebblm.io.files import check_writable, sha256, write_json
+from hebblm.io.provenance import command_line, provenance
+from hebblm.reader.reader import Reader
+from hebblm.runtime.progress import say
 
 PROG = "python -m recipes.generation.measure"
 LENGTH = 20  # pieces of an answer

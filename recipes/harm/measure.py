@@ -23,10 +23,10 @@ import numpy as np
 import torch
 
 import hebblm
-from hebblm.files import sha256, write_json
-from hebblm.language_model import LanguageModel
-from hebblm.provenance import provenance
-from hebblm.reader import Reader
+from hebblm.api.language_model import LanguageModel
+from hebblm.io.files import sha256, write_json
+from hebblm.io.provenance import provenance
+from hebblm.reader.reader import Reader
 from hebblm.text import resolve
 
 PROG = "python -m recipes.harm.measure"

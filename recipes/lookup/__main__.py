@@ -22,10 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 import hebblm
-from hebblm.files import read_json, write_json
-from hebblm.language_model import LanguageModel
-from hebblm.progress import track
-from hebblm.provenance import provenance
+from hebblm.api.language_model import LanguageModel
+from hebblm.io.files import read_json, write_json
+from hebblm.io.provenance import provenance
+from hebblm.runtime.progress import track
 from recipes.lookup.followers import Followers
 from recipes.lookup.prompts import CUTS, SEED, Prompt, bare
 from recipes.lookup.texts import CHOOSING, REPORTING, TEXTS, Text

@@ -22,9 +22,9 @@ import numpy as np
 import torch
 
 import hebblm
-from hebblm.files import check_writable, write_json
-from hebblm.provenance import command_line, provenance
-from hebblm.reader import Reader
+from hebblm.io.files import check_writable, write_json
+from hebblm.io.provenance import command_line, provenance
+from hebblm.reader.reader import Reader
 from recipes.rank.texts import text_of
 
 TEXTS = {

@@ -27,10 +27,10 @@ import numpy as np
 from sklearn.feature_extraction.text import CountVectorizer
 
 import hebblm
-from hebblm.files import check_writable, write_json
-from hebblm.progress import track
-from hebblm.provenance import command_line, provenance
-from hebblm.reader import Reader
+from hebblm.io.files import check_writable, write_json
+from hebblm.io.provenance import command_line, provenance
+from hebblm.reader.reader import Reader
+from hebblm.runtime.progress import track
 from hebblm.text.corpora import resolve
 from hebblm.text.documentation import tokens_of
 

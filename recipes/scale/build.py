@@ -16,9 +16,9 @@ import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from hebblm.files import write_json
+from hebblm.io.files import write_json
+from hebblm.io.provenance import provenance
 from hebblm.memory.persistence import read_manifest
-from hebblm.provenance import provenance
 from hebblm.text import resolve
 from recipes.bench.machine import cpu_name
 

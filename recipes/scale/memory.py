@@ -28,10 +28,10 @@ from torch import Tensor
 
 import hebblm
 from hebblm.evaluation.training_text import Segments
-from hebblm.files import atomic_path, read_json, write_json
+from hebblm.io.files import atomic_path, read_json, write_json
+from hebblm.io.provenance import provenance
 from hebblm.memory import FlatMemory, MemoryConfig, build_memory, load_memory, save_memory
 from hebblm.memory.disk import saved_entries
-from hebblm.provenance import provenance
 from hebblm.text import resolve
 from recipes.bench.machine import cpu_name, peak_resident_bytes, use_threads
 

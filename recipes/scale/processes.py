@@ -21,8 +21,8 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from hebblm.files import read_json, write_json
-from hebblm.provenance import provenance
+from hebblm.io.files import read_json, write_json
+from hebblm.io.provenance import provenance
 from hebblm.report.table import Column, Table
 from recipes.bench.machine import cpu_name
 from recipes.markdown import body

@@ -13,11 +13,11 @@ from hebblm.adapt.methods import PUBLISHED, named
 from hebblm.cli.common import choosing, options, tell
 from hebblm.evaluation.hyperparameters import parse_settings
 from hebblm.evaluation.scenario_config import ScenarioConfig
-from hebblm.files import write_text
-from hebblm.interrupts import GOES_ON, interrupted
-from hebblm.provenance import command_line
+from hebblm.io.files import write_text
+from hebblm.io.provenance import command_line
 from hebblm.report import Result
 from hebblm.report.render import print_table, to_markdown
+from hebblm.runtime.interrupts import GOES_ON, interrupted
 from recipes.bench.record import BenchResult
 from recipes.study.book import contents, load_sources, write_book
 from recipes.study.book.contents import TITLE

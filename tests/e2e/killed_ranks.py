@@ -12,10 +12,10 @@ import sys
 import torch
 from torch import Tensor
 
-from hebblm import layout as layouts
 from hebblm.cli.eval import main
 from hebblm.evaluation import checkpoint
-from hebblm.ranks import Ranks, rank, size
+from hebblm.online import layout as layouts
+from hebblm.runtime.ranks import Ranks, rank, size
 
 KILLS = 3
 

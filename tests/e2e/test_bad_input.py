@@ -15,8 +15,8 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from hebblm.download import cache_dir
-from hebblm.files import SEAL, write_json
+from hebblm.io.download import cache_dir
+from hebblm.io.files import SEAL, write_json
 
 from .conftest import World, main_of, refused, run, tree
 

@@ -12,7 +12,7 @@ import pytest
 
 import hebblm
 from hebblm.cli.report import main as report
-from hebblm.files import SEAL
+from hebblm.io.files import SEAL
 from hebblm.text.binarize import prepare
 from hebblm.text.corpora import Corpus, resolve
 from hebblm.text.dictionary import Dictionary

@@ -16,10 +16,8 @@ import pytest
 import torch
 
 import hebblm
-from hebblm import corpus_memory
 from hebblm.cli.memory import main
 from hebblm.cli.read import main as read
-from hebblm.corpus_memory import merge
 from hebblm.errors import UserError
 from hebblm.memory import load_memory, save_memory
 from hebblm.memory.base import rooted
@@ -28,6 +26,8 @@ from hebblm.memory.ngrams import NGrams
 from hebblm.memory.persistence import read_about, read_ngrams
 from hebblm.models.awd import AwdModel
 from hebblm.models.base import Segment
+from hebblm.reader import corpora as corpus_memory
+from hebblm.reader.corpora import merge
 
 from ..unit.models.architectures import random_model, tokenizer
 from .conftest import sentences
@@ -456,7 +456,7 @@ def test_a_second_writer_is_refused_and_a_killed_one_holds_nobody_up(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code = (
-        "import sys, time; from pathlib import Path; from hebblm.locks import held\n"
+        "import sys, time; from pathlib import Path; from hebblm.io.locks import held\n"
         "with held(Path('known'), 'this memory'): print('held', flush=True); time.sleep(100)"
     )
     writer = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)

@@ -20,7 +20,7 @@ import pytest
 
 from hebblm.cli.eval import main as evaluate
 from hebblm.cli.memory import main as remember
-from hebblm.corpus_memory import SavedMemory
+from hebblm.reader.corpora import SavedMemory
 
 from .conftest import World
 

@@ -180,7 +180,7 @@ def test_a_folder_of_something_else_is_refused_before_anything_is_read(
     (tmp_path / "letters").mkdir()
     (tmp_path / "letters" / "a.txt").write_text("mine")
     monkeypatch.setattr(
-        "hebblm.language_model.load", lambda *args, **options: pytest.fail("a model was loaded")
+        "hebblm.api.language_model.load", lambda *args, **options: pytest.fail("a model was loaded")
     )
     assert (
         main(

@@ -24,8 +24,8 @@ from hebblm.cli.preprocess import main as preprocess
 from hebblm.cli.read import main as read
 from hebblm.cli.train import main as train
 from hebblm.cli.tune import main as tune
-from hebblm.corpus_memory import SavedMemory
 from hebblm.errors import UserError
+from hebblm.reader.corpora import SavedMemory
 
 from .conftest import result, run
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hebblm.files import read_json
+from hebblm.io.files import read_json
 from recipes import watch
 
 

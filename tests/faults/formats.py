@@ -21,7 +21,7 @@ from awd_lstm import checkpoint as training_state
 from hebblm.cli.common import parse
 from hebblm.cli.eval import EvalConfig
 from hebblm.evaluation.defaults import TunedFile
-from hebblm.files import sha256, write_json
+from hebblm.io.files import sha256, write_json
 from hebblm.memory import DiskMemory, FlatMemory, load_memory, save_memory
 from hebblm.memory.persistence import read_about
 from hebblm.models.catalog import checkpoint_dictionary

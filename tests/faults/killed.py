@@ -31,8 +31,8 @@ TIMES += ("bytes_a_token", "seconds_a_token")  # of exchanges
 """What a run says of itself and not of its numbers."""
 GOES_ON = ("continues after", "goes on from", "goes on in", "going on from")
 SLOW = (
-    "hebblm.corpus_memory", "hebblm.evaluation.opening", "hebblm.evaluation.run",
-    "hebblm.language_model",
+    "hebblm.reader.corpora", "hebblm.evaluation.opening", "hebblm.evaluation.run",
+    "hebblm.api.language_model",
     "hebblm.models.training", "hebblm.report.document", "hebblm.tuning.tune",
     "hebblm.vision.document",
     "hebblm.vision.experiments", "matplotlib.pyplot", "sacremoses", "sklearn.datasets",
@@ -41,10 +41,10 @@ SLOW = (
 """Modules that are loaded before a process is forked: a kill could hurt nothing while they load."""
 OFTEN = (
     ("hebblm.evaluation.checkpoint", "EVERY", 0.0),
-    ("hebblm.layout", "BLOCK", 20),
-    ("hebblm.layout", "READ_AHEAD", 20),
+    ("hebblm.online.layout", "BLOCK", 20),
+    ("hebblm.online.layout", "READ_AHEAD", 20),
     ("hebblm.tuning.sweep", "PART", 100),
-    ("hebblm.corpus_memory", "PIECE", 20),
+    ("hebblm.reader.corpora", "PIECE", 20),
     ("hebblm.memory.disk", "SHARD", 50),
 )
 """So that a small text is saved as often as a large one."""

@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from hebblm.files import read_json, write_json, write_text
-from hebblm.locks import held
-from hebblm.provenance import commit, versions
+from hebblm.io.files import read_json, write_json, write_text
+from hebblm.io.locks import held
+from hebblm.io.provenance import commit, versions
 
 from . import disk, killed, numbers, options, texts, variants
 from .damage import DEFECTS, REFUSED, RIGHT, campaign

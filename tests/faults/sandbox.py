@@ -27,7 +27,8 @@ PATIENCE = 300  # seconds for a command
 LOADED = (
     "hebblm.evaluation.run", "hebblm.models.training", "hebblm.tuning.tune",
     "hebblm.report.inspection",
-    "hebblm.reader", "hebblm.corpus_memory", "hebblm.language_model", "hebblm.vision.experiments",
+    "hebblm.reader.reader", "hebblm.reader.corpora", "hebblm.api.language_model",
+    "hebblm.vision.experiments",
     "sklearn.datasets",
     "faiss",
 )  # fmt: skip

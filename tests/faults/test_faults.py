@@ -15,7 +15,7 @@ import pytest
 
 from awd_lstm import CheckpointError
 from hebblm.errors import UserError
-from hebblm.files import read_json
+from hebblm.io.files import read_json
 from hebblm.vision.data import load_cifar100, load_mnist
 
 from . import disk, killed, numbers, options, run, texts, variants

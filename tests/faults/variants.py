@@ -190,8 +190,8 @@ NETWORK = (
 ALLOWED = {
     # pooch compares the sha256 of every file before it takes its place; a HEAD asks whether the hub
     # is there.
-    "hebblm/download.py": {"pooch", "urllib.request"},
-    "hebblm/files.py": {"socket"},  # the host's name, in names of temporary files
+    "hebblm/io/download.py": {"pooch", "urllib.request"},
+    "hebblm/io/files.py": {"socket"},  # the host's name, in names of temporary files
 }
 
 

@@ -10,17 +10,17 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from hebblm import layout as layouts
 from hebblm.adapt.context import Context
 from hebblm.adapt.methods import METHODS, STATIC_METHODS
 from hebblm.adapt.methods.hebb import HebbConfig
 from hebblm.evaluation.loop import Schedule, evaluate
 from hebblm.evaluation.scenario_config import MemoryScope
 from hebblm.evaluation.vocabulary import UnionVocabulary
-from hebblm.layout import Layout
 from hebblm.memory import AnyMemory, ShardedMemory
 from hebblm.models.awd import AwdBase
-from hebblm.ranks import ALONE, Ranks, end_rank, opened
+from hebblm.online import layout as layouts
+from hebblm.online.layout import Layout
+from hebblm.runtime.ranks import ALONE, Ranks, end_rank, opened
 from hebblm.text import EvaluationStream
 
 from ..support import toy

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 import torch
 
-from hebblm import blocks
 from hebblm.adapt import functional
 from hebblm.adapt.functional.grouping import group_ids
 from hebblm.adapt.solvers import fast
 from hebblm.adapt.solvers.exact import solve_exact
 from hebblm.adapt.solvers.problem import Descent
+from hebblm.runtime import blocks
 from hebblm.types import Neighbors, OutputHead
 
 from .problems import as_problem, language_like, make_problem

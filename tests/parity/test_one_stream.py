@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 
-from hebblm import layout as layouts
 from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.block import Block
 from hebblm.adapt.context import Context
@@ -20,11 +19,12 @@ from hebblm.adapt.settings import MethodSettings
 from hebblm.evaluation.loop import Schedule, evaluate
 from hebblm.evaluation.scenario_config import MemoryScope
 from hebblm.evaluation.vocabulary import UnionVocabulary
-from hebblm.layout import Layout
 from hebblm.memory import AnyMemory
 from hebblm.models.awd import AwdBase
 from hebblm.models.base import BaseUpdate, StreamBase
 from hebblm.models.dynamic import DynamicBase, DynamicConfig
+from hebblm.online import layout as layouts
+from hebblm.online.layout import Layout
 from hebblm.text import EvaluationStream
 
 from ..support import toy

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hebblm.ranks import ALONE
+from hebblm.runtime.ranks import ALONE
 
 from . import over_ranks
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from hebblm.memory import DiskMemory, FaissMemory, FlatMemory, ShardedMemory
-from hebblm.ranks import end_rank, opened
+from hebblm.runtime.ranks import end_rank, opened
 
 ROOT = Path(__file__).parents[2]
 DIM, K = 16, 12

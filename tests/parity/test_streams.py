@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from hebblm import layout as layout_module
 from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.block import Block
 from hebblm.adapt.context import Context
@@ -17,10 +16,11 @@ from hebblm.adapt.methods.rule import Rule
 from hebblm.adapt.settings import MethodSettings
 from hebblm.evaluation.loop import Schedule, evaluate
 from hebblm.evaluation.vocabulary import UnionVocabulary
-from hebblm.layout import Layout
 from hebblm.memory import AnyMemory
 from hebblm.models.awd import AwdBase
 from hebblm.models.base import BaseUpdate
+from hebblm.online import layout as layout_module
+from hebblm.online.layout import Layout
 from hebblm.text import EvaluationStream
 
 from ..support import toy

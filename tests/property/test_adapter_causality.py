@@ -15,8 +15,8 @@ from hebblm.adapt.settings import MethodSettings
 from hebblm.evaluation.loop import Hooks, Schedule, evaluate
 from hebblm.evaluation.scores import EvaluationScores
 from hebblm.evaluation.vocabulary import UnionVocabulary
-from hebblm.layout import READ_AHEAD
 from hebblm.memory import FlatMemory
+from hebblm.online.layout import READ_AHEAD
 
 from ..support import toy
 from ..support.adapters import MEMORIES, RULES, WIDE, MemoryMaker, every_memory

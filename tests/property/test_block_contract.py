@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from hebblm import layout as layouts
 from hebblm.adapt.methods import METHODS, STATIC_METHODS
 from hebblm.adapt.methods.cache import CacheConfig
 from hebblm.adapt.methods.hebb import HebbConfig
@@ -16,6 +15,7 @@ from hebblm.adapt.settings import MethodSettings
 from hebblm.evaluation.loop import Schedule, evaluate
 from hebblm.evaluation.vocabulary import UnionVocabulary
 from hebblm.memory import AnyMemory, FaissMemory, FlatMemory
+from hebblm.online import layout as layouts
 
 from ..support import toy
 

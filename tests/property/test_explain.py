@@ -29,10 +29,10 @@ from hebblm.adapt.methods.memory_mixture import Mixed, RememberedLabels
 from hebblm.adapt.methods.ngram import Ngram
 from hebblm.adapt.methods.rule import Rule
 from hebblm.errors import UserError
-from hebblm.explain import AROUND, MOST, Explanation, MemoryEntry, explanation_tables
-from hebblm.journal import laid_out
 from hebblm.memory.ngrams import LONG, LONG_FROM, SHORT
-from hebblm.reader import Reader
+from hebblm.reader.explain import AROUND, MOST, Explanation, MemoryEntry, explanation_tables
+from hebblm.reader.history import laid_out
+from hebblm.reader.reader import Reader
 
 from ..parity.reference import relative
 from ..support import toy

@@ -16,8 +16,8 @@ import torch
 
 import hebblm
 from hebblm.adapt.methods import METHODS
-from hebblm.journal import Journal
 from hebblm.memory.persistence import read_manifest
+from hebblm.reader.history import Journal
 
 from ..support import toy
 

@@ -14,13 +14,13 @@ import torch
 from torch import Tensor
 
 import hebblm
-from hebblm.drawing import PieceAnswer, chooser, draw
 from hebblm.errors import UserError
-from hebblm.prompts import Prompt, spelled
+from hebblm.online.drawing import PieceAnswer, chooser, draw
+from hebblm.online.prompts import Prompt, spelled
+from hebblm.online.word_beam import Place, words_ahead
 from hebblm.text import word_ends
 from hebblm.text.piece_texts import PieceTexts
 from hebblm.text.subwords import Subwords
-from hebblm.words_ahead import Place, words_ahead
 
 from ..support.pieces import KINDS, LINES, tokenizer_of
 from ..unit.models.architectures import random_model

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hebblm.lazy import lazily
+from hebblm.runtime.lazy import lazily
 
 if TYPE_CHECKING:
     from hebblm.adapt.checks import Scale

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from hebblm.adapt import checks
 from hebblm.adapt.functional.shares import mixed
-from hebblm.blocks import blocks
+from hebblm.runtime.blocks import blocks
 
 # If less than this is left of the old normaliser, the new one is a difference of nearly equal
 # numbers.

@@ -20,8 +20,8 @@ from hebblm.adapt.solvers.fast import active_sizes, narrow, solve_fast
 from hebblm.adapt.solvers.newton import solve_newton
 from hebblm.adapt.solvers.problem import Descent, Problem, Solution, key_products
 from hebblm.adapt.solvers.rmsprop import solve_rmsprop
-from hebblm.blocks import blocks, side_by_side
 from hebblm.errors import UserError
+from hebblm.runtime.blocks import blocks, side_by_side
 from hebblm.types import Neighbors, OutputHead
 
 Solver = Literal["exact", "fast"]

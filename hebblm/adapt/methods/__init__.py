@@ -27,7 +27,7 @@ from hebblm.adapt.methods.rule import Ensemble
 from hebblm.adapt.methods.rule import Method as Method
 from hebblm.adapt.settings import Section
 from hebblm.errors import UserError
-from hebblm.suggest import unknown
+from hebblm.runtime.spelling import unknown
 
 EVERY = "all"
 WITH_NGRAM = ("lstm", "ngram", "best", "dynamic+best", "best-of-both")

@@ -19,7 +19,7 @@ from hebblm.adapt.methods.rule import Ensemble, Method, Rule
 from hebblm.adapt.needs import Needs
 from hebblm.adapt.settings import Count, MethodSettings, NonNegative, Section
 from hebblm.errors import UserError
-from hebblm.suggest import unknown
+from hebblm.runtime.spelling import unknown
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -22,7 +22,7 @@ from hebblm.adapt.solvers.fast import (
     observations,
 )
 from hebblm.adapt.solvers.problem import Problem, Solution, relative_weights, rose
-from hebblm.blocks import side_by_side
+from hebblm.runtime.blocks import side_by_side
 
 SMALL = 1e-9  # a direction of so much less curvature than the first is not followed
 DAMPED = 0.5  # what is done of a step that turns back

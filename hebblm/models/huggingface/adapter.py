@@ -13,7 +13,7 @@ from typing import Any
 from safetensors import safe_open
 
 from hebblm.errors import UserError
-from hebblm.files import lack, read_json
+from hebblm.io.files import lack, read_json
 from hebblm.models.catalog import ADAPTER_CONFIG, HUB_ID
 
 WEIGHTS = "adapter_model.safetensors"

@@ -17,11 +17,11 @@ from torch.nn import functional as F
 from torch.nn.utils.rnn import pad_sequence
 
 from hebblm.errors import UserError
+from hebblm.io.tensors import prefixed, under
 from hebblm.models.base import GradientBase, State
 from hebblm.models.huggingface.network import Network, replace_tensors, tensors_of, turn
 from hebblm.models.huggingface.probe import agree, holds, is_exact
 from hebblm.models.update import BaseUpdate
-from hebblm.tensors import prefixed, under
 from hebblm.types import OutputHead
 
 TOKENS = "tokens"

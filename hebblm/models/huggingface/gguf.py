@@ -16,7 +16,7 @@ import numpy as np
 
 from hebblm.errors import UserError
 from hebblm.models.huggingface.probe import line
-from hebblm.progress import say
+from hebblm.runtime.progress import say
 
 INSTALL = "GGUF files need more to be installed: pip install -e '.[gguf]' in the checkout"
 GPT2 = (

@@ -12,15 +12,15 @@ from typing import Any, NamedTuple
 import torch
 from safetensors import safe_open
 
-from hebblm.download import checked, quiet_hub
 from hebblm.errors import UserError
-from hebblm.files import lack, read_json
+from hebblm.io.download import checked, quiet_hub
+from hebblm.io.files import lack, read_json
 from hebblm.models.catalog import is_gguf
 from hebblm.models.huggingface import gguf, unpacked
 from hebblm.models.huggingface.adapter import PeftAdapter, find_adapter, merged
 from hebblm.models.huggingface.probe import READS, check_kind, line
 from hebblm.models.pretrained import PRETRAINED, obtain
-from hebblm.progress import say
+from hebblm.runtime.progress import say
 
 LOCATION = (
     "cache_dir",

@@ -22,8 +22,8 @@ from hebblm.models.huggingface.layers import LAST
 from hebblm.models.huggingface.network import Network, turn
 from hebblm.models.huggingface.probe import agree, holds, is_exact
 from hebblm.models.update import BaseUpdate
-from hebblm.progress import track
-from hebblm.ranks import partition
+from hebblm.runtime.progress import track
+from hebblm.runtime.ranks import partition
 
 TOGETHER = 4096  # tokens of the training text read at once
 STREAMS = 20  # of the training text, for the size of gradients

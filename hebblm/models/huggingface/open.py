@@ -33,7 +33,7 @@ from hebblm.models.huggingface.probe import (
     is_exact,
     probing,
 )
-from hebblm.progress import say
+from hebblm.runtime.progress import say
 from hebblm.text.subwords import token_before
 
 CONTEXT = 4096  # default tokens of a window; less if the model was trained with less

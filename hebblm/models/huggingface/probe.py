@@ -14,7 +14,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map
 
 from hebblm.errors import UserError
-from hebblm.progress import say
+from hebblm.runtime.progress import say
 
 READS = "hebblm reads causal language models"
 TASKS = {  # by the end of the class's name

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from hebblm.errors import UserError
-from hebblm.files import atomic_path, read_json, sha256, write_json
-from hebblm.locks import held
-from hebblm.progress import say
+from hebblm.io.files import atomic_path, read_json, sha256, write_json
+from hebblm.io.locks import held
+from hebblm.runtime.progress import say
 
 RECORD = "unpacked.json"
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from hebblm.errors import UserError
 from hebblm.evaluation.defaults import TUNED_SCHEMA
-from hebblm.files import read_json, sha256
+from hebblm.io.files import read_json, sha256
 from hebblm.report.record import read
 from hebblm.report.result import FILE_NAME, Result
 from hebblm.report.result import SCHEMA as RESULT_SCHEMA

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from hebblm.files import write_bytes, write_text
+from hebblm.io.files import write_bytes, write_text
 from hebblm.report import plots
 from hebblm.report.render import HTML, markdown_escape, to_markdown
 from recipes.study.book.latex import latex_escape, to_latex

@@ -15,17 +15,17 @@ import numpy as np
 from hebblm.adapt.methods import METHODS
 from hebblm.adapt.methods.mixture import MixtureConfig
 from hebblm.adapt.methods.rule import Rule
+from hebblm.api.request import Request
 from hebblm.errors import UserError
 from hebblm.evaluation.checkpoint import RunCheckpoint
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.resume import resumable
 from hebblm.evaluation.scenario import Scenario
 from hebblm.evaluation.scenario_config import Content
-from hebblm.files import write_json
+from hebblm.io.files import write_json
 from hebblm.report.buckets import ALL
 from hebblm.report.gains import Bootstrap, bootstrap_gains
 from hebblm.report.methods import BASE
-from hebblm.request import Request
 from hebblm.tuning.points import Losses, Point, points
 from hebblm.tuning.replay import Replay, describe
 from recipes.study.readings.record import DEFAULT, FILE_NAME, Effect, Readings, tuned

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import hebblm
-from hebblm.files import read_json
+from hebblm.io.files import read_json
 from recipes.bench import real
 from recipes.bench.command import main
 

@@ -31,7 +31,7 @@ def test_the_options_of_the_adaptation_are_short_for_settings(
         asked.update(given)
         raise UserError("asked")
 
-    monkeypatch.setattr("hebblm.front.evaluate", evaluate)
+    monkeypatch.setattr("hebblm.api.runs.evaluate", evaluate)
     assert main(["--intra-domain", "ptb", *options]) == 2
     assert asked["settings"] == settings
 

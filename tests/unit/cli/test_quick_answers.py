@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from hebblm.suggest import closest
+from hebblm.runtime.spelling import closest
 from hebblm.vision.backbones import MADE
 from hebblm.vision.settings import BACKBONES
 

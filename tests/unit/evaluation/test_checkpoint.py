@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 import torch
 
-from hebblm import layout as layouts
 from hebblm.adapt.context import Context
 from hebblm.adapt.grid import Grid
 from hebblm.adapt.methods import DYNAMIC_METHODS, METHODS, STATIC_METHODS
@@ -36,12 +35,13 @@ from hebblm.evaluation.resume import resumable
 from hebblm.evaluation.scenario import Scenario
 from hebblm.evaluation.scores import EvaluationScores
 from hebblm.evaluation.vocabulary import OpenVocabulary, UnionVocabulary, VocabularyPolicy
-from hebblm.layout import Layout
 from hebblm.memory import AnyMemory, FaissMemory, FlatMemory, HybridMemory, RingMemory
 from hebblm.models.awd import AwdBase
 from hebblm.models.base import BaseUpdate, StreamBase
 from hebblm.models.dynamic import DynamicBase, DynamicConfig
 from hebblm.models.huggingface.open import open_causal
+from hebblm.online import layout as layouts
+from hebblm.online.layout import Layout
 from hebblm.text import EvaluationStream
 from hebblm.tuning.tune import tune
 

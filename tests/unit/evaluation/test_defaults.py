@@ -19,8 +19,8 @@ from hebblm.evaluation.defaults import (
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.hyperparameters import defaults as default_values
 from hebblm.evaluation.scenario import ScenarioConfig
-from hebblm.files import write_json
-from hebblm.installation import models_path
+from hebblm.io.files import write_json
+from hebblm.io.installation import models_path
 
 CROSS = ScenarioConfig(cross_domain="wt2-to-ptb")
 INTRA = ScenarioConfig(intra_domain="wt2")

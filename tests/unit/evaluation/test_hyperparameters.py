@@ -12,7 +12,7 @@ from hebblm.adapt.methods.mixture import MixtureConfig
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters, parse_settings
 from hebblm.evaluation.hyperparameters import defaults as default_values
-from hebblm.progress import say_once
+from hebblm.runtime.progress import say_once
 
 
 def test_every_known_name_can_be_set_to_what_it_is() -> None:

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 import torch
 
-from hebblm import layout as layouts
 from hebblm.errors import UserError
 from hebblm.evaluation.documents import Document, borders, by_document, documents_of
-from hebblm.layout import Layout
+from hebblm.online import layout as layouts
+from hebblm.online.layout import Layout
 from hebblm.text.hub import DatasetLines
 from hebblm.text.sources import FileLines, TextFile
 from hebblm.text.words import words_of

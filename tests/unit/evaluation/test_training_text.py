@@ -12,11 +12,11 @@ import pytest
 import torch
 
 from awd_lstm.model import NewRows, grow_vocabulary
-from hebblm import locks, tensors
 from hebblm.errors import UserError
 from hebblm.evaluation import training_text as module
 from hebblm.evaluation.training_text import Segments, mean_squares, training_memory, training_states
-from hebblm.files import _HOST
+from hebblm.io import locks, tensors
+from hebblm.io.files import _HOST
 from hebblm.memory import MemoryConfig
 from hebblm.models.awd import SEGMENT, STREAMS, WARM_UP, AwdModel
 from hebblm.types import OutputHead

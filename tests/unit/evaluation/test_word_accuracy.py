@@ -25,9 +25,9 @@ from hebblm.evaluation.word_accuracy import (
     places_of,
     rank_of,
 )
+from hebblm.online.word_beam import Place, WordSearch
 from hebblm.text.piece_texts import PieceTexts
 from hebblm.text.subwords import Subwords
-from hebblm.words_ahead import Place, WordSearch
 
 from ..models.architectures import opened, tokenizer
 from ..test_words_ahead import BREAK, IDS, PIECES, Tiny

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from hebblm.errors import UserError
-from hebblm.files import read_json, write_json
+from hebblm.io.files import read_json, write_json
 from hebblm.memory import (
     FaissMemory,
     FlatMemory,

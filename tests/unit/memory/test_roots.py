@@ -20,7 +20,7 @@ from hebblm.adapt.methods import METHODS
 from hebblm.adapt.methods.cache import CacheConfig
 from hebblm.adapt.methods.mbpa import MbpaConfig, mbpa_result
 from hebblm.errors import UserError
-from hebblm.files import read_json, write_json
+from hebblm.io.files import read_json, write_json
 from hebblm.memory import HybridMemory, MemoryConfig, build_memory, load_memory, save_memory
 from hebblm.memory.base import rooted, squared
 from hebblm.types import Neighbors, OutputHead

@@ -12,8 +12,8 @@ from awd_lstm import AWDLSTM, AWDLSTMConfig, read_config
 from hebblm.cli.eval import main
 from hebblm.errors import UserError
 from hebblm.evaluation.scenario_config import ScenarioConfig
-from hebblm.files import sha256
-from hebblm.installation import models_path
+from hebblm.io.files import sha256
+from hebblm.io.installation import models_path
 from hebblm.models.catalog import (
     ShippedModel,
     checkpoint_dictionary,

@@ -15,7 +15,7 @@ import hebblm
 from hebblm.cli import eval as evaluating
 from hebblm.cli import read as reading
 from hebblm.errors import UserError
-from hebblm.files import sha256
+from hebblm.io.files import sha256
 
 from ...support.gguf_file import llama, write_gguf
 from .architectures import TEXT, saved, tokenizer

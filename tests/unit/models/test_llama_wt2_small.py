@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import hebblm
-from hebblm.installation import models_path
+from hebblm.io.installation import models_path
 from hebblm.models.catalog import shipped_models
 
 FOLDER = models_path() / "llama-wt2-small"

@@ -15,11 +15,11 @@ import pytest
 import torch
 
 import hebblm
-from hebblm import download
 from hebblm.cli import eval as evaluating
 from hebblm.cli import read as reading
 from hebblm.errors import UserError
-from hebblm.files import sha256
+from hebblm.io import download
+from hebblm.io.files import sha256
 from hebblm.models import pretrained
 from hebblm.models.catalog import model_folder
 from hebblm.models.huggingface import load

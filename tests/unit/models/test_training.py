@@ -25,7 +25,7 @@ from hebblm.models import training
 from hebblm.models.catalog import CHECKOUT, cached_folder, shipped_folder
 from hebblm.models.presets import Preset
 from hebblm.models.training import obtain_model, open_model, train_model
-from hebblm.progress import Display
+from hebblm.runtime.progress import Display
 from hebblm.text import Dictionary, PreparedCorpus
 from hebblm.text.binarize import prepared_corpus
 

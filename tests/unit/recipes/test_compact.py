@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hebblm.errors import UserError
-from hebblm.files import write_json
+from hebblm.io.files import write_json
 from hebblm.report import Result
 from recipes.compact import COMMITTED, POINTS, compact, json_files, lines, thin
 

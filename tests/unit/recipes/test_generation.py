@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import hebblm
-from hebblm.files import read_json
+from hebblm.io.files import read_json
 from recipes.generation.measure import LENGTH, compared, described, main
 
 

@@ -19,7 +19,7 @@ import pytest
 from hebblm.cli.report import main
 from hebblm.errors import UserError
 from hebblm.evaluation.written_words import spaced
-from hebblm.files import sha256
+from hebblm.io.files import sha256
 from hebblm.report import Result, write_report
 from hebblm.report.inspection import (
     BLOCK,

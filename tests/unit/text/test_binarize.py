@@ -238,7 +238,7 @@ def test_a_bar_ends_full_where_the_size_was_an_estimate(
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("NO_COLOR", "1")
-    monkeypatch.setattr("hebblm.progress.BRIEF", 0.0)
+    monkeypatch.setattr("hebblm.runtime.progress.BRIEF", 0.0)
     lines = ["a few words here\r\n"] * 900 + [
         "a much longer line of very many more words here\r\n"
     ] * 100

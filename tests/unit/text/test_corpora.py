@@ -11,8 +11,8 @@ from threading import Thread
 
 import pytest
 
-from hebblm.download import _reachable
 from hebblm.errors import UserError
+from hebblm.io.download import _reachable
 from hebblm.text import corpora
 from hebblm.text.corpora import SCHEMA, load_manifest, resolve, text_corpus
 from hebblm.text.records import CHOOSE

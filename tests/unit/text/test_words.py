@@ -12,7 +12,7 @@ import pytest
 import torch
 from transformers import PreTrainedTokenizerFast
 
-from hebblm.scores import Scores
+from hebblm.reader.scores import Scores
 from hebblm.text.subwords import Subwords
 from hebblm.text.words import counted_as, lost_bytes, words_of
 

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 
-from hebblm import layout as layouts
 from hebblm.adapt.methods import METHODS, STATIC_METHODS
 from hebblm.adapt.methods.rule import Rule
 from hebblm.errors import UserError
@@ -18,10 +17,11 @@ from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.loop import Schedule, evaluate
 from hebblm.evaluation.scenario import Scenario, ScenarioConfig
 from hebblm.evaluation.vocabulary import UnionVocabulary
-from hebblm.layout import Pace
-from hebblm.locks import held
+from hebblm.io.locks import held
 from hebblm.memory import AnyMemory, FaissMemory, FlatMemory, HybridMemory, RingMemory
 from hebblm.models.awd import AwdBase, AwdModel
+from hebblm.online import layout as layouts
+from hebblm.online.layout import Pace
 from hebblm.text import Dictionary
 from hebblm.tuning import sweep
 from hebblm.tuning.sweep import SweepPlan, prepare_sweep, sweep_plan

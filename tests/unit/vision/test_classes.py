@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file
 
 from hebblm.errors import UserError
-from hebblm.files import sha256
+from hebblm.io.files import sha256
 from hebblm.vision import classes, pretraining, tuning
 from hebblm.vision.classes import run_incremental, run_online, run_timing
 from hebblm.vision.experiments import along, pair, run_experiment

@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 
 from hebblm.cli import vision
 from hebblm.cli.vision import main
-from hebblm.files import sha256
+from hebblm.io.files import sha256
 from hebblm.vision.data import load_digits
 from hebblm.vision.permuted import draw
 from hebblm.vision.result import digest

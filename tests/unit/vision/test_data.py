@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 import torch
 
-from hebblm import download
-from hebblm.download import find
 from hebblm.errors import UserError
-from hebblm.files import sha256
+from hebblm.io import download
+from hebblm.io.download import find
+from hebblm.io.files import sha256
 from hebblm.vision import data
 from hebblm.vision.data import (
     CIFAR100,

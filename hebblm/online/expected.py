@@ -1,0 +1,169 @@
+"""Words that are expected next, most probable first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from hebblm.text.vocabulary import Vocabulary
+from hebblm.text.word_ends import without_closing
+
+
+class _Suggested(NamedTuple):
+    """The three values that a suggestion unpacks as."""
+
+    word: str
+    probability: float
+    unadapted: float
+
+
+class Suggestion(_Suggested):
+    """A word that may come next; it unpacks as word, probability and unadapted.
+
+    Args:
+        word: the word, without blanks and without punctuation that follows it.
+        probability: its probability after adaptation; where letters are typed, among the words that
+            begin with them.
+        unadapted: its probability under the trained base, with rows of zeros for new words.
+        insert_text: what to insert after the context and the typed letters, with the blank before
+            the word if it needs one. None for the word itself.
+        ends: whether the word ends there; False for a run of letters in a script without blanks.
+    """
+
+    insert_text: str
+    ends: bool
+
+    def __new__(
+        cls,
+        word: str,
+        probability: float,
+        unadapted: float,
+        insert_text: str | None = None,
+        *,
+        ends: bool = True,
+    ) -> Suggestion:
+        made = super().__new__(cls, word, probability, unadapted)
+        made.insert_text = word if insert_text is None else insert_text
+        made.ends = ends
+        return made
+
+
+class Suggestions(list[Suggestion]):
+    """Words that may come next, most probable first.
+
+    Args:
+        found: the words.
+        bound: probability of any word that is not listed, at most.
+        exact: whether the words and their order are certain; False if a budget ended the search.
+    """
+
+    def __init__(
+        self, found: Iterable[Suggestion] = (), bound: float = 0.0, *, exact: bool = True
+    ) -> None:
+        super().__init__(found)
+        self.bound = bound
+        self.exact = exact
+
+
+class Expected(NamedTuple):
+    """A word that may come next, and the tokens that it may begin with.
+
+    Args:
+        suggestion: the word.
+        rest: by first token, the probability of the word's rest and end after it; 1 where a token
+            is a word.
+    """
+
+    suggestion: Suggestion
+    rest: Mapping[int, float]
+
+
+class WordForms:
+    """The tokens of a vocabulary of words, grouped by what they are without punctuation that
+    follows.
+
+    Args:
+        vocabulary: the vocabulary, which may grow.
+    """
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self._vocabulary = vocabulary
+        self._numbers: dict[str, int] = {}
+        self.words: list[str] = []  # (G,) the words
+        self._group: list[int] = []  # (V,) number of the word that each token is a form of
+
+    def groups(self, size: int) -> Tensor:
+        """Return the number (V,) int64 of the word that each of the first V tokens is a form of."""
+        for index in range(len(self._group), size):
+            word = without_closing(self._vocabulary[index])
+            number = self._numbers.setdefault(word, len(self.words))
+            if number == len(self.words):
+                self.words.append(word)
+            self._group.append(number)
+        return torch.tensor(self._group[:size])
+
+
+def most_probable(
+    adapted: Tensor,
+    unadapted: Tensor,
+    vocabulary: Vocabulary,
+    forms: WordForms,
+    n: int,
+    *,
+    typed: str = "",
+    inserted: Callable[[int], str] | None = None,
+) -> list[Expected]:
+    """Return the most probable next words of a model of words, most probable first.
+
+    Forms that differ only in punctuation that follows add up. ``<unk>`` is not a word and is left
+    out.
+
+    Args:
+        adapted: (V,) probabilities of the tokens after adaptation.
+        unadapted: (V,) those of the trained base.
+        vocabulary: the model's vocabulary.
+        forms: groups its tokens.
+        n: number of words.
+        typed: letters that the words begin with; then probabilities are those among such words.
+        inserted: returns the text that a token adds after the place; None for the token itself.
+    """
+    allowed = torch.ones(len(adapted), dtype=torch.bool)
+    if vocabulary.unknown is not None:
+        allowed[vocabulary.unknown] = False
+    if typed:
+        fits = [at for at in range(len(adapted)) if begins_with(vocabulary[at], typed, vocabulary)]
+        narrowed = torch.zeros_like(allowed)
+        narrowed[fits] = True
+        allowed &= narrowed
+    own, base = (torch.where(allowed, part.double().cpu(), 0.0) for part in (adapted, unadapted))
+    total, base_total = (float(own.sum()), float(base.sum())) if typed else (1.0, 1.0)
+    groups = forms.groups(len(own))
+    sums, base_sums = (
+        torch.zeros(len(forms.words), dtype=torch.float64).index_add_(0, groups, part)
+        for part in (own, base)
+    )
+    listed = torch.zeros(len(forms.words), dtype=torch.bool)
+    listed[groups[allowed]] = True
+    best = torch.where(listed, sums, -1.0).topk(min(n, int(listed.sum()))).indices.tolist()
+    found = []
+    for number in best:
+        members = ((groups == number) & allowed).nonzero()[:, 0]
+        likeliest, word = int(members[own[members].argmax()]), forms.words[number]
+        text = vocabulary[likeliest] if inserted is None else inserted(likeliest)
+        text = text[: len(text) - (len(vocabulary[likeliest]) - len(word))]
+        suggestion = Suggestion(
+            word,
+            float(sums[number]) / (total or 1.0),
+            float(base_sums[number]) / (base_total or 1.0),
+            text,
+        )
+        found.append(Expected(suggestion, dict.fromkeys(members.tolist(), 1.0 / (total or 1.0))))
+    return found
+
+
+def begins_with(word: str, typed: str, vocabulary: Vocabulary) -> bool:
+    """Return whether a word begins with typed letters, as its vocabulary writes them."""
+    return word.startswith(typed) or (vocabulary.lower and word.startswith(typed.lower()))

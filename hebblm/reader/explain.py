@@ -1,0 +1,223 @@
+"""Why words are suggested: the share of each part of a method, and the memory entries that weigh
+most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from hebblm.adapt.batch import EvalBatch
+from hebblm.adapt.components import Speakers, shares, speaking
+from hebblm.adapt.methods import unaliased
+from hebblm.adapt.methods.rule import Rule
+from hebblm.memory.ngram_rows import NGramRows
+from hebblm.online.expected import Expected
+from hebblm.reader.spans import WrittenText
+from hebblm.report.methods import name_of
+from hebblm.report.table import Cell, Column, Table
+from hebblm.text.vocabulary import Vocabulary
+
+MOST = 3  # entries of a word
+AROUND = 8  # tokens before and after an entry
+
+Floats = npt.NDArray[np.float64]
+
+
+class MemoryEntry(NamedTuple):
+    """A memory entry that speaks for a word.
+
+    Args:
+        weight: the part of the word's probability that it gives, by cache, kNN-LM, Mixture and
+            n-gram. For a method without any of these: its closeness, as a share of the closeness of
+            all neighbours.
+        document: name of the document that it was read in; None if that has no name or is not
+            known.
+        token: its number in that document, from 0; None if not known.
+        before: the text before it, up to it.
+        after: the text after it.
+        word: the word there, or its first piece.
+    """
+
+    weight: float
+    document: str | None
+    token: int | None
+    before: str
+    after: str
+    word: str
+
+
+class Explanation(NamedTuple):
+    """Why a word is suggested.
+
+    Args:
+        word: the word.
+        probability: its probability after adaptation.
+        unadapted: its probability under the trained base, with rows of zeros for new words.
+        shares: what each part of the method adds to the probability, by name; they sum to it.
+        entries: the memory entries that weigh most, the heaviest first.
+        by_closeness: whether the entries are weighed by closeness.
+    """
+
+    word: str
+    probability: float
+    unadapted: float
+    shares: dict[str, float]
+    entries: tuple[MemoryEntry, ...]
+    by_closeness: bool
+
+
+def entry_weights(
+    found: Speakers, batch: EvalBatch, written: WrittenText, words: Sequence[int]
+) -> list[Floats]:
+    """Return how much each memory entry (M,) gives to each of some words after a single query.
+
+    Entries that the memory has dropped are left out.
+    """
+    every = np.zeros(len(written.ids))
+    for part in found.near:
+        np.add.at(every, part.at.cpu().numpy(), part.weights.cpu().numpy())
+    for part in found.recent:
+        held = min(len(written.stream), len(part.at))
+        at, weights = written.stream[len(written.stream) - held :], part.weights.cpu().numpy()
+        np.add.at(every, at, weights[len(weights) - held :])
+    given = [np.where(written.ids == word, every, 0.0) for word in words]
+    for ngram, share in found.ngrams:
+        counted = batch.context.ngrams
+        assert counted is not None
+        contexts, nothing = (
+            ngram.rows(batch).contexts.repeat(len(words), 0),
+            np.zeros(len(words), dtype=np.int64),
+        )
+        once = share * counted.per_occurrence(
+            NGramRows(contexts, np.array(words), nothing, nothing)
+        )
+        for word, weights, each in zip(words, given, once.T.cumsum(1), strict=True):
+            there = np.flatnonzero(written.ids == word)
+            weights[there] += each[written.matches(there, contexts[0])]
+    return given
+
+
+def explained(
+    rule: Rule,
+    batch: EvalBatch,
+    expected: Sequence[Expected],
+    vocabulary: Vocabulary,
+    written: WrittenText,
+    base: str,
+) -> list[Explanation]:
+    """Return explanations of suggested words after a single query.
+
+    Args:
+        rule: the method's rule.
+        batch: holds the query.
+        expected: the suggested words.
+        vocabulary: the model's vocabulary.
+        written: the text that the memory was written from.
+        base: name of the base.
+    """
+    parts, found = shares(rule, batch), speaking(rule, batch)
+    explanations = []
+    firsts = list(dict.fromkeys(first for each in expected for first in each.rest))
+    weighed = dict(zip(firsts, entry_weights(found, batch, written, firsts), strict=True))
+    for word, rest in expected:
+        given = {
+            base if name == "base" else name: sum(
+                float(part[first]) * share for first, share in rest.items()
+            )
+            for name, part in parts.items()
+        }
+        weights = sum(
+            (weighed[first] * share for first, share in rest.items()), np.zeros(len(written.ids))
+        )
+        there = np.flatnonzero(weights)
+        heaviest = there[
+            np.lexsort((-there, -weights[there]))[:MOST]
+        ]  # among equal weights the latest
+        entries = tuple(
+            _remembered(entry, weights[entry], written, vocabulary) for entry in heaviest.tolist()
+        )
+        explanations.append(Explanation(*word, given, entries, found.by_closeness))
+    return explanations
+
+
+def _remembered(
+    entry: int, weight: float, written: WrittenText, vocabulary: Vocabulary
+) -> MemoryEntry:
+    before, after = (vocabulary.join(ids.tolist()) for ids in written.around(entry, AROUND))
+    if vocabulary.grows:  # tokens are words, without the blanks between them
+        before, after = f"{before} " if before else "", f" {after}" if after else ""
+    document = int(written.documents[entry])
+    known = document >= 0
+    return MemoryEntry(
+        float(weight),
+        written.names[document] if known else None,
+        int(written.tokens[entry]) if known else None,
+        before,
+        after,
+        vocabulary[int(written.ids[entry])],
+    )
+
+
+def explanation_tables(
+    title: str, found: Sequence[Explanation], shown: Callable[[str], str]
+) -> list[Table]:
+    """Return tables of the words' shares and of the entries that speak for them; ``shown`` formats
+    a text.
+
+    Entries of a word in equal text stand in one row, which gives what they give together.
+    """
+    names = [*found[0].shares] if found else []
+    parts = (Column(f"{name_of(unaliased(name))}, %", "percent") for name in names)
+    columns = (
+        Column("Next word"),
+        Column("Adapted, %", "percent"),
+        Column("Unadapted, %", "percent"),
+        *parts,
+    )
+    rows: list[tuple[Cell, ...]] = [
+        (
+            shown(item.word),
+            *(100 * value for value in (item.probability, item.unadapted, *item.shares.values())),
+        )
+        for item in found
+    ]
+    tables = [Table("explained", title, columns, tuple(rows))]
+    rows = []
+    for item in found:
+        alike: dict[str, list[MemoryEntry]] = {}
+        for entry in item.entries:
+            alike.setdefault(shown(_marked(entry)), []).append(entry)
+        given = {text: sum(entry.weight for entry in same) for text, same in alike.items()}
+        for text in sorted(given, key=given.__getitem__, reverse=True):
+            more = f" and {len(alike[text]) - 1} more" if len(alike[text]) > 1 else ""
+            rows.append((shown(item.word), 100 * given[text], _place(alike[text][0]) + more, text))
+    if rows:
+        weight = Column("Closeness, %" if found[0].by_closeness else "Gives, %", "percent")
+        columns = (
+            Column("Next word"),
+            weight,
+            Column("Where it was read"),
+            Column("Text", wide=True),
+        )
+        tables.append(
+            Table("entries", "What the memory holds of these words", columns, tuple(rows))
+        )
+    return tables
+
+
+def _marked(entry: MemoryEntry) -> str:
+    """Return the text around an entry, with its word or first piece in brackets."""
+    core = entry.word.strip() or entry.word
+    blank = entry.word[: entry.word.index(core)]
+    return f"{entry.before}{blank}[{core}]{entry.after}"
+
+
+def _place(entry: MemoryEntry) -> str:
+    if entry.token is None:
+        return "not known"
+    token = f"token {entry.token:,}"
+    return token if entry.document is None else f"{entry.document}, {token}"

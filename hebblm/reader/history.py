@@ -1,0 +1,431 @@
+"""Record of the texts that a reader read, in order: enough to read them again without one of
+them.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple, TypeVar, cast
+
+import msgspec
+
+from hebblm.errors import UserError
+from hebblm.memory.persistence import ReadText
+from hebblm.reader.inputs import Spelled
+from hebblm.runtime.progress import silence
+from hebblm.text.fitting import Chosen
+from hebblm.text.vocabulary import Vocabulary
+
+
+class ReadDocument(NamedTuple):
+    """A document that a reader learned from; None stands for numbers that the memory it began with
+    does not have.
+    """
+
+    name: str  # "" for text without a name
+    tokens: int | None
+    bytes: int | None
+    words: int | None  # new to the model and to the texts before it
+    read: str | None  # when it was read last
+
+
+class Laid(NamedTuple):
+    """A text, or several side by side, as their tokens were written to a memory."""
+
+    names: tuple[str | None, ...]
+    lengths: tuple[int, ...] | None  # of each, in tokens; None if not known
+    every: int = 1  # tokens of each text that were written at a time, for several texts
+    pieces: tuple[int, ...] = ()  # lengths of the pieces in which a memory of texts was built
+
+
+class Opened(msgspec.Struct, frozen=True, tag="opened"):
+    """How a reader was opened for what follows."""
+
+    method: str
+    k: int
+    update_every: int
+    settings: dict[str, str | float | int | bool | None]  # of method and memory, by dotted name
+    splitting: Chosen | None  # as requested
+    words: tuple[str, ...]  # new ones that its vocabulary had before
+    reading: dict[str, int]  # what the model's states depend on besides weights and tokens
+
+
+class Read(msgspec.Struct, tag="read", omit_defaults=True):
+    """Text of one call."""
+
+    name: str
+    learned: bool  # False in the files of earlier versions alone
+    read: str  # when
+    tokens: int
+    bytes: int
+    words: int  # new to the texts before it
+    texts: list[str] = []  # as they came, one or more; empty if only the tokens are known
+    spelled: Spelled | None = None
+
+
+class SideBySide(msgspec.Struct, tag="side by side"):
+    """Texts that were read at once."""
+
+    texts: list[Read]
+
+
+class Began(msgspec.Struct, frozen=True, tag="began"):
+    """The reader moved to the beginning of a text."""
+
+
+class SplitBy(msgspec.Struct, frozen=True, tag="split"):
+    """How a text splits all others if it is the first; the reader keeps nothing else of it."""
+
+    name: str
+    splitting: Chosen
+
+
+class Passed(msgspec.Struct, frozen=True, tag="passed"):
+    """The reader went through a text without learning from it; the text itself is not kept.
+
+    At the end of a record it stands in that text. Read again, what follows begins anew.
+    """
+
+    name: str
+    splitting: Chosen | None  # of all others if it is the first; None without words
+
+
+Item = Opened | Read | SideBySide | Began | SplitBy | Passed
+N = TypeVar("N", bound=Read | SplitBy | Passed)
+
+
+class FirstMemory(msgspec.Struct, frozen=True):
+    """A memory that a reader began with."""
+
+    folder: str
+    file: str  # in that folder; its sha256 identifies the memory
+    sha256: str
+    texts: tuple[ReadText, ...]
+
+
+class ReadingRecord(msgspec.Struct, frozen=True):
+    """All texts that a reader read."""
+
+    base: FirstMemory | None = None
+    items: tuple[Item, ...] = ()
+
+
+class Reading:
+    """A text while it is read.
+
+    Args:
+        name: name of the document.
+        learned: whether the reader learns from it.
+        read: time of reading.
+        text: the text, its pieces as they come, or its known tokens; None for ids.
+    """
+
+    def __init__(
+        self, name: str, learned: bool, read: str, text: str | list[str] | Spelled | None
+    ) -> None:
+        self.name, self.learned, self.read = name, learned, read
+        self._spelled = (
+            text if isinstance(text, Spelled) else Spelled((), 0) if text is None else None
+        )
+        self._texts = [text] if isinstance(text, str) else text if isinstance(text, list) else []
+        self._whole = False
+        self.tokens = array("q")  # ids of those that were read
+        self.bytes = 0
+
+    def end(self) -> None:
+        """Mark the text as read to its end."""
+        self._whole = bool(self._texts)
+
+    def item(self, vocabulary: Vocabulary, rows: int) -> Read:
+        """Return the record of the text; ``rows`` is the number of words before it."""
+        ids, size, spelled = self.tokens.tolist(), self.bytes, self._spelled
+        if not self._whole:
+            spelled = spelled or Spelled(
+                (), 0, vocabulary.splitting, _fits(vocabulary, self._texts)
+            )
+            size = size or len(vocabulary.join(ids).encode())
+            spelled = msgspec.structs.replace(spelled, tokens=vocabulary.lasting(ids), bytes=size)
+        words = len({index for index in ids if index >= rows})
+        texts = [] if spelled else self._texts
+        return Read(self.name, self.learned, self.read, len(ids), size, words, texts, spelled)
+
+    def passed(self, vocabulary: Vocabulary) -> Passed:
+        """Return the record of a text that was not learned: its name, and how it splits others."""
+        return Passed(
+            self.name,
+            _fits(vocabulary, self._texts) if self._spelled is None else self._spelled.fits,
+        )
+
+
+class Journal:
+    """Journal of a reader's texts.
+
+    Args:
+        vocabulary: the reader's vocabulary.
+        record: texts that were read before.
+        opening: how the reader is opened; it joins the items before the next text, or at the end if
+            it is new.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, record: ReadingRecord, opening: Opened) -> None:
+        self.base = record.base
+        self.time: str | None = None  # of reading the texts that follow; None for the present
+        self.opening: Opened | None = opening
+        self._vocabulary = vocabulary
+        self._items = _without_unlearned(record.items, vocabulary)
+        self._open: tuple[Reading, ...] = ()  # being read now,
+        self._together = False  # side by side or alone
+        self._rows = 0  # words there were before these
+
+    @property
+    def record(self) -> ReadingRecord:
+        """All texts so far; of the text that is being read, the part learned so far."""
+        items = _then(self._items, self._taken_down())
+        former = next((item for item in reversed(items) if isinstance(item, Opened)), None)
+        return ReadingRecord(
+            self.base, (*items, *([self.opening] if self.opening not in (None, former) else []))
+        )
+
+    def _add(self, *items: Item) -> None:
+        """Add items; a new opening comes before them."""
+        if self.opening is not None and self._items[-1:] != [self.opening]:
+            self._items.append(self.opening)
+        self.opening = None
+        self._items += items
+
+    @property
+    def begins(self) -> bool:
+        """Whether the reader stands at the beginning of a text."""
+        if self._open:
+            return False
+        return self._last() is None or isinstance(self._last(), Began | SideBySide)
+
+    def goes_on(self, name: str) -> bool:
+        """Return whether a text of this name goes on from where the reader stands."""
+        self._close()
+        last = self._last()
+        return name == "" if last is None else isinstance(last, Read | Passed) and last.name == name
+
+    def begin(self, readings: Sequence[Reading], rows: int, *, together: bool) -> None:
+        """Begin to record one text, or several side by side."""
+        self._close()
+        self._add()
+        self._open, self._rows, self._together = tuple(readings), rows, together
+
+    def reads(self, reading: Reading) -> bool:
+        """Return whether a text is still being recorded."""
+        return reading in self._open
+
+    def now(self) -> str:
+        return self.time or datetime.now(UTC).isoformat(timespec="seconds")
+
+    def began(self) -> None:
+        """Record a move to the beginning of a text; of texts just before it that were not learned
+        nothing is kept.
+        """
+        self._close()
+        passed: list[Passed | SplitBy] = []
+        while self._items and isinstance(last := self._items[-1], Passed | SplitBy):
+            self._items.pop()
+            passed = [last, *passed]
+        for text in passed:
+            self.split(text.name, text.splitting)
+        if isinstance(self._last(), Read | None):
+            self._add(Began())
+
+    def passed(self, text: Passed) -> None:
+        """Record a text that was passed when this record was first made."""
+        self._close()
+        self._add()
+        if text.splitting is not None and self._vocabulary.splitting is None:
+            self._vocabulary.split(text.splitting)
+        self._items = _then(self._items, [text])
+
+    def rename(self, name: str, other: str) -> None:
+        """Give the texts of a document another name, which no text has: they might go on from one
+        another.
+        """
+        self._close()
+        names = {each.name for each in self._named()}
+        if name not in names:
+            raise UserError(f"no document is named {name!r:.60}; documents() lists their names")
+        if other in {*names, *(document.name for document in documents(self.record))}:
+            raise UserError(f"another document is named {other!r:.60}; choose another name")
+        for number, item in enumerate(self._items):
+            if isinstance(item, SideBySide):
+                self._items[number] = SideBySide(
+                    [_renamed(text, name, other) for text in item.texts]
+                )
+            elif isinstance(item, Read | SplitBy | Passed):
+                self._items[number] = _renamed(item, name, other)
+
+    def _named(self) -> list[Read | SplitBy | Passed]:
+        """Return all that has the name of a document."""
+        return [
+            each
+            for item in self._items
+            for each in ([item] if isinstance(item, SplitBy | Passed) else texts_in(item))
+        ]
+
+    def split(self, name: str, splitting: Chosen | None) -> None:
+        """Keep how a text splits the others if it is the first, once per name."""
+        self._close()
+        if splitting is None:
+            return
+        if self._vocabulary.splitting is None:
+            self._vocabulary.split(splitting)
+        if not any(isinstance(item, SplitBy) and item.name == name for item in self._items):
+            self._add(SplitBy(name, splitting))
+
+    def _last(self) -> Item | None:
+        """Return the item that says where the reader stands."""
+        return next(
+            (item for item in reversed(self._items) if not isinstance(item, Opened | SplitBy)), None
+        )
+
+    def _taken_down(self) -> Sequence[Item]:
+        if not all(text.learned for text in self._open):
+            return [text.passed(self._vocabulary) for text in self._open]
+        texts = [text.item(self._vocabulary, self._rows) for text in self._open]
+        return [SideBySide(texts)] if self._together and texts else texts
+
+    def _close(self) -> None:
+        self._items = _then(self._items, self._taken_down())
+        self._open = ()
+
+
+def _renamed(item: N, name: str, other: str) -> N:
+    return msgspec.structs.replace(item, name=other) if item.name == name else item
+
+
+def _then(items: Sequence[Item], more: Sequence[Item]) -> list[Item]:
+    """Return items and those that follow; parts of one text that was passed are one item."""
+    found = [*items]
+    for item in more:
+        last = found[-1] if found else None
+        if isinstance(item, Passed) and isinstance(last, Passed) and item.name == last.name:
+            found[-1] = Passed(last.name, last.splitting or item.splitting)
+        else:
+            found.append(item)
+    return found
+
+
+def _without_unlearned(items: Sequence[Item], vocabulary: Vocabulary) -> list[Item]:
+    """Return items without the texts that earlier versions kept although they were not learned."""
+    found: list[Item] = []
+    for item in items:
+        texts = texts_in(item)
+        if texts and not texts[0].learned:
+            fits = [
+                _fits(vocabulary, text.texts) if text.spelled is None else text.spelled.fits
+                for text in texts
+            ]
+            found = _then(
+                found, [Passed(text.name, split) for text, split in zip(texts, fits, strict=True)]
+            )
+        else:
+            found.append(item)
+    return found
+
+
+def learned(record: ReadingRecord) -> list[Read]:
+    """Return the texts of a record that the reader learned from."""
+    return [text for item in record.items for text in texts_in(item) if text.learned]
+
+
+def documents(record: ReadingRecord) -> list[ReadDocument]:
+    """Return the documents learned from, in the order of their first reading, after those the
+    reader began with.
+    """
+    found: dict[str, ReadDocument] = {}
+    for text in learned(record):
+        tokens, size, words = text.tokens, text.bytes, text.words
+        if (before := found.get(text.name)) is not None:
+            tokens, size, words = (
+                (before.tokens or 0) + tokens,
+                (before.bytes or 0) + size,
+                (before.words or 0) + words,
+            )
+        found[text.name] = ReadDocument(text.name, tokens, size, words, text.read)
+    base = () if record.base is None else record.base.texts
+    return [
+        *(ReadDocument(text.get("path", ""), None, text.get("bytes"), None, None) for text in base),
+        *found.values(),
+    ]
+
+
+def laid_out(record: ReadingRecord) -> list[Laid]:
+    """Return texts in the order in which their tokens were written to a memory."""
+    base = () if record.base is None else record.base.texts
+    found = [
+        Laid(
+            (text.get("path"),),
+            (sum(text["pieces"]),) if "pieces" in text else None,
+            pieces=tuple(text.get("pieces", ())),
+        )
+        for text in base
+    ]
+    every, open_name = 1, None  # open_name: of a document that may go on
+    for item in record.items:
+        if isinstance(item, Opened):
+            every = item.update_every
+        elif isinstance(item, Began | Passed):
+            open_name = None
+        elif (texts := texts_in(item)) and texts[0].learned:
+            names, lengths = (
+                tuple(text.name or None for text in texts),
+                tuple(text.tokens for text in texts),
+            )
+            if isinstance(item, Read) and open_name == item.name and (before := found[-1].lengths):
+                found[-1] = found[-1]._replace(lengths=(before[0] + lengths[0],))
+            else:
+                found.append(Laid(names, lengths, every))
+                open_name = item.name if isinstance(item, Read) else None
+    return found
+
+
+def texts_of(record: ReadingRecord) -> list[ReadText]:
+    """Return the documents of a record as JSON, for people who look into a folder."""
+    base = [] if record.base is None else [*record.base.texts]
+    return base + [
+        cast(
+            ReadText,
+            {
+                **({"path": found.name} if found.name else {}),
+                **{name: value for name, value in found._asdict().items() if name != "name"},
+            },
+        )
+        for found in documents(record)[len(base) :]
+    ]
+
+
+def texts_in(item: Item) -> list[Read]:
+    return item.texts if isinstance(item, SideBySide) else [item] if isinstance(item, Read) else []
+
+
+def _fits(vocabulary: Vocabulary, texts: Sequence[str]) -> Chosen | None:
+    with silence():
+        found = (vocabulary.fits(text.removeprefix("\ufeff")) for text in texts)
+        return next((splitting for splitting in found if splitting is not None), None)
+
+
+def write_record(path: Path, record: ReadingRecord) -> None:
+    """Write a record to a file, one line per item."""
+    encode = msgspec.json.Encoder().encode
+    with path.open("wb") as stream:
+        for line in (record.base, *record.items):
+            stream.write(encode(line) + b"\n")
+
+
+def read_record_of(path: Path) -> ReadingRecord:
+    """Read what :func:`write_record` wrote."""
+    try:
+        with path.open("rb") as stream:
+            base = msgspec.json.decode(stream.readline(), type=FirstMemory | None)
+            items = msgspec.json.Decoder(Item).decode_lines(stream.read())
+    except (OSError, msgspec.DecodeError) as error:
+        raise UserError(f"{path} cannot be read ({error}); read the text again") from error
+    return ReadingRecord(base, tuple(items))

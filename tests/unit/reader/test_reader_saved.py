@@ -1,0 +1,353 @@
+"""A reader that was saved goes on; what stands in a folder is neither lost nor taken for something
+else.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import hebblm
+from hebblm.adapt.former import present_name
+from hebblm.adapt.methods import METHODS
+from hebblm.adapt.settings import MethodSettings
+from hebblm.errors import UserError
+from hebblm.io.files import atomic_path, read_json, write_json
+from hebblm.io.locks import held
+from hebblm.memory import FlatMemory, save_memory
+
+from .test_reader import MODEL, TEXT
+
+FORMER = json.loads((Path(__file__).parents[2] / "data" / "reader" / "shares.json").read_text())[
+    "readers"
+]
+"""Methods, settings and learned shares of readers that version 0.2.0 saved when they had read
+TEXT.
+"""
+REST = "Then frobnitz calls quux and blarg .\n"
+
+
+@pytest.fixture(scope="module")
+def lm() -> hebblm.LanguageModel:
+    return hebblm.load(MODEL, device=torch.device("cpu"))
+
+
+@pytest.mark.parametrize("method", ["cache", "mixture+hebb", "best"])
+def test_a_saved_reader_goes_on_to_the_same_numbers(
+    lm: hebblm.LanguageModel, method: str, tmp_path: Path
+) -> None:
+    reader = lm.reader(method, update_every=10)
+    reader.read(TEXT)
+    reader.save(tmp_path / "known")
+    reader.save(tmp_path / "known")  # replaces its own
+    again = lm.reader(method, memory=tmp_path / "known")
+    assert len(again) == len(reader)
+    assert again.suggest("The quux", 4) == reader.suggest("The quux", 4)
+    first, second = reader.read(REST), again.read(REST)
+    assert torch.equal(first.nll, second.nll)
+    assert torch.equal(first.new, second.new)
+    assert first.new.sum() == 1
+    numbers = {"cache.gamma": 0.2, "mixture.gamma": 0.2, "mixture_hebb.weight": 0.2, "best.lr": 0.0}
+    other = lm.reader(method, memory=tmp_path / "known", settings=numbers)
+    assert not torch.equal(other.read(REST).nll, first.nll), (
+        "what is learned elsewhere fits a reader of other shares"
+    )
+
+
+def test_a_folder_that_another_process_writes_is_left_to_it(
+    lm: hebblm.LanguageModel, tmp_path: Path
+) -> None:
+    reader = lm.reader("cache")
+    reader.read(TEXT)
+    with (
+        held(tmp_path / "known", "this memory"),
+        ThreadPoolExecutor(1) as other,
+        pytest.raises(UserError, match="is at work on this memory"),
+    ):
+        other.submit(reader.save, tmp_path / "known").result()
+    assert not (tmp_path / "known").exists()
+
+
+def test_a_text_that_no_file_holds_leaves_a_reader_that_can_be_saved(
+    lm: hebblm.LanguageModel, tmp_path: Path
+) -> None:
+    reader = lm.reader("cache")
+    reader.read("the list")
+    for text in ("the \ud83d list", ["a list", "the \ud83d list"]):
+        with pytest.raises(UserError, match="half a surrogate pair"):
+            reader.read(text)
+    reader.read("the Frobnitz list")
+    reader.save(tmp_path / "known")
+    assert lm.reader("cache", memory=tmp_path / "known").vocabulary.words == ["Frobnitz"]
+
+
+def test_what_else_stands_in_a_folder_is_not_lost(lm: hebblm.LanguageModel, tmp_path: Path) -> None:
+    folder, memory = tmp_path / "known", FlatMemory(lm.model.key_width)
+    reader = lm.reader("knn")
+    save_memory(memory, tmp_path / "memory", model_hash="a", dictionary_hash="b")
+    save_memory(memory, tmp_path / "memory", model_hash="a", dictionary_hash="b")
+    for _ in range(2):
+        reader.save(folder)
+    for place, save in (
+        (folder, reader.save),
+        (
+            tmp_path / "memory",
+            lambda place: save_memory(memory, place, model_hash="a", dictionary_hash="b"),
+        ),
+    ):
+        (place / "chapter.txt").write_text("mine")
+        with pytest.raises(
+            UserError, match=r"holds other files \(chapter.txt\), which would be overwritten"
+        ):
+            save(place)
+        assert (place / "chapter.txt").read_text() == "mine"
+
+
+def test_a_memory_of_another_reader_is_refused(lm: hebblm.LanguageModel, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        reader = lm.reader("knn")
+        reader.read(f"the {name} list returns another {name}")
+        reader.save(tmp_path / name)
+    shutil.rmtree(tmp_path / "one" / "memory")
+    shutil.copytree(tmp_path / "two" / "memory", tmp_path / "one" / "memory")
+    with pytest.raises(
+        UserError, match=r"one/memory/manifest.json was changed since it was written; read the text"
+    ):
+        lm.reader("knn", memory=tmp_path / "one")
+
+
+def test_a_reader_that_was_put_aside_by_a_killed_save_is_found(
+    lm: hebblm.LanguageModel, tmp_path: Path
+) -> None:
+    reader, folder = lm.reader("knn"), tmp_path / "known"
+    reader.read("the Frobnitz list")
+    with atomic_path(folder) as temporary:
+        pass
+    folder.unlink()
+    reader.save(folder)
+    folder.rename(
+        tmp_path / f"{temporary.name.replace(f'-{os.getpid()}.', f'-{2**22 + 1}.')}.former"
+    )
+    assert lm.reader("knn", memory=folder).vocabulary.words == ["Frobnitz"]
+
+
+def test_labels_that_are_no_words_are_refused(lm: hebblm.LanguageModel, tmp_path: Path) -> None:
+    memory = FlatMemory(lm.model.key_width)
+    memory.add(torch.ones(1, lm.model.key_width), torch.tensor([lm.vocabulary.known]))
+    save_memory(
+        memory, tmp_path / "m", model_hash=lm.model.sha256, dictionary_hash=lm.vocabulary.hash()
+    )
+    with pytest.raises(UserError, match="labels of words that are not in it"):
+        lm.reader(memory=tmp_path / "m")
+
+
+def shares_of(folder: Path) -> dict[str, list[float]]:
+    shares: dict[str, list[float]] = read_json(folder / "reader.json")["shares"]
+    return shares
+
+
+def with_changes(folder: Path, **changes: object) -> None:
+    """Change what a saved reader says of itself, None to leave a key out."""
+    document = read_json(folder / "reader.json") | changes
+    write_json(
+        folder / "reader.json",
+        {name: value for name, value in document.items() if value is not None},
+        seal=True,
+    )
+
+
+@pytest.mark.parametrize(
+    "former",
+    [former for former in FORMER if former["method"] != "best"],
+    ids=lambda former: f"{former['method']} {former['settings']}",
+)
+def test_a_reader_that_an_earlier_version_saved_keeps_its_shares(
+    lm: hebblm.LanguageModel,
+    former: dict[str, Any],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    earlier = {"memory.keys": "state", **former["settings"]}
+    reader = lm.reader(former["method"], settings=earlier, update_every=10)
+    reader.read(TEXT)
+    reader.save(tmp_path / "known")
+    learned, names = (
+        shares_of(tmp_path / "known"),
+        {present_name(name): name for name in former["shares"]},
+    )
+    assert {
+        name: pytest.approx(former["shares"][names[name]], rel=1e-3, abs=1e-4) for name in names
+    } == learned
+    with_changes(
+        tmp_path / "known",
+        shares={names[name]: numbers for name, numbers in learned.items()},
+        settings=None,
+    )
+    again = lm.reader(memory=tmp_path / "known", settings=former["settings"])
+    assert again.update_every == 10
+    assert torch.equal(again.read(REST).nll, reader.read(REST).nll)
+    assert "shares" not in capsys.readouterr().err
+
+
+def test_a_gate_of_an_earlier_version_is_told_and_begins_anew(
+    lm: hebblm.LanguageModel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    former = next(former for former in FORMER if former["method"] == "best")
+    reader = lm.reader("best", settings=former["settings"])
+    reader.read(TEXT)
+    reader.save(tmp_path / "known")
+    with_changes(tmp_path / "known", shares=former["shares"])
+    lm.reader(memory=tmp_path / "known").read(REST)
+    assert "holds learned shares that best does not use here: gate of " in capsys.readouterr().err
+
+
+def test_a_model_of_pieces_counts_after_six_of_them_and_keeps_an_order_that_was_saved(
+    tmp_path: Path,
+) -> None:
+    llama = hebblm.load("llama-wt2-small", device="cpu")
+    assert llama.reader("best")._context.ngrams.order == 6  # type: ignore[union-attr]
+    reader = llama.reader("ngram", settings={"ngram.order": 3})
+    reader.read(TEXT)
+    reader.save(tmp_path / "known")
+    with_changes(tmp_path / "known", settings=None)  # an early version did not write them
+    again = llama.reader(memory=tmp_path / "known")
+    assert again._context.ngrams.order == 3  # type: ignore[union-attr]
+    torch.testing.assert_close(again.read(REST).nll, reader.read(REST).nll, rtol=0, atol=1e-3)
+
+
+def test_names_of_shares_tell_those_of_a_method_apart_and_hold_no_settings() -> None:
+    names: dict[str, set[str]] = {}
+    for name, method in METHODS.items():
+        shares = [each.learned_as for each in method.rule(MethodSettings()).needs.shares]
+        assert len(set(shares)) == len(shares)
+        names[name] = set(shares)
+    assert names["mixture+hebb"] == {
+        "shares of mixture/1",
+        "weight of mbpa/1",
+        "shares of mixture+hebb/1",
+    }
+    assert (
+        names["best"]
+        == names["dynamic+best"]
+        == {"gate of base,short,medium,long,knn,mbpa,ngram/3", "weight of mbpa/1"}
+    )
+    assert names["hebb"] == names["mbpa"] == {"weight of mbpa/1"}
+
+
+@pytest.mark.parametrize("name", ["f(", "Mixed(rules=(Own(),), share='online')"])
+def test_a_name_that_no_version_wrote_stays_as_it_is(name: str) -> None:
+    assert present_name(name) == name
+
+
+def test_shares_that_do_not_fit_are_told_of_and_begin_anew(
+    lm: hebblm.LanguageModel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reader = lm.reader("cache", update_every=10)
+    reader.read(TEXT)
+    reader.save(tmp_path / "known")
+    [[name, numbers]] = shares_of(tmp_path / "known").items()
+    assert name == "shares of cache/1"
+    plain = lm.reader(memory=tmp_path / "known").read(REST)
+    assert capsys.readouterr().err == ""
+    for changed, told in (
+        ({"shares of cache/2": numbers}, "cache/2"),
+        ({name: numbers[1:]}, "cache/1"),
+    ):
+        with_changes(tmp_path / "known", shares=changed)
+        found = lm.reader(memory=tmp_path / "known").read(REST)
+        said = (
+            f"{tmp_path / 'known'} holds learned shares that cache does not use here: shares of "
+            f"{told}\n"
+        )
+        assert capsys.readouterr().err == said
+        assert not torch.equal(found.nll, plain.nll)
+
+
+def test_a_reader_is_opened_as_it_was_saved_unless_another_is_asked_for(
+    lm: hebblm.LanguageModel, tmp_path: Path
+) -> None:
+    assert (lm.reader().method, lm.reader().update_every) == ("best", 50)
+    reader = lm.reader("knn", k=7, update_every=9, settings={"knn.temperature": 0.5})
+    reader.read(TEXT)
+    reader.save(tmp_path / "known")
+    again = lm.reader(memory=tmp_path / "known")
+    assert (again.method, again.update_every) == ("knn", 9)
+    kept = {"knn.temperature": 0.5, "knn.gamma": "online", "knn.scale": "relative"}
+    assert read_json(tmp_path / "known" / "reader.json")["settings"] == kept
+    expected = reader.read(REST)
+    assert torch.equal(again.read(REST).nll, expected.nll)
+    again.save(tmp_path / "known")
+    other = lm.reader(
+        "mixture", memory=tmp_path / "known", k=3, update_every=50, settings={"mixture.theta": 1.0}
+    )
+    assert (other.method, other.update_every) == ("mixture", 50)
+    for changes in ({"k": 2}, {"update_every": 1}, {"settings": {"knn.temperature": 0.9}}):
+        other = lm.reader(memory=tmp_path / "known", **changes)  # type: ignore[arg-type]
+        assert not torch.equal(
+            other.read(REST).nll, lm.reader(memory=tmp_path / "known").read(REST).nll
+        )
+
+
+def test_settings_that_are_no_longer_there_are_told_of(
+    lm: hebblm.LanguageModel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lm.reader("knn").save(tmp_path / "known")
+    with_changes(tmp_path / "known", settings={"knn.warmth": 1.0, "knn.temperature": 0.5})
+    lm.reader(memory=tmp_path / "known")
+    assert (
+        "was saved with settings that this version does not have: knn.warmth\n"
+        in capsys.readouterr().err
+    )
+
+
+def test_a_saved_reader_of_a_method_that_is_gone_opens_with_the_one_to_use_instead(
+    lm: hebblm.LanguageModel, tmp_path: Path
+) -> None:
+    reader = lm.reader("hebb")
+    reader.read(TEXT)
+    reader.save(tmp_path / "known")
+    with_changes(
+        tmp_path / "known",
+        method="hebb-learned",
+        settings={"hebb_learned.eta": 3.0, "hebb.eta": 8.0},
+    )
+    with pytest.raises(UserError, match=r"^hebb-learned is gone; use hebb$"):
+        lm.reader(memory=tmp_path / "known")
+    assert torch.equal(
+        lm.reader("hebb", memory=tmp_path / "known").read(REST).nll, reader.read(REST).nll
+    )
+
+
+def test_model_and_texts_are_recorded(lm: hebblm.LanguageModel, tmp_path: Path) -> None:
+    reader = lm.reader("cache")
+    reader.read(TEXT)
+    reader.read(["the list", "a list"])
+    reader.read(REST, learn=False)
+    parts = [*reader.read_pieces(["a list\n", "of lists\n"], name="notes.txt")]
+    assert len(parts) == 1
+    reader.save(tmp_path / "known")
+    again = lm.reader(memory=tmp_path / "known")
+    again.read(REST)
+    again.save(tmp_path / "known")
+    document = read_json(tmp_path / "known" / "reader.json")
+    assert document["model"] == MODEL
+    first = len(TEXT) + len("the list") + len("a list")
+    found = [
+        (text.get("path"), text["bytes"], text["tokens"], text["words"])
+        for text in document["texts"]
+    ]
+    assert found == [(None, first + len(REST), 44, 3), ("notes.txt", 16, 6, 0)]
+    (tmp_path / "known" / "texts.jsonl").unlink()
+    with_changes(tmp_path / "known", texts=None, texts_sha256=None, model=None)
+    lm.reader(memory=tmp_path / "known").save(tmp_path / "later")
+    document = read_json(tmp_path / "later" / "reader.json")
+    assert document["texts"] == [{"path": str(tmp_path / "known")}], (
+        "an earlier version recorded none"
+    )
