@@ -28,7 +28,7 @@ from hebblm.vision.data import (
     parse_records,
 )
 
-from ..test_download import server
+from ..io.test_download import server
 from .samples import archive, cifar_record, idx, mnist_files, tiny_cifar
 
 
