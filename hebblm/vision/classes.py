@@ -204,8 +204,8 @@ def _follow(
     point: Point,
     title: str,
 ) -> tuple[Snapshot, dict[str, float]]:
-    """Let the network learn along a stream; return what the methods read, and the drift of its
-    keys.
+    """Train the network along a stream; return the pictures as methods read them, and the drift of
+    its keys.
     """
     blocks, learning = [], Stream(setup, start, part, order, seed, point)
     with stage(f"{title}: learn", len(order)) as progress:

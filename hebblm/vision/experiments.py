@@ -40,7 +40,7 @@ from hebblm.report.record import encode
 from hebblm.runtime.ranks import current
 from hebblm.vision.classes import ONLINE, grid_points, run_incremental, run_online, run_timing
 from hebblm.vision.permuted import run_permuted
-from hebblm.vision.reading import harmonic_mean, top1, values_of
+from hebblm.vision.reading import top1, values_of
 from hebblm.vision.result import (
     KEYS,
     MISSING,
@@ -49,6 +49,7 @@ from hebblm.vision.result import (
     Outcome,
     SeedRun,
     at_end,
+    harmonic_mean,
     over_seeds,
     paired_interval,
     paired_pictures,

@@ -134,7 +134,7 @@ def learn(
 def optimizer_of(
     classifier: Classifier, settings: LearningSettings, *, head: float
 ) -> torch.optim.Optimizer:
-    """Return what the network learns by, whose rate :func:`set_rate` sets before each step.
+    """Return the network's optimizer, whose rate :func:`set_rate` sets before each step.
 
     The head's rate is ``head`` times that of the backbone.
     """

@@ -24,7 +24,7 @@ from hebblm.memory import FlatMemory, RingMemory
 from hebblm.online.session import Labelled, Observed, step
 from hebblm.types import OutputHead
 from hebblm.vision.gate import image_best, weights_of
-from hebblm.vision.result import KEYS, Values
+from hebblm.vision.result import KEYS, Values, harmonic_mean
 from hebblm.vision.settings import AdaptationSettings
 
 METHODS = ("parametric", "mixture", "mbpa", "hebb", "best")
@@ -202,11 +202,6 @@ class Predicted:
             "harmonic_mean": harmonic_mean(old, fresh),
             "loss": float(self.losses.double().mean()),
         }
-
-
-def harmonic_mean(old: float, new: float) -> float:
-    """The harmonic mean of two shares; 0 where both are."""
-    return 2 * old * new / (old + new) if old + new else 0.0
 
 
 def top1(classes: Tensor, labels: Tensor, new: Tensor) -> Top1:

@@ -130,6 +130,11 @@ def digest(tensor: Tensor) -> str:
     return hashlib.sha256(tensor.to(torch.int64).numpy().astype("<i8").tobytes()).hexdigest()
 
 
+def harmonic_mean(old: float, new: float) -> float:
+    """The harmonic mean of two shares; 0 where both are."""
+    return 2 * old * new / (old + new) if old + new else 0.0
+
+
 def over_seeds(scores: Sequence[Mapping[str, float | None]]) -> dict[str, Spread | None]:
     """Mean and standard deviation of each score; None where a seed has none."""
     return {key: spread([score[key] for score in scores]) for key in scores[0]}

@@ -11,7 +11,7 @@ from hebblm.report import paper
 from hebblm.report.methods import name_of
 from hebblm.report.record import decode
 from hebblm.report.table import Cell, Column, Table
-from hebblm.vision.result import KEYS, at_end
+from hebblm.vision.result import KEYS, Spread, at_end, harmonic_mean, spread
 from hebblm.vision.settings import family_of
 
 SOURCE = f"Paper: {paper.SOURCE}."
@@ -193,11 +193,22 @@ def _incremental(document: Mapping[str, Any], ratio: str) -> Table:
                 for epoch in epochs
             ]
             rows.append(((_TITLES[key], method_name(name)), own))
+    for name, method in document["methods"].items():
+        found = method["conditions"][ratio]
+        if "harmonic_mean" in found:
+            both = [(_balance_after(found["seeds"], epoch), None) for epoch in epochs]
+            rows.append((("Harmonic mean", method_name(name)), both))
     name, title = f"incremental-{ratio.replace(':', '-')}", f"Incremental learning, {ratio}"
     heads = [f"Epoch {epoch}" for epoch in epochs]
     return _table(
         document, name, title, [Column("Classes"), Column("Method")], heads, rows, contest=False
     )
+
+
+def _balance_after(seeds: Sequence[Mapping[str, Any]], epoch: int) -> Spread | None:
+    """The harmonic mean of the accuracies on old and on new classes after an epoch, over seeds."""
+    points = [point for seed in seeds for point in seed["curve"] if point["at"] == epoch]
+    return spread([harmonic_mean(point["old"] or 0.0, point["new"] or 0.0) for point in points])
 
 
 def _pretrain(document: Mapping[str, Any]) -> Table:
