@@ -27,7 +27,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -50,7 +49,8 @@ from hebblm.evaluation.run import run_scenario
 from hebblm.evaluation.scenario import Scenario
 from hebblm.io.files import check_writable, write_json
 from hebblm.models.catalog import model_folder, trained_on
-from hebblm.online.session import Labelled, step, take
+from hebblm.online.session import OnlineSession
+from hebblm.online.text import TextSource
 from hebblm.report.buckets import DEFAULT_EDGES
 from hebblm.runtime.interrupts import interrupted
 from hebblm.runtime.progress import bar
@@ -123,15 +123,10 @@ def walk(known: Known, methods: Sequence[str], choose: Choose, title: str) -> li
     write = any(rule.needs.retrieval for rule in rules.values())
     window = max(rule.needs.window for rule in rules.values())
     context = scenario.context(base, scenario.empty_memory(settings), window)
-    context.learn_shares(rules.values())
+    session = OnlineSession(TextSource(base, scenario.vocabulary), [context], rules)
     settled = latest = context.ngrams  # as of the last update; as of the last token
     if settings.methods[NgramConfig].fresh == "token":
         latest = copy.deepcopy(settled)
-
-    def learn(labels: Sequence[Tensor]) -> None:
-        with torch.enable_grad():
-            base.learn(torch.cat(list(labels)))
-        context.set_head(base.head)
 
     ids: list[int] = []
     with bar() as progress:
@@ -176,9 +171,7 @@ def walk(known: Known, methods: Sequence[str], choose: Choose, title: str) -> li
                 [ids[first - 1] if first else stream.eos, *ids[first:-1]], device=device
             )
             batch = EvalBatch(base.read(inputs), context, Block.of(labels, every, write))
-            step(
-                [Labelled(batch, labels)], lambda item: None, learn, take=partial(take, write=write)
-            )
+            session.learn([(context, batch.observation(labels))], write=write)
             progress.advance(task, len(labels))
     return ids
 

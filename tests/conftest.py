@@ -1,5 +1,5 @@
-"""What all tests share: a cache of their own, and that those which ask for FAISS are skipped where
-there is none.
+"""What all tests share: a cache of their own, pictures that are laid out and not drawn, and that
+those which ask for FAISS are skipped where there is none.
 """
 
 from __future__ import annotations
@@ -45,6 +45,31 @@ def whole_lines() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("COLUMNS", raising=False)
         yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def blank_pictures() -> Iterator[None]:
+    """Have pictures be empty: drawing takes most of the time of a small evaluation with a report.
+
+    Tests that look at pictures ask for ``drawn_pictures``.
+    """
+    from hebblm.report import plots
+
+    from .support.pictures import blank
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plots, "render", blank)
+        yield
+
+
+@pytest.fixture
+def drawn_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draw pictures as users see them."""
+    from hebblm.report import plots
+
+    from .support.pictures import render
+
+    monkeypatch.setattr(plots, "render", render)
 
 
 @pytest.fixture(autouse=True, scope="session")

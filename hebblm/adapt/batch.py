@@ -16,6 +16,7 @@ from hebblm.adapt.block import Block, WindowView, learning_places, view_of
 from hebblm.adapt.context import Context, Observation
 from hebblm.adapt.functional.grouping import group_ids
 from hebblm.adapt.functional.normalizers import log_normalizers
+from hebblm.adapt.functional.rows import RowStats, row_stats
 from hebblm.adapt.needs import Learned, Learner
 from hebblm.adapt.solvers.problem import key_products
 from hebblm.adapt.work import Stopwatch, Work, clock_of, name_of
@@ -100,7 +101,12 @@ class EvalBatch:
     @cached_property
     def log_normalizers(self) -> Tensor:
         """(N,) logsumexp of the base's logits, nats."""
-        return self.logits.logsumexp(1)
+        return self.row_stats.normalizer
+
+    @cached_property
+    def row_stats(self) -> RowStats:
+        """Normaliser, entropy and most probable class of the base's logits."""
+        return row_stats(self.logits)
 
     @cached_property
     def key_normalizers(self) -> Tensor | None:

@@ -21,9 +21,9 @@ from hebblm.errors import UserError
 from hebblm.evaluation.observers import Kept
 from hebblm.evaluation.scores import EvaluationScores
 from hebblm.io.tensors import placed, prefixed, read_tensors, under, write_tensors
-from hebblm.models.base import State, StreamBase
 from hebblm.online.layout import Layout
-from hebblm.online.session import Observed
+from hebblm.online.ranks import Observed
+from hebblm.online.session import OnlineSession, State
 from hebblm.runtime.progress import say
 from hebblm.runtime.ranks import ALONE, Ranks
 
@@ -54,16 +54,10 @@ class RunCheckpoint:
     within: bool = False
     stopped: bool = False
 
-    def next_pass(
-        self, title: str, base: StreamBase, observers: Sequence[Kept] = ()
-    ) -> PassCheckpoint:
-        """Return the checkpoint of the next pass: its title, the base that reads, and whose notes
-        to save.
-        """
+    def next_pass(self, title: str, observers: Sequence[Kept] = ()) -> PassCheckpoint:
+        """Return the checkpoint of the next pass: its title, and whose notes to save."""
         self.passes += 1
-        return PassCheckpoint(
-            self, self.folder / f"{self.passes:04d}", title, base, tuple(observers)
-        )
+        return PassCheckpoint(self, self.folder / f"{self.passes:04d}", title, tuple(observers))
 
     def interrupt(self, number: int, frame: Any) -> None:
         """End after a running pass is saved; the second time, or outside a pass, end at once."""
@@ -97,9 +91,8 @@ class PassCheckpoint:
     run: RunCheckpoint
     folder: Path
     title: str
-    base: StreamBase
     observers: tuple[Kept, ...]
-    _contexts: Sequence[Context] = ()
+    _session: OnlineSession[Any] | None = None
     _scores: EvaluationScores = field(default_factory=lambda: EvaluationScores({}))
     _layout: Layout = field(default_factory=lambda: Layout((), ()))
     _parts: int = 0
@@ -117,19 +110,28 @@ class PassCheckpoint:
         default_factory=list
     )  # steps with sizes (L, 2), and labels
 
+    @property
+    def _contexts(self) -> Sequence[Context]:
+        assert self._session is not None, "a pass begins before it is saved"
+        return self._session.contexts
+
+    @property
+    def _device(self) -> torch.device:
+        return self._contexts[0].head.weight.device
+
     def begin(
         self,
-        contexts: Sequence[Context],
+        session: OnlineSession[Any],
         scores: EvaluationScores,
         layout: Layout,
         ranks: Ranks = ALONE,
     ) -> int:
-        """Load the state of an earlier process into base, contexts, scores and notes; return its
-        place in the streams.
+        """Load the state of an earlier process into session, scores and notes; return its place in
+        the streams.
 
         Several ranks go on from the last place that all of them have saved.
         """
-        self._contexts, self._scores, self._layout, self._ranks = contexts, scores, layout, ranks
+        self._session, self._scores, self._layout, self._ranks = session, scores, layout, ranks
         traffic = ranks.traffic
         self._before = traffic.sent, traffic.seconds
         self._begun = time.monotonic()
@@ -150,10 +152,7 @@ class PassCheckpoint:
             traffic.sent + record["sent"],
             traffic.seconds + record["waited"],
         )
-        self.base.load_state_dict(under("base: ", state))
-        for number, context in enumerate(contexts):
-            context.set_head(self.base.head)
-            context.load_state_dict(under(f"context {number}: ", state))
+        session.load_state_dict(state)
         scores.add(record["totals"])
         scores.earlier_seconds = record["clock"]
         done = sum(min(length, place) for length in layout.lengths)
@@ -197,9 +196,7 @@ class PassCheckpoint:
             span = {"begin": self._begin, "end": place}
             write_tensors(self.folder / _part_name(self._parts), self._part(place), KIND, span)
             self._parts, self._begin = self._parts + 1, place
-        state = prefixed("base: ", self.base.state_dict())
-        for number, context in enumerate(self._contexts):
-            state |= prefixed(f"context {number}: ", context.state_dict())
+        assert self._session is not None, "a pass begins before it is saved"
         record = {
             "place": place,
             "parts": self._parts,
@@ -211,7 +208,7 @@ class PassCheckpoint:
         # One of several ranks may be killed before it has saved: the former state stays until all
         # have this one.
         name = STATE if self._ranks.size == 1 else f"{place:012d}-{STATE}"
-        write_tensors(self.folder / name, state, KIND, record)
+        write_tensors(self.folder / name, self._session.state_dict(), KIND, record)
         self._ranks.wait()
         self._remove_states_but(name)
 
@@ -271,7 +268,7 @@ class PassCheckpoint:
 
     def _tell_memory(self) -> None:
         """Give a shared memory the entries that each rank wrote, step by step."""
-        device = self.base.head.weight.device
+        device = self._device
         nothing = torch.zeros(0, 2, dtype=torch.int64, device=device)
         sizes = self._ranks.all_gather_rows(
             torch.cat([nothing, *(rows for rows, _ in self._recalled)])
@@ -306,7 +303,7 @@ class PassCheckpoint:
         tensors, record = read_tensors(self.folder / name, KIND, remedy)
         if not record:
             raise UserError(f"{self.folder / name} has no record of its place; {remedy}")
-        device = self.base.head.weight.device
+        device = self._device
         return record, {key: placed(tensor, device) for key, tensor in tensors.items()}
 
 

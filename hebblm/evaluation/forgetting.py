@@ -15,6 +15,8 @@ from hebblm.errors import UserError
 from hebblm.evaluation.scenario import Scenario
 from hebblm.memory.ngram_rows import contexts_of
 from hebblm.models.base import StreamBase
+from hebblm.online.session import OnlineSession, Unit
+from hebblm.online.text import TextSource
 from hebblm.report.result import Forgetting
 from hebblm.runtime.progress import bar
 from hebblm.text import EvaluationStream
@@ -65,30 +67,24 @@ class Probe:
         self, base: StreamBase, context: Context, rules: Mapping[str, Rule], title: str
     ) -> Losses:
         """Return the mean loss of every method, nats per token; base and context do not change."""
-        vocabulary, stream = self.scenario.vocabulary, self.stream
-        reader = base.frozen()
-        rows = context.head.weight.shape[0]
+        stream, device = self.stream, context.head.weight.device
+        source = TextSource(base.frozen(), self.scenario.vocabulary)
+        session = OnlineSession(source, [context], rules)
         sums = dict.fromkeys(rules, 0.0)
         inputs, targets = (
-            torch.from_numpy(ids).to(context.head.weight.device)
-            for ids in (stream.inputs, stream.targets)
+            torch.from_numpy(ids).to(device) for ids in (stream.inputs, stream.targets)
         )
         with bar() as progress:
             task = progress.add_task(title, total=len(stream), unit="tokens")
             for begin in range(0, len(stream), SEGMENT):
-                labels = targets[begin : begin + SEGMENT]  # (N,)
-                hidden = reader.read(
-                    vocabulary.readable(inputs[begin : begin + SEGMENT], rows)
-                )  # (N, D)
+                end = min(begin + SEGMENT, len(stream))
                 contexts = None
                 if context.ngrams is not None:
-                    contexts = contexts_of(
-                        stream.targets[: begin + len(labels)], begin, context.ngrams.order
-                    )
-                batch = EvalBatch(hidden, context, contexts=contexts)
-                for name, rule in rules.items():
-                    sums[name] += float(vocabulary.losses(rule, batch, labels).double().sum())
-                progress.advance(task, len(labels))
+                    contexts = contexts_of(stream.targets[:end], begin, context.ngrams.order)
+                batch = EvalBatch(source.read(inputs[begin:end]), context, contexts=contexts)
+                for name, losses in session.score(Unit(batch, targets[begin:end])).items():
+                    sums[name] += float(losses.double().sum())
+                progress.advance(task, end - begin)
         return {name: total / len(stream) for name, total in sums.items()}
 
     def around(

@@ -203,7 +203,7 @@ def _run(
                 watching.check,
                 None if asked is None else partial(ask, asked),
                 lambda tokens: progress.advance(task, tokens),
-                None if checkpoint is None else checkpoint.next_pass(title, base, kept),
+                None if checkpoint is None else checkpoint.next_pass(title, kept),
             )
             found.scores = evaluate(
                 base, contexts, rules, stream, scenario.vocabulary, schedule, hooks

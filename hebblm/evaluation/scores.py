@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal, ParamSpec, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from hebblm.adapt.batch import SEARCH
+from hebblm.adapt.batch import SEARCH, EvalBatch
 from hebblm.adapt.methods.mbpa import Safeguards
 from hebblm.adapt.work import Clock, Work
 from hebblm.online.layout import Layout
+from hebblm.online.session import Profiler
 from hebblm.runtime.ranks import Ranks
 
 SECONDS = ("seconds", "own_seconds", "shared_seconds")
 COUNTS = ("rose", "stabilized")
-P = ParamSpec("P")
-T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -57,24 +57,6 @@ class EvaluationScores:
     shared_seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     retrieving: set[str] = field(default_factory=set)
     earlier_seconds: float = 0.0
-
-    def charged(
-        self,
-        clock: Clock,
-        cost: Literal["base_seconds", "retrieval_seconds", "ngram_seconds"],
-        function: Callable[P, T],
-    ) -> Callable[P, T]:
-        """Wrap a function so that its time counts for the base, for search and update, or for
-        counting.
-        """
-
-        def call(*args: P.args, **kwargs: P.kwargs) -> T:
-            started = clock()
-            value = function(*args, **kwargs)
-            setattr(self, cost, getattr(self, cost) + clock() - started)
-            return value
-
-        return call
 
     def charge(self, works: Mapping[str, Work]) -> None:
         """Charge methods for their work on a mini-batch, and each in full for every piece of work
@@ -149,3 +131,45 @@ class EvaluationScores:
         self.retrieval_seconds += totals["retrieval"] / ranks
         self.ngram_seconds += totals["ngram"] / ranks
         self.retrieving.update(totals["retrieving"])
+
+
+class Timing(Profiler):
+    """Times the parts of a session, and charges them in scores.
+
+    Args:
+        scores: takes the times.
+        clock: in seconds.
+    """
+
+    def __init__(self, scores: EvaluationScores, clock: Clock) -> None:
+        self._scores, self._clock = scores, clock
+        self._works: dict[str, Work] = {}  # of the mini-batch under way, by method
+
+    @contextmanager
+    def part(self, name: Literal["base", "retrieval", "ngram"]) -> Iterator[None]:
+        """Charge reading and learning of the base, update of the memory, or counting."""
+        started = self._clock()
+        yield
+        seconds = self._clock() - started
+        if name == "base":
+            self._scores.base_seconds += seconds
+        elif name == "retrieval":
+            self._scores.retrieval_seconds += seconds
+        else:
+            self._scores.ngram_seconds += seconds
+
+    @contextmanager
+    def unit(self, batch: EvalBatch) -> Iterator[None]:
+        """Charge each method for a mini-batch when all have scored it."""
+        with self.part("base"):  # its logits, which no method pays for alone
+            _ = batch.log_normalizers
+        self._works = {}
+        yield
+        self._scores.charge(self._works)
+
+    @contextmanager
+    def predictor(self, name: str, batch: EvalBatch) -> Iterator[None]:
+        """Time one method."""
+        with batch.stopwatch.time(name) as work:
+            yield
+        self._works[name] = work

@@ -6,26 +6,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.methods.rule import Rule
-
-
-class VocabularyPolicy(Protocol):
-    """Policy that turns a head's probabilities into losses of all possible words."""
-
-    def readable(self, inputs: Tensor, rows: int) -> Tensor:
-        """Return ids (N,) that a model of ``rows`` rows can embed."""
-
-    def losses(self, rule: Rule, batch: EvalBatch, targets: Tensor) -> Tensor:
-        """Return the loss (N,) in nats of ``targets`` (N,) under a rule."""
-
-    def new_rows(self, targets: Tensor, rows: int) -> int:
-        """Return how many new rows the head needs after ``targets`` are observed."""
+from hebblm.online.vocabulary import UnknownVocabulary
+from hebblm.online.vocabulary import VocabularyPolicy as VocabularyPolicy
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +31,7 @@ class UnionVocabulary:
 
 
 @dataclass(frozen=True, slots=True)
-class OpenVocabulary:
+class OpenVocabulary(UnknownVocabulary):
     """A word gets a row after it is first observed; until then it has a share of the probability of
     ``<unk>``.
 
@@ -61,12 +49,6 @@ class OpenVocabulary:
     size: int
     share: float = 0.5
 
-    def readable(self, inputs: Tensor, rows: int) -> Tensor:
-        new = inputs >= rows
-        return (
-            inputs.masked_fill(new, self.unk) if new.any() else inputs
-        )  # the same tensor, so that cached results stay valid
-
     def losses(self, rule: Rule, batch: EvalBatch, targets: Tensor) -> Tensor:
         rows = len(batch.head.weight)
         return self.charged(rule.score(batch, self.readable(targets, rows)), targets, rows)
@@ -82,6 +64,3 @@ class OpenVocabulary:
             return losses
         losses = torch.where(targets < rows, losses, losses - math.log(self.share / unseen))
         return torch.where(targets == self.unk, losses - math.log1p(-self.share), losses)
-
-    def new_rows(self, targets: Tensor, rows: int) -> int:
-        return max(0, int(targets.max()) + 1 - rows)

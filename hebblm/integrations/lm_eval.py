@@ -22,10 +22,7 @@ from torch import Tensor
 
 from hebblm.api.language_model import LanguageModel, load
 from hebblm.errors import UserError
-from hebblm.models.base import device_of
 from hebblm.models.huggingface.model import HuggingFaceModel, longest
-from hebblm.online.drawing import Answer, chooser, draw
-from hebblm.reader.drafts import Ahead
 from hebblm.reader.inputs import Text
 from hebblm.runtime.progress import say, track
 
@@ -174,10 +171,11 @@ class AdaptedLM(TemplateLM):  # type: ignore[misc]
             until = options.get("until") or []
             temperature = options.get("temperature", 1.0) if options.get("do_sample") else 0.0
             answers.append(
-                self._answer(
+                self.reader.complete(
                     self.tok_encode(prompt) or [self.prefix_token_id],
-                    most=options.get("max_gen_toks", GENERATED),
+                    max_new_tokens=options.get("max_gen_toks", GENERATED),
                     temperature=temperature,
+                    seed=0,
                     until=[*([until] if isinstance(until, str) else until), *self._ends()],
                 )
             )
@@ -196,30 +194,6 @@ class AdaptedLM(TemplateLM):  # type: ignore[misc]
         )
         special = int(ids[:1].tolist() == [self.prefix_token_id])
         return ids[:special], text if self.tokenizer is None else ids[special:]
-
-    def _answer(
-        self, ids: list[int], *, most: int, temperature: float, until: Sequence[str]
-    ) -> str:
-        """Continue ids (T,) with nothing before them: ``Reader.generate`` would put ``start``
-        there.
-        """
-        base = self.reader._base
-        with base.aside():
-            base.load_stream_state(self.reader._beginning)
-            return draw(
-                Ahead(
-                    base,
-                    lambda state, text: self.reader.predict(state, [text])[0][0],
-                    ids[:1],
-                    None,
-                ),
-                torch.tensor(ids, device=device_of(self.reader.model)),
-                Answer(self.vocabulary),
-                most=most,
-                temperature=temperature,
-                choose=chooser(temperature, 0),
-                until=until,
-            )
 
     def _ends(self) -> list[str]:
         """Return the texts of tokens that end an answer in the model's own configuration, such as a

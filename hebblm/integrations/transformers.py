@@ -47,7 +47,7 @@ class AdaptedLogitsProcessor(LogitsProcessor):
             raise UserError(
                 "the reader's model is not a transformers model, so it has no generate()"
             )
-        if reader.moving:
+        if reader.uses_dynamic_base:
             raise UserError(
                 f"{reader.method!r} changes the weights, but the model generates with the trained "
                 "ones"

@@ -46,6 +46,12 @@ class Base(Protocol):
     def reset(self) -> None:
         """Return to the state after construction."""
 
+    def state_dict(self) -> State:
+        """Return place and learned weights, for :meth:`load_state_dict`."""
+
+    def load_state_dict(self, state: State) -> None:
+        """Go on, to the bit, from :meth:`state_dict`; call this only just after construction."""
+
 
 class StreamBase(Base, Protocol):
     """A base that can save its place in the stream, and go back there."""
@@ -59,12 +65,6 @@ class StreamBase(Base, Protocol):
 
     def load_stream_state(self, state: State) -> None:
         """Go on from the place of :meth:`stream_state`; the weights stay as they are."""
-
-    def state_dict(self) -> State:
-        """Return place and learned weights, for :meth:`load_state_dict`."""
-
-    def load_state_dict(self, state: State) -> None:
-        """Go on, to the bit, from :meth:`state_dict`; call this only just after construction."""
 
     def aside(self) -> AbstractContextManager[None]:
         """Forget the tokens read in the block: the stream goes on from where it stood."""

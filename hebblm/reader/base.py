@@ -1,30 +1,19 @@
-"""Texts read side by side by one method: it predicts all, scores all, and only then learns."""
+"""The base of a reader, and beside one that learns its copy as trained."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from itertools import accumulate
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from hebblm.adapt.batch import EvalBatch
-from hebblm.adapt.context import Context
-from hebblm.adapt.methods.rule import Rule
-from hebblm.adapt.needs import Learned, Learner
 from hebblm.errors import UserError
 from hebblm.evaluation.training_text import gradient_statistics
 from hebblm.io.tensors import prefixed, under
 from hebblm.models.base import GradientBase, Ids, State, StreamBase, TrainedModel
 from hebblm.models.dynamic import RATE, TRAINED, DynamicBase, DynamicConfig
-from hebblm.online.layout import Layout
-from hebblm.online.session import Labelled, step
-from hebblm.reader.scores import Scores
-from hebblm.text.vocabulary import Encoded
-from hebblm.text.words import spelled_bytes
 from hebblm.types import OutputHead
 
 
@@ -135,8 +124,7 @@ class ReaderBase:
 
     def learn(self, targets: Tensor) -> None:
         """Train the base on the labels (N,) of the tokens read last, if it learns."""
-        with torch.enable_grad():
-            self._base.learn(targets)
+        self._base.learn(targets)
 
     def grow(self, rows: int) -> None:
         """Append rows for new words."""
@@ -159,6 +147,20 @@ class ReaderBase:
             base.load_stream_state(
                 moving if base is self._base and self._trained is not None else trained or moving
             )
+
+    def state_dict(self) -> State:
+        """Return the state in the stream and the weights that learned."""
+        return {**prefixed("state ", self.stream_state()), **prefixed("weight ", self.weights())}
+
+    def load_state_dict(self, state: State) -> None:
+        """Go on from :meth:`state_dict`; call this only just after construction."""
+        self.load_weights(under("weight ", state))
+        self.load_stream_state(under("state ", state))
+
+    def reset(self) -> None:
+        """Return to the state after construction."""
+        for base in self._both:
+            base.reset()
 
     @contextmanager
     def aside(self) -> Iterator[None]:
@@ -212,155 +214,3 @@ def _unknown() -> Ids:
     raise UserError(
         "the training text is needed, but it is not known; dynamic.rule=stream does without it"
     )
-
-
-@dataclass(frozen=True, slots=True)
-class StreamReader:
-    """Base, context and rule that read texts."""
-
-    base: ReaderBase  # reads as many streams as there are texts
-    context: Context  # head, memory and counts, and the state of each stream
-    rule: Rule  # predicts the tokens
-    every: int  # tokens of a text between two updates
-    unknown: int | None  # id that a word without a row reads as; None if all have rows
-    learn: bool  # whether it learns from the tokens after scoring
-    check: Callable[
-        [Rule, EvalBatch, Tensor], None
-    ]  # of what the rule promises, before it scores labels (N,)
-
-    def scores(
-        self,
-        texts: Sequence[Encoded],
-        sizes: Sequence[int],
-        last: Tensor,
-        progress: Callable[[int, int], None],
-    ) -> list[Scores]:
-        """Return the losses of each text's tokens, adapted and not: predict, score, then learn each
-        interval.
-        """
-        lengths = [len(text.ids) for text in texts]
-        total = sum(lengths)
-        layout = Layout(tuple(accumulate([0, *lengths[:-1]])), tuple(lengths))
-        ids = last.new_tensor([index for text in texts for index in text.ids])  # (T,)
-        inputs = torch.cat(
-            [torch.cat([last, own])[:-1] for own in torch.split(ids, lengths)]
-        )  # (T,)
-        adapted, base = (torch.zeros(total, dtype=torch.float32, device="cpu") for _ in range(2))
-        new = torch.zeros(total, dtype=torch.bool, device="cpu")  # (T,)
-        for begin, text in zip(layout.begins, texts, strict=True):
-            new[[begin + place for place in text.unknown]] = True
-
-        followed: dict[int, dict[Learner[Any], Learned]] = {}
-
-        def score(item: Labelled) -> None:
-            rows = len(item.batch.head.weight)
-            targets, places = self.known(item.labels, rows), torch.from_numpy(item.places)
-            self.check(self.rule, item.batch, item.labels)
-            adapted[places] = self.rule.score(item.batch, targets).float().cpu()
-            base[places] = self.base.trained_losses(item.batch, targets).float().cpu()
-            new[places] |= (item.labels >= rows).cpu()
-            if not self.learn:
-                followed.update(item.batch.shares_after(targets))
-
-        before = [state.history[::-1].tolist() for state in self.context.stream_states]
-        for start in range(0, layout.longest, self.every):
-            stop = min(start + self.every, layout.longest)
-            with self._whole():
-                step(
-                    self._predict(layout, ids, inputs, start, stop),
-                    score,
-                    self._learn if self.learn else None,
-                )
-            if not self.learn:  # learning moves the context on by itself
-                self.context.follow(followed)
-                self.context.begin(
-                    *(
-                        past + list(text.ids[:stop])
-                        for past, text in zip(before, texts, strict=True)
-                    )
-                )
-            progress(sum(min(stop, length) for length in lengths), total)
-        parts = (torch.split(rows, lengths) for rows in (adapted, base, new))
-        return [
-            _scores(text, size, nll, flags, unadapted=_scores(text, size, plain, flags))
-            for text, size, nll, plain, flags in zip(texts, sizes, *parts, strict=True)
-        ]
-
-    def _predict(
-        self, layout: Layout, ids: Tensor, inputs: Tensor, start: int, stop: int
-    ) -> Iterator[Labelled]:
-        """Yield the mini-batches of an interval of all texts, one by one."""
-        states = self.base.read(
-            self.known(layout.cut(inputs, start, stop), len(self.base.head.weight))
-        )
-        states = states if layout.streams > 1 else states[None]  # (B, n, D)
-        for group in layout.groups(start, stop, self.every):
-            labels = layout.labels(group, ids)  # (N,)
-            block = layout.block(group, labels, self.every, written=self.learn)
-            batch = EvalBatch(layout.states(group, states, start), self.context, block)
-            yield Labelled(batch, labels, layout.places(group))
-
-    def known(self, ids: Tensor, rows: int) -> Tensor:
-        """Return ids with ``<unk>`` in place of words that have no row yet.
-
-        Without such words it is the same tensor, so that scoring and learning compute its losses
-        once.
-        """
-        new = ids >= rows
-        return ids if self.unknown is None or not new.any() else ids.masked_fill(new, self.unknown)
-
-    @contextmanager
-    def _whole(self) -> Iterator[None]:
-        """Move the base back to the beginning of an interval that is interrupted."""
-        before = self.base.stream_state()
-        try:
-            yield
-        except BaseException:  # Ctrl-C too: the same text is read again from here
-            self.base.load_stream_state(before)
-            self.context.set_head(self.base.head)
-            raise
-
-    def _learn(self, labels: Sequence[Tensor]) -> None:
-        """Train the base on the labels; new words get rows after those of the head."""
-        came, rows = torch.cat(list(labels)), len(self.base.head.weight)
-        self.base.learn(self.known(came, rows))
-        self.base.grow(max(0, int(came.max()) + 1 - rows))
-        self.context.set_head(self.base.head)
-
-
-def _scores(
-    text: Encoded, size: int, nll: Tensor, new: Tensor, *, unadapted: Scores | None = None
-) -> Scores:
-    spelled = sum(
-        spelled_bytes(token) for token, flag in zip(text.tokens, new.tolist(), strict=True) if flag
-    )
-    return Scores(text.tokens, nll, new, size, text.words, spelled, text.lost, unadapted)
-
-
-class Following:
-    """Expectation after rows of pieces that follow the text read so far; the base reads all rows at
-    once.
-
-    Args:
-        reader: its base stands at that place.
-        past: the last tokens read.
-        first: log-probabilities (V,) in nats at that place, adapted and not.
-    """
-
-    def __init__(
-        self, reader: StreamReader, past: Sequence[int], first: tuple[Tensor, Tensor]
-    ) -> None:
-        self._reader, self._past, self._first = reader, past, first
-
-    def __call__(self, rows: Sequence[tuple[int, ...]]) -> tuple[Tensor, Tensor]:
-        """Return log-probabilities (R, V) in nats after rows of pieces, adapted and not."""
-        if not rows[0]:
-            return self._first[0][None], self._first[1][None]
-        base, context = self._reader.base, self._reader.context
-        after = base.branches([torch.tensor(row, device=base.head.weight.device) for row in rows])
-        states, trained = (
-            None if each is None else torch.stack([row[-1] for row in each]) for each in after
-        )
-        assert states is not None
-        batch = EvalBatch.after(rows, states.to(base.head.weight.dtype), context, self._past)
-        return self._reader.rule.log_probs(batch), base.trained_log_probs(batch, trained)

@@ -9,14 +9,18 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.components import Speakers, shares, speaking
-from hebblm.adapt.methods import unaliased
+from hebblm.adapt.methods import DYNAMIC, unaliased
 from hebblm.adapt.methods.rule import Rule
 from hebblm.memory.ngram_rows import NGramRows
 from hebblm.online.expected import Expected
+from hebblm.reader.history import Laid
+from hebblm.reader.session import ReaderSession
 from hebblm.reader.spans import WrittenText
+from hebblm.reader.suggest import expected_words
 from hebblm.report.methods import name_of
 from hebblm.report.table import Cell, Column, Table
 from hebblm.text.vocabulary import Vocabulary
@@ -99,6 +103,39 @@ def entry_weights(
             there = np.flatnonzero(written.ids == word)
             weights[there] += each[written.matches(there, contexts[0])]
     return given
+
+
+def explain(
+    session: ReaderSession,
+    texts: Sequence[Laid],
+    context: str,
+    n: int,
+    *,
+    typed: str,
+    budget: int | None,
+    new_text: bool,
+) -> list[Explanation]:
+    """Return explanations of the words that :func:`~hebblm.reader.suggest.suggest` suggests; see
+    :meth:`hebblm.Reader.explain`.
+
+    Args:
+        session: where it stands, the context follows.
+        texts: the texts in its memory, in the order of writing.
+        context: as for ``suggest``; so are the others.
+        n: number of words.
+        typed: first letters of the word.
+        budget: most beginnings of words that a model of pieces follows; None for any number.
+        new_text: whether the session stands at the beginning of a text.
+    """
+    batch, found = expected_words(
+        session, context, n, typed=typed, budget=budget, new_text=new_text
+    )
+    written = WrittenText.of(session.memory, texts, session.model)
+    base = DYNAMIC if session.uses_dynamic_base else "base"
+    with torch.no_grad():
+        return explained(
+            session.predictor, batch, found.words, session.vocabulary, written, base=base
+        )
 
 
 def explained(

@@ -14,6 +14,7 @@ import msgspec
 
 from hebblm.errors import UserError
 from hebblm.memory.persistence import ReadText
+from hebblm.reader.config import OpenedConfig
 from hebblm.reader.inputs import Spelled
 from hebblm.runtime.progress import silence
 from hebblm.text.fitting import Chosen
@@ -41,13 +42,9 @@ class Laid(NamedTuple):
     pieces: tuple[int, ...] = ()  # lengths of the pieces in which a memory of texts was built
 
 
-class Opened(msgspec.Struct, frozen=True, tag="opened"):
-    """How a reader was opened for what follows."""
+class Opened(OpenedConfig, frozen=True, kw_only=True, tag="opened", omit_defaults=True):
+    """How a reader was opened for what follows; its settings are those of method and memory."""
 
-    method: str
-    k: int
-    update_every: int
-    settings: dict[str, str | float | int | bool | None]  # of method and memory, by dotted name
     splitting: Chosen | None  # as requested
     words: tuple[str, ...]  # new ones that its vocabulary had before
     reading: dict[str, int]  # what the model's states depend on besides weights and tokens

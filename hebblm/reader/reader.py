@@ -9,26 +9,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast, overload
 
-import torch
+from torch import Tensor
 
-from hebblm.adapt.context import Context
-from hebblm.adapt.contract import FirstBatches
 from hebblm.adapt.methods import METHODS
 from hebblm.errors import UserError
-from hebblm.evaluation.scenario_config import whole
-from hebblm.memory import build_memory
+from hebblm.evaluation.hyperparameters import Hyperparameters
+from hebblm.evaluation.scenario_config import ScenarioConfig, whole
 from hebblm.memory.persistence import Owner
 from hebblm.models.base import Ids, TrainedModel, device_of
-from hebblm.reader.base import ReaderBase, dynamic_base
-from hebblm.reader.checkpoint import (
-    ReaderSetup,
-    ReaderState,
-    check_asked,
-    choose,
-    open_reader,
-    save_reader,
-)
-from hebblm.reader.history import Journal, Opened, ReadDocument, Reading, documents
+from hebblm.online.expected import Suggestions
+from hebblm.reader.checkpoint import ReaderState, open_reader, save_reader
+from hebblm.reader.config import OpenedConfig, ReaderConfig
+from hebblm.reader.explain import Explanation, explain
+from hebblm.reader.generate import complete, generate
+from hebblm.reader.history import Journal, Opened, ReadDocument, Reading, documents, laid_out
 from hebblm.reader.inputs import (
     Intervals,
     Progress,
@@ -44,17 +38,18 @@ from hebblm.reader.inputs import (
     pieces_of,
     reported,
 )
-from hebblm.reader.queries import Answers, learnable
+from hebblm.reader.predict import predict, text_log_probs
 from hebblm.reader.replay import check_still, read_again, without_documents, without_word
+from hebblm.reader.rerank import RankedText, rank
 from hebblm.reader.scores import Scores
-from hebblm.runtime.progress import say
+from hebblm.reader.session import ReaderSession
+from hebblm.reader.suggest import suggest
 from hebblm.runtime.turns import turn
-from hebblm.text.fitting import tell_loss
+from hebblm.text.fitting import Chosen, tell_loss
 from hebblm.text.vocabulary import Encoded, Vocabulary
 
 
-@learnable
-class Reader(Answers):
+class Reader:
     """Reader of a text: it reads once and in order, and remembers what it read.
 
     It predicts every token from what it learned before the token's interval. After ``update_every``
@@ -101,80 +96,51 @@ class Reader(Answers):
         name: str | None = None,
         training: Callable[[], Ids] | None = None,
     ) -> None:
-        asked, beside = settings or {}, (vocabulary.splitting, tuple(vocabulary.words))
-        check_asked(method, asked, memory)
-        device = device_of(model)
-        self._owner = Owner(model_hash=model.sha256, dictionary_hash=vocabulary.hash())
-        opened = ReaderState() if memory is None else open_reader(Path(memory), self._owner, device)
-        chosen = choose(method, k, update_every, asked, defaults or {}, opened.setup, memory)
-        values = chosen.values
-        self.model = model
-        self.method = chosen.method
-        self.moving = METHODS[self.method].moving
-        self.update_every = chosen.update_every
-        self.vocabulary = vocabulary
-        read_by = values.read_by(self.method)
-        self._setup = ReaderSetup(
-            self.method, chosen.k, chosen.update_every, read_by, name or opened.setup.model
-        )
-        self._training = training
-        how = {
-            **read_by,
-            **{f"memory.{key}": value for key, value in asdict(values.memory).items()},
-        }
-        opening = Opened(self.method, chosen.k, self.update_every, how, *beside, model.reading())
-        self.journal = Journal(vocabulary, opened.record, opening)
-        self._told_of_loss = False
-        if model.keyed:
-            METHODS[self.method].check_keys(values.methods)
-        self._rule = METHODS[self.method].rule(values.methods)
-        self._first = FirstBatches([self.method])
-        self._base = (
-            dynamic_base(model, values.dynamic, training)
-            if self.moving
-            else ReaderBase(model.base())
-        )
-        if vocabulary.splitting is None and opened.splitting is not None:
-            vocabulary.split(opened.splitting)
-        vocabulary.include(opened.words)
-        self._base.grow(len(vocabulary.words))
-        opened.check_labels(len(self._base.head.weight), memory)
-        self._base.load_weights(opened.weights)
-        self._beginning = self._base.stream_state()
-        self._last = torch.tensor([vocabulary.start], device=device)
-        self._memory = (
-            build_memory(model.key_width, values.memory, device)
-            if opened.memory is None
-            else opened.memory
-        )
-        self._context = Context(
-            self._base.head,
-            self._memory,
-            k=chosen.k,
-            train_counts=torch.tensor(
-                [*vocabulary.counts, *[0] * len(vocabulary.words)], device=device
-            ),
-            # None where no text has words that training did not have
-            new_classes=torch.arange(len(vocabulary), device=device) >= vocabulary.known
-            if vocabulary.grows
-            else None,
-            window=self._rule.needs.window,
-        )
-        self._context.learn_shares([self._rule])
-        if opened.state is not None:
-            self._base.load_stream_state(opened.state)
-            self._last = opened.last
-            self._context.recall(opened.observed, *opened.recent)
-        elif opened.memory is not None:  # a memory alone: each of its entries was read once
-            self._context.observed = self._memory.counts(len(vocabulary))
-        self._context.recall_ngrams(opened.ngrams)
-        if unused := self._context.recall_shares(opened.shares):
-            say(
-                f"{memory} holds learned shares that {self.method} does not use here: "
-                f"{'; '.join(unused)}"
+        with turn(self):
+            asked = ReaderConfig(
+                method=method,
+                k=k,
+                update_every=update_every,
+                settings=cast(dict[str, Any], settings or {}),
+                model=name,
             )
-        if opened.state is None:
-            self._context.begin()
+            asked.check(memory)
+            how = vocabulary.splitting, tuple(vocabulary.words)  # before the saved reader's
+            self.model = model
+            self._owner = Owner(model_hash=model.sha256, dictionary_hash=vocabulary.hash())
+            self._training = training
+            self._told_of_loss = False
+            saved = ReaderState()
+            if memory is not None:
+                saved = open_reader(Path(memory), self._owner, device_of(model))
+            self.config, values = asked.over(saved.config, defaults or {}, memory)
+            opening = _opening(self.config, values, *how, model)
+            self.journal = Journal(vocabulary, saved.record, opening)
+            if model.keyed:
+                METHODS[self.method].check_keys(values.methods)
+            self.session = ReaderSession(
+                model, vocabulary, self.config, values, saved, training=training, memory=memory
+            )
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The model's vocabulary, with the new words."""
+        return self.session.vocabulary
+
+    @property
+    def method(self) -> str:
+        """Name of the method."""
+        return self.config.method
+
+    @property
+    def update_every(self) -> int:
+        """Most tokens between two updates."""
+        return self.config.update_every
+
+    @property
+    def uses_dynamic_base(self) -> bool:
+        """Whether a copy of the model's weights learns as well."""
+        return METHODS[self.method].moving
 
     @overload
     def read(  # type: ignore[overload-overlap]
@@ -226,7 +192,7 @@ class Reader(Answers):
             UserError: no text, an id that the vocabulary does not have, several documents for
                 dynamic evaluation, or a progress that cannot be called.
         """
-        with followed(progress) as report:
+        with turn(self), followed(progress) as report:
             if isinstance(text, Mapping) or are_documents(text):
                 found = self._read_documents(*named(cast(Texts, text), name), learn, report)
                 self._tell_loss(found)
@@ -236,7 +202,7 @@ class Reader(Answers):
     def _read_text(
         self, text: Text, learn: bool, report: Callable[[int, int], None], name: str
     ) -> Scores:
-        with self._rowed():
+        with self._without_rowless_words():
             encoded, size = encoded_text(self.vocabulary, text, include=learn)
             reading = self._begin(name, learn, text if isinstance(text, str | Spelled) else None)
             scores = self._read_on(encoded, size, learn, report, reading)
@@ -283,7 +249,7 @@ class Reader(Answers):
 
         def read(take: Callable[[Vocabulary], tuple[Encoded, int] | None]) -> Scores | None:
             nonlocal reading
-            with self._rowed():
+            with self._without_rowless_words():
                 if (part := take(self.vocabulary)) is None:
                     return None
                 reading = reading or self._begin(name, learn, intervals.texts)
@@ -320,11 +286,11 @@ class Reader(Answers):
     def _begin(self, name: str, learn: bool, text: str | list[str] | Spelled | None) -> Reading:
         """Record that a text is read now, from its beginning unless it goes on."""
         if not self.journal.goes_on(name):
-            self._stand()
+            self.session.begin_text()
         elif learn:
-            self._context.settle()
+            self.session.context.settle()
         reading = Reading(name, learn, self.journal.now(), text)
-        self.journal.begin([reading], len(self._base.head.weight), together=False)
+        self.journal.begin([reading], len(self.session.base.head.weight), together=False)
         return reading
 
     def _read_on(
@@ -339,10 +305,9 @@ class Reader(Answers):
 
         def moved(done: int, total: int) -> None:
             reading.tokens.extend(ids[len(reading.tokens) - before : done])
-            self._last = self._last.new_tensor([ids[done - 1]])
             progress(done, total)
 
-        scores = self._with(self._base, learn).scores([encoded], [size], self._last, moved)[0]
+        scores = self.session.read([encoded], [size], moved, learn=learn)[0]
         reading.bytes += size
         return scores
 
@@ -355,16 +320,15 @@ class Reader(Answers):
     ) -> list[Scores]:
         if not len(texts):
             return []
-        if self.moving and len(texts) > 1:
+        if self.uses_dynamic_base and len(texts) > 1:
             raise UserError(
                 f"{self.method} learns from one text at a time, not from {len(texts)} documents "
-                "side by side; "
-                "read them one after the other"
+                "side by side; read them one after the other"
             )
-        with self._rowed():
-            return self._read_side_by_side(names, texts, learn, progress)
+        with self._without_rowless_words():
+            return self._read_as_batch(names, texts, learn, progress)
 
-    def _read_side_by_side(
+    def _read_as_batch(
         self,
         names: Sequence[str],
         texts: Sequence[Text],
@@ -372,14 +336,12 @@ class Reader(Answers):
         progress: Callable[[int, int], None],
     ) -> list[Scores]:
         encoded, sizes = encoded_documents(self.vocabulary, texts, self.update_every, include=learn)
-        self._stand()
-        readings = [
-            Reading(
-                name, learn, self.journal.now(), text if isinstance(text, str | Spelled) else None
-            )
-            for name, text in zip(names, texts, strict=True)
-        ]
-        self.journal.begin(readings, len(self._base.head.weight), together=True)
+        self.session.begin_text()
+        readings = []
+        for name, text in zip(names, texts, strict=True):
+            kept = text if isinstance(text, str | Spelled) else None
+            readings.append(Reading(name, learn, self.journal.now(), kept))
+        self.journal.begin(readings, len(self.session.base.head.weight), together=True)
 
         def moved(done: int, total: int) -> None:
             for reading, text in zip(readings, encoded, strict=True):
@@ -387,18 +349,9 @@ class Reader(Answers):
                 reading.tokens.extend(text.ids[at : at + self.update_every])
             progress(done, total)
 
-        base = self._base
-        if len(texts) > 1:
-            base = ReaderBase(self.model.base(streams=len(texts)))
-            base.grow(len(self._base.head.weight) - len(base.head.weight))
         try:
-            with self._context.side_by_side(len(texts)):
-                try:
-                    found = self._with(base, learn).scores(encoded, sizes, self._last, moved)
-                finally:
-                    self._base.grow(len(base.head.weight) - len(self._base.head.weight))
-                    self._context.set_head(self._base.head)
-                    self._stand()
+            with self.session.as_batch(len(texts)) as session:
+                found = session.read(encoded, sizes, moved, learn=learn)
             for reading, size in zip(readings, sizes, strict=True):
                 reading.bytes = size
                 reading.end()
@@ -407,19 +360,240 @@ class Reader(Answers):
         return found
 
     @contextmanager
-    def _rowed(self) -> Iterator[None]:
+    def _without_rowless_words(self) -> Iterator[None]:
         """Remove the words that have no row yet if reading is interrupted."""
         try:
             yield
         except BaseException:  # Ctrl-C too: a word without a row cannot be predicted
-            self.vocabulary.exclude(len(self._base.head.weight))
+            self.vocabulary.exclude(len(self.session.base.head.weight))
             raise
+
+    def predict(
+        self, hidden: Tensor, texts: Sequence[Sequence[int]] | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return log-probabilities (N, V) in nats after hidden states (N, D): the adapted ones and
+        the base's own.
+
+        Args:
+            hidden: the states; where the memory takes its keys from another layer, each row holds
+                state, then key.
+            texts: the N rows of ids that led to them, for methods that count n-grams; None for the
+                text read last.
+
+        Raises:
+            UserError: states of another width, or another number of texts.
+        """
+        with turn(self):
+            return predict(self.session, hidden, texts)
+
+    def log_probs(self, ids: Sequence[int] | Tensor, *, last: int = 1) -> Tensor:
+        """Predict the token after each of the last tokens of a text of its own; learns nothing.
+
+        The tokens before show how far to trust each part of the method on this text: shares that
+        learn follow them.
+
+        Args:
+            ids: (T,) the text from its beginning, with nothing before it.
+            last: N, the number of tokens at the end to predict after.
+
+        Returns:
+            (N, V) adapted log-probabilities in nats.
+
+        Raises:
+            UserError: no ids, an id that the vocabulary does not have, or ``last`` below 0 or above
+                T.
+        """
+        with turn(self):
+            return text_log_probs(self.session, ids, last)
+
+    def suggest(
+        self, context: str = "", n: int = 5, *, typed: str = "", budget: int | None = None
+    ) -> Suggestions:
+        """Return the most probable next words after the text read so far and a context; learns
+        nothing.
+
+        At the beginning of a text the context itself shows how far to trust each part of the
+        method.
+
+        A word ends before a blank or a line break. Forms that differ only in punctuation that
+        follows are one word. A model of pieces finds whole words by a search that ends when no
+        other word can belong to the list. In a script without blanks, words are those of ICU's
+        dictionaries if ``icu4py`` is installed, else runs of characters.
+
+        Args:
+            context: text after the present place, read for this call only. Its last word is
+                complete.
+            n: number of words; ``<unk>`` is not a word and is left out.
+            typed: first letters of the word, which follow the context and its blank.
+            budget: most beginnings of words that a model of pieces follows; None for as many as it
+                takes.
+
+        Returns:
+            The words, most probable first, each with its probability with and without adaptation,
+            and the text to insert after the context and the typed letters. ``bound`` is the most
+            that any other word can have, and ``exact`` says whether the search ended before the
+            budget did.
+
+        Raises:
+            UserError: n or budget below 1, a context or letters that are not a string, or a blank
+                among the letters.
+        """
+        with turn(self):
+            return suggest(
+                self.session,
+                context,
+                n,
+                typed=typed,
+                budget=budget,
+                new_text=self.journal.begins,
+            )
+
+    def explain(
+        self, context: str = "", n: int = 5, *, typed: str = "", budget: int | None = None
+    ) -> list[Explanation]:
+        """Explain the words that :meth:`suggest` suggests; learns nothing.
+
+        Args:
+            context: as for :meth:`suggest`.
+            n: number of words.
+            typed: as for :meth:`suggest`.
+            budget: as for :meth:`suggest`.
+
+        Returns:
+            The words of :meth:`suggest`, each with the share of its probability that every part of
+            the method gives, and the three memory entries that weigh most. For a word of several
+            pieces these are those of its first piece times the probability of the rest.
+
+        Raises:
+            UserError: as for :meth:`suggest`.
+        """
+        with turn(self):
+            return explain(
+                self.session,
+                laid_out(self.journal.record),
+                context,
+                n,
+                typed=typed,
+                budget=budget,
+                new_text=self.journal.begins,
+            )
+
+    def generate(
+        self,
+        prompt: str = "",
+        *,
+        max_new_tokens: int = 20,
+        temperature: float = 1.0,
+        seed: int = ScenarioConfig.seed,
+        until: str | Sequence[str] = (),
+        draft: bool = False,
+    ) -> str:
+        """Generate text after the text read so far and a prompt, one random token after the other;
+        learns nothing.
+
+        The answer follows the prompt directly: the two joined are the whole text. The letters after
+        the prompt's last blank may be the beginning of a longer word, which the answer then goes on
+        with.
+
+        Args:
+            prompt: text after the present place, read for this call only.
+            max_new_tokens: number of tokens to draw: words, or pieces of words.
+            temperature: T in ``P^(1/T)``; 0 takes the most probable token each time.
+            seed: of the random draw.
+            until: strings that end the answer; the answer does not contain them.
+            draft: whether the base reads ahead what followed the same words before, for methods
+                that count n-grams. The answer is the same up to rounding; it takes fewer passes
+                where the text repeats.
+
+        Raises:
+            UserError: a temperature that is negative or infinite, a number of tokens or a seed that
+                is negative or not a whole number, a prompt that is not a string, drafts with a
+                method that counts no n-grams, or with a model whose state cannot go back.
+        """
+        with turn(self):
+            return generate(
+                self.session,
+                prompt,
+                max_new_tokens=max_new_tokens,
+                temperature=temperature,
+                seed=seed,
+                until=until,
+                draft=draft,
+                new_text=self.journal.begins,
+            )
+
+    def complete(
+        self,
+        ids: Sequence[int],
+        *,
+        max_new_tokens: int = 20,
+        temperature: float = 1.0,
+        seed: int = ScenarioConfig.seed,
+        until: str | Sequence[str] = (),
+    ) -> str:
+        """Generate text after the ids of a text of its own, with nothing before them; learns
+        nothing.
+
+        The weights of the method's parts stay as they were learned.
+
+        Args:
+            ids: (T,) at least one.
+            max_new_tokens: as for :meth:`generate`; so are the others.
+            temperature: T in ``P^(1/T)``; 0 takes the most probable token each time.
+            seed: of the random draw.
+            until: strings that end the answer; the answer does not contain them.
+        """
+        with turn(self):
+            return complete(
+                self.session,
+                ids,
+                max_new_tokens=max_new_tokens,
+                temperature=temperature,
+                seed=seed,
+                until=until,
+            )
+
+    def rank(
+        self,
+        alternatives: Sequence[str],
+        before: str = "",
+        *,
+        prior: Sequence[float] | None = None,
+        weight: float = 1.0,
+    ) -> list[RankedText]:
+        """Rank alternatives for the same place in the text, best first; learns nothing.
+
+        The reader does not learn within an alternative either: it predicts all tokens from the
+        memory as it stands. A word without a row costs ``<unk>`` plus its spelling, 8 bits a byte,
+        and so does a literal ``<unk>``. The end of an alternative costs nothing: end each with a
+        line break where it ends a line, or with the text that follows. An alternative without text,
+        for silence, costs a line break: nothing else follows.
+
+        Args:
+            alternatives: texts; "" says that nothing follows.
+            before: the text directly before each, with the blank at its end; it goes on from what
+                was read.
+            prior: another score of each, higher for better, such as a recogniser's; None for no
+                such score.
+            weight: factor of the prior, which is added to the log-probability in nats.
+
+        Returns:
+            Each with its score and its log-probabilities in nats, with and without adaptation; ties
+            in the order given.
+
+        Raises:
+            UserError: no alternatives, another number of priors than alternatives, or a prior or
+                weight that is not finite.
+        """
+        with turn(self):
+            return rank(self.session, alternatives, before, prior=prior, weight=weight)
 
     def documents(self) -> list[ReadDocument]:
         """Return the documents that the reader learned from, in order; those of the memory it began
         with come first.
         """
-        return documents(self.journal.record)
+        with turn(self):
+            return documents(self.journal.record)
 
     def rename(self, name: str, other: str) -> None:
         """Give a document another name, as if it had been read under that one.
@@ -427,7 +601,8 @@ class Reader(Answers):
         Raises:
             UserError: no such document, or another one has that name.
         """
-        self.journal.rename(name_of(name), name_of(other))
+        with turn(self):
+            self.journal.rename(name_of(name), name_of(other))
 
     def forget(
         self, *names: str, word: str | None = None, replay: bool = False, progress: Progress = None
@@ -451,19 +626,20 @@ class Reader(Answers):
                 text that is gone, a base that learns and no ``replay``, or a model that now reads
                 in another window.
         """
-        record = self.journal.record
         if bool(names) == (word is not None):
             raise UserError("name documents to forget, or word=... alone")
-        if word is not None:
-            left = without_word(record, word, self.vocabulary)
-        else:
-            left = without_documents(record, [*map(name_of, names)])
-        check_still(record, whole=replay)
-        vars(self).update(
-            vars(read_again(left, self.journal.opening, self._as, reported(progress)))
-        )
+        with turn(self):
+            record = self.journal.record
+            if word is not None:
+                left = without_word(record, word, self.vocabulary)
+            else:
+                left = without_documents(record, [*map(name_of, names)])
+            check_still(record, whole=replay)
+            other = read_again(left, self.journal.opening, self._reopened, reported(progress))
+            self.config, self.journal, self.session = other.config, other.journal, other.session
+            self._told_of_loss = other._told_of_loss
 
-    def _as(self, how: Opened, memory: Path | None, asked: Mapping[str, Any]) -> Reader:
+    def _reopened(self, how: Opened, memory: Path | None, asked: Mapping[str, Any]) -> Reader:
         """Open a reader of the same model in the way this one was once opened."""
         if how.reading != self.model.reading():
             then, now = (
@@ -486,7 +662,7 @@ class Reader(Answers):
             update_every=how.update_every,
             settings=asked,
             defaults=how.settings,
-            name=self._setup.model,
+            name=self.config.model,
             training=self._training,
         )
 
@@ -497,13 +673,9 @@ class Reader(Answers):
         with every text whose first tokens the memory did or did not help to predict, until the text
         itself shows which knows better.
         """
-        self.journal.began()
-        self._stand()
-
-    def _stand(self) -> None:
-        self._base.load_stream_state(self._beginning)
-        self._last = self._last.new_tensor([self.vocabulary.start])
-        self._context.begin()
+        with turn(self):
+            self.journal.began()
+            self.session.begin_text()
 
     def save(self, folder: str | Path) -> None:
         """Save memory, new words and place to a folder, whole or not at all;
@@ -515,35 +687,37 @@ class Reader(Answers):
         """
         if not isinstance(folder, str | Path):
             raise UserError(f"{folder!r:.60} is not a folder; name one to save to")
-        observed, recent = self._context.observed, self._context.recent.latest(self._context.window)
-        save_reader(
-            Path(folder),
-            {
-                **self._owner,
-                "model_hash": self.model.sha256,
-            },  # refused where the weights changed since
-            ReaderState(
-                self._memory,
-                tuple(self.vocabulary.words[: len(self._base.head.weight) - self.vocabulary.known]),
-                self._base.stream_state(),
-                self._last,
-                observed,
-                recent,
-                self._context.known_shares,
-                self._context.known_ngrams,
-                self._base.weights(),
-                self.vocabulary.splitting,
-                self._setup,
-                self.journal.record,
-            ),
-            self.vocabulary.known,
-        )
+        with turn(self):
+            # refused where the weights changed since
+            owner: Owner = {**self._owner, "model_hash": self.model.sha256}
+            state = self.session.state(self.config, self.journal.record)
+            save_reader(Path(folder), owner, state, self.vocabulary.known)
 
     def __len__(self) -> int:
-        return len(self._memory)
+        return len(self.session.memory)
 
     def __repr__(self) -> str:
         return (
             f"Reader({self.method!r}, {len(self):,} entries, {len(self.vocabulary.words):,} new "
             "words)"
         )
+
+
+def _opening(
+    config: OpenedConfig,
+    values: Hyperparameters,
+    splitting: Chosen | None,
+    words: tuple[str, ...],
+    model: TrainedModel,
+) -> Opened:
+    """Return the record of how a reader is opened, with the settings of its memory."""
+    memory = {f"memory.{key}": value for key, value in asdict(values.memory).items()}
+    return Opened(
+        method=config.method,
+        k=config.k,
+        update_every=config.update_every,
+        settings={**config.settings, **memory},
+        splitting=splitting,
+        words=words,
+        reading=model.reading(),
+    )

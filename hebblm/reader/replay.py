@@ -26,6 +26,7 @@ from hebblm.reader.history import (
     documents,
     texts_in,
 )
+from hebblm.reader.session import ReaderSession
 from hebblm.runtime.progress import silence
 from hebblm.text.striking import struck
 from hebblm.text.vocabulary import Vocabulary
@@ -34,7 +35,11 @@ from hebblm.text.vocabulary import Vocabulary
 class Reads(Protocol):
     """A reader, which records the texts that it reads."""
 
-    journal: Journal
+    @property
+    def journal(self) -> Journal: ...
+
+    @property
+    def session(self) -> ReaderSession: ...
 
     def read(self, text: Any, *, progress: Any = ..., name: str | None = ...) -> Any: ...
 
@@ -43,8 +48,6 @@ class Reads(Protocol):
     ) -> Iterable[Any]: ...
 
     def begin(self) -> None: ...
-
-    def _stand(self) -> None: ...
 
     def save(self, folder: str | Path) -> None: ...
 
@@ -211,6 +214,6 @@ def _read_again(reader: Reads, item: Item, progress: Callable[[int, int], None])
         reader.journal.split(item.name, item.splitting)
     elif isinstance(item, Passed):
         reader.journal.passed(item)
-        reader._stand()
+        reader.session.begin_text()
     else:
         reader.begin()

@@ -14,9 +14,9 @@ from torch import Tensor
 from hebblm.adapt.batch import EvalBatch
 from hebblm.errors import UserError
 from hebblm.memory.ngram_rows import Ints
-from hebblm.reader.base import StreamReader
 from hebblm.reader.inputs import bytes_of
-from hebblm.text.vocabulary import Encoded, Vocabulary
+from hebblm.reader.session import ReaderSession
+from hebblm.text.vocabulary import Encoded
 from hebblm.text.words import spelled_bytes
 
 ROWS = 50  # tokens that are predicted at once, each with the probabilities of all words
@@ -76,22 +76,20 @@ def check_alternatives(
 
 
 @torch.no_grad()
-def ranked(
-    reader: StreamReader,
-    vocabulary: Vocabulary,
-    last: Tensor,
+def rank(
+    session: ReaderSession,
     texts: Sequence[str],
     before: str,
+    *,
     prior: Sequence[float] | None,
     weight: float,
 ) -> list[RankedText]:
-    """Rank alternatives, best first; ties keep the given order.
+    """Rank alternatives, best first; ties keep the given order. See :meth:`hebblm.Reader.rank`.
 
     All tokens are predicted from the memory as it stands.
 
     Args:
-        reader: at the place where ``before`` begins, after the token ``last`` (1,).
-        vocabulary: vocabulary of the reader's model.
+        session: at the place where ``before`` begins.
         texts: the alternatives, read as one text with ``before``; tokens that differ from those of
             ``before`` count. One without text costs the end of the line.
         before: text directly before each.
@@ -103,6 +101,7 @@ def ranked(
         if not isinstance(text, str):
             raise UserError(f"before = {text!r:.60} is not a text; give a string")
         bytes_of(text)
+    vocabulary = session.vocabulary
     common = vocabulary.encode(before, include=False)
     silence = vocabulary.encode(before.rstrip(" ") + "\n", include=False)
     wholes = [
@@ -115,9 +114,9 @@ def ranked(
             raise UserError(
                 f"alternative {number}, {text!r:.60}, has no token of its own; leave it out"
             )
-    rows = len(reader.base.head.weight)
-    ids = [reader.known(last.new_tensor(whole.ids), rows) for whole in wholes]
-    sums = _sums(reader, last, ids, begin)
+    rows = len(session.base.head.weight)
+    ids = [session.source.readable(session.last.new_tensor(whole.ids)) for whole in wholes]
+    sums = _sums(session, ids, begin)
     found = []
     for text, whole, own, value, (adapted, base) in zip(
         texts, wholes, ids, priors, sums.tolist(), strict=True
@@ -151,14 +150,15 @@ def _same(common: Encoded, whole: Encoded) -> int:
     )
 
 
-def _sums(reader: StreamReader, last: Tensor, ids: Sequence[Tensor], begin: int) -> Tensor:
+def _sums(session: ReaderSession, ids: Sequence[Tensor], begin: int) -> Tensor:
     """Return log-probabilities (A, 2) in nats of texts of ids (N_a,) from a place on, adapted and
     not.
 
     Recognisers' lists share many beginnings; the token after a shared beginning is predicted once.
     """
-    states, trained = reader.base.beyond(
-        torch.cat([last, ids[0][:begin]]), [own[begin:-1] for own in ids]
+    device = session.last.device
+    states, trained = session.base.beyond(
+        torch.cat([session.last, ids[0][:begin]]), [own[begin:-1] for own in ids]
     )
     texts = [own.tolist() for own in ids]
     places: dict[tuple[int, ...], int] = {}  # of each beginning that is predicted
@@ -172,26 +172,26 @@ def _sums(reader: StreamReader, last: Tensor, ids: Sequence[Tensor], begin: int)
                 first.append((number, at))
             asked.append((places[key], text[at], number))
     hidden = torch.stack([states[number][at - begin] for number, at in first]).to(
-        last.device, reader.base.head.weight.dtype
+        device, session.base.head.weight.dtype
     )
     beside = (
         None
         if trained is None
         else torch.stack([trained[number][at - begin] for number, at in first])
     )
-    contexts = _contexts(reader, texts, first)
-    rows, tokens, owners = torch.tensor(asked, device=last.device).t()
-    sums = torch.zeros(len(ids), 2, dtype=torch.float64, device=last.device)
+    contexts = _contexts(session, texts, first)
+    rows, tokens, owners = torch.tensor(asked, device=device).t()
+    sums = torch.zeros(len(ids), 2, dtype=torch.float64, device=device)
     for start in range(0, len(first), ROWS):
         part = slice(start, start + ROWS)
         batch = EvalBatch(
-            hidden[part], reader.context, contexts=None if contexts is None else contexts[part]
+            hidden[part], session.context, contexts=None if contexts is None else contexts[part]
         )
         here = (rows >= start) & (rows < start + ROWS)
         for column, log_probs in enumerate(
             (
-                reader.rule.log_probs(batch),
-                reader.base.trained_log_probs(batch, None if beside is None else beside[part]),
+                session.predictor.log_probs(batch),
+                session.base.trained_log_probs(batch, None if beside is None else beside[part]),
             )
         ):
             sums[:, column].index_add_(
@@ -201,13 +201,13 @@ def _sums(reader: StreamReader, last: Tensor, ids: Sequence[Tensor], begin: int)
 
 
 def _contexts(
-    reader: StreamReader, texts: Sequence[Sequence[int]], places: Sequence[tuple[int, int]]
+    session: ReaderSession, texts: Sequence[Sequence[int]], places: Sequence[tuple[int, int]]
 ) -> Ints | None:
     """Return contexts (N, order) of tokens, each given by text and place, if the reader counts
     n-grams.
     """
-    ngrams = reader.context.ngrams
+    ngrams = session.context.ngrams
     if ngrams is None:
         return None
-    past = reader.context.stream_states[0].history[::-1].tolist()
+    past = session.past()
     return np.stack([ngrams.context_after([*past, *texts[number][:at]]) for number, at in places])

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
-from functools import update_wrapper
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from threading import RLock
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any
 from weakref import WeakKeyDictionary
 
-from hebblm.runtime.blocks import settle_threads
+import torch
 
-P = ParamSpec("P")
-S = TypeVar("S")
-T = TypeVar("T")
+from hebblm.runtime.blocks import settle_threads
 
 _LOCKS: WeakKeyDictionary[Any, AbstractContextManager[Any]] = WeakKeyDictionary()
 """Locks by reader, not within it: a copy needs a lock of its own, and a reader that forgets keeps
@@ -21,23 +18,15 @@ the one it holds.
 """
 
 
-def turn(reader: object) -> AbstractContextManager[Any]:
-    """Return the lock of a reader; the thread that has it may take it again, as a progress function
-    does that asks.
+@contextmanager
+def turn(reader: object) -> Iterator[None]:
+    """Keep other threads from a reader in the block; the thread that has it may take it again, as a
+    progress function does that asks.
 
-    If Ctrl-C ends the wait for it, nothing was done.
+    The block leaves ``torch.inference_mode``: no later call could learn from its tensors. If Ctrl-C
+    ends the wait, nothing was done.
     """
     settle_threads()
-    return _LOCKS.setdefault(reader, RLock())  # one step, between threads as well
-
-
-def in_turn(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
-    """Return the method of a reader for one thread at a time."""
-
-    def taken(self: S, /, *args: P.args, **options: P.kwargs) -> T:
-        with turn(self):
-            return method(self, *args, **options)
-
-    update_wrapper(taken, method)
-
-    return taken
+    lock = _LOCKS.setdefault(reader, RLock())  # one step, between threads as well
+    with lock, torch.inference_mode(False):
+        yield

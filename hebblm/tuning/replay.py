@@ -103,9 +103,7 @@ class Replay:
     ) -> dict[str, Losses]:
         """Return the losses (T,) of some rules, read by this rank alone; see :meth:`score`."""
         checkpoint = (
-            None
-            if self.checkpoint is None
-            else self.checkpoint.next_pass(title, self.base, observers)
+            None if self.checkpoint is None else self.checkpoint.next_pass(title, observers)
         )
         self.base.reset()
         self.context.learners = ()  # what an earlier reading learned would be solved for in vain

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -21,7 +22,7 @@ from hebblm.adapt.methods.memory_mixture import memory_mixture
 from hebblm.adapt.methods.mixture import Mixture, MixtureConfig
 from hebblm.adapt.methods.rule import Rule
 from hebblm.memory import FlatMemory, RingMemory
-from hebblm.online.session import Labelled, Observed, step
+from hebblm.online.session import FixedHead, Losses, OnlineSession, Unit
 from hebblm.types import OutputHead
 from hebblm.vision.gate import image_best, weights_of
 from hebblm.vision.result import KEYS, Values, harmonic_mean
@@ -216,6 +217,24 @@ def top1(classes: Tensor, labels: Tensor, new: Tensor) -> Top1:
     }
 
 
+class PictureSource(FixedHead):
+    """The softmax layer of a network, which may be another one for each block of pictures."""
+
+    def __init__(self, head: OutputHead) -> None:
+        super().__init__(head)
+        self._classes: list[Tensor] = []  # (n,) the likeliest by each predictor of a block
+
+    def losses(self, predictor: Rule, batch: EvalBatch, labels: Tensor) -> Tensor:
+        log_probs = predictor.log_probs(batch)  # (n, C)
+        self._classes.append(log_probs.argmax(1).to(torch.uint8).cpu())
+        return -log_probs.gather(1, labels[:, None]).squeeze(1)
+
+    def taken(self) -> list[Tensor]:
+        """Return the likeliest classes (n,) uint8 of the last mini-batch, by predictor, once."""
+        found, self._classes = self._classes, []
+        return found
+
+
 @torch.no_grad()
 def read(
     blocks: Iterable[PictureBlock],
@@ -231,54 +250,45 @@ def read(
     Each block is predicted and scored before any of it is observed. For ``observes`` it then goes
     to the memories and counts. A gate with a rate learns from it in any case.
     """
-    contexts: dict[int | None, Context] = {}
+    sessions: dict[int | None, OnlineSession[PictureSource]] = {}  # by capacity of the memory
     classes: dict[str, list[Tensor]] = {name: [] for name in methods}
     losses: dict[str, list[Tensor]] = {name: [] for name in methods}
     stabilized = dict.fromkeys(methods, 0)
 
-    def score(item: Labelled) -> None:
-        for name, method in methods.items():
-            if item.batch.context is not contexts[method.capacity]:
-                continue
-            log_probs = method.rule.log_probs(item.batch)  # (n, C)
-            classes[name].append(log_probs.argmax(1).to(torch.uint8).cpu())
-            losses[name].append(-log_probs.gather(1, item.labels[:, None]).squeeze(1).float().cpu())
-            stabilized[name] += int(Safeguards.of(method.rule, item.batch).stabilized.sum())
-
-    def take(observed: Observed) -> None:
-        for context, observation in observed:
-            if observes:
-                context.take(observation, write=context is not contexts.get(0))
-            else:
-                context.shares = observation.shares[0]
+    def record(session: OnlineSession[PictureSource], unit: Unit, found: Losses) -> None:
+        for (name, nll), likeliest in zip(found.items(), session.source.taken(), strict=True):
+            rule = methods[name].rule
+            classes[name].append(likeliest)
+            losses[name].append(nll.float().cpu())
+            stabilized[name] += int(Safeguards.of(rule, unit.batch).stabilized.sum())
 
     stored = [remembered.labels]  # of all that a memory without a limit holds
     for block in blocks:
         for capacity in {method.capacity for method in methods.values()}:
-            if capacity not in contexts:
-                contexts[capacity] = remembered.context(block.head, k, capacity)
-                contexts[capacity].learn_shares(
-                    method.rule for method in methods.values() if method.capacity == capacity
-                )
-            contexts[capacity].set_head(block.head)
+            if capacity not in sessions:
+                own = {
+                    name: each.rule for name, each in methods.items() if each.capacity == capacity
+                }
+                context = remembered.context(block.head, k, capacity)
+                sessions[capacity] = OnlineSession(PictureSource(block.head), [context], own)
+        for capacity, session in sessions.items():
+            # The network learns nothing here: its training is not part of the reading.
+            session.source.head = block.head
+            (context,) = session.contexts
+            context.set_head(block.head)
             if block.keys is not None and capacity != 0:
                 begin = len(remembered.keys) if capacity else 0  # a ring has the stream alone
-                memory = contexts[capacity].memory
-                memory.reset()
-                memory.add(block.keys[begin:], torch.cat(stored)[begin:])
-        items = [
-            Labelled(EvalBatch(block.hidden, context), block.labels)
-            for context in contexts.values()
-        ]
-        # The network learns nothing here: its training is not part of the reading.
-        learning = any(context.learners for context in contexts.values())
-        step(items, score, (lambda labels: None) if observes or learning else None, take=take)
+                context.memory.reset()
+                context.memory.add(block.keys[begin:], torch.cat(stored)[begin:])
+            unit = Unit(EvalBatch(block.hidden, context), block.labels)
+            session.interval([unit], partial(record, session), learn=observes, write=capacity != 0)
         if observes:
             stored.append(block.labels)
         progress(len(block.labels))
 
     def gate(method: ImageMethod) -> Mapping[str, float] | None:
-        learned = contexts[method.capacity].shares.get(method.rule)  # type: ignore[call-overload]
+        (context,) = sessions[method.capacity].contexts
+        learned = context.shares.get(method.rule)  # type: ignore[call-overload]
         return weights_of(learned) if isinstance(learned, LearnedGate) else None
 
     return {

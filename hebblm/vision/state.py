@@ -35,7 +35,7 @@ TRAINING = tuple(
     f"vision/{name}.py" for name in ("backbones", "data", "learning", "pretraining", "split")
 )
 NUMBERS = (
-    "adapt", "memory", "online/session.py", "types.py", *TRAINING,
+    "adapt", "memory", "online/ranks.py", "online/session.py", "types.py", *TRAINING,
     *(f"vision/{name}.py" for name in ("classes", "fine_tuning", "gate", "mlp", "mlp_adaptation",
     "permuted", "reading", "state", "tuning")),
 )  # fmt: skip

@@ -19,6 +19,7 @@ from hebblm.evaluation.scores import EvaluationScores
 from hebblm.evaluation.vocabulary import UnionVocabulary
 from hebblm.memory import AnyMemory, MemoryConfig, build_memory
 from hebblm.models.awd import AwdBase
+from hebblm.models.base import State
 from hebblm.online.layout import Layout
 from hebblm.text import EvaluationStream
 from hebblm.types import OutputHead
@@ -27,6 +28,7 @@ from recipes.bench.timing import Turn, stopwatch
 
 Rules = dict[str, Rule]
 EOS = 0
+POSITION = "position"
 
 
 class StandInBase:
@@ -61,6 +63,15 @@ class StandInBase:
     def grow(self, rows: int) -> None:
         """Refuse: the source's vocabulary is closed."""
         raise ValueError(f"a stand-in has no {rows} further rows")
+
+    def state_dict(self) -> State:
+        """Return the place in the stream."""
+        return {**self._base.state_dict(), POSITION: torch.tensor(self._position)}
+
+    def load_state_dict(self, state: State) -> None:
+        """Go on from such a place."""
+        self._base.load_state_dict({key: state[key] for key in state if key != POSITION})
+        self._position = int(state[POSITION])
 
 
 @dataclass(slots=True)

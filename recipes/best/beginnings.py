@@ -68,9 +68,9 @@ class Beginnings(NamedTuple):
 def evidence(reader: Reader, rule: Gated, line: str) -> tuple[Tensor, Tensor]:
     """Return losses under the parts (n, C) and features (n, F) of the first tokens of a line."""
     ids = list(map(int, reader.vocabulary.encode(line, include=False).ids))[:TOKENS]
-    context, labels = reader._context, reader._known(torch.tensor(ids))
-    with torch.no_grad(), reader._base.aside():
-        states = reader._base.read(torch.cat([reader._last, labels[:-1]]))
+    context, labels = reader.session.context, reader.session.source.readable(torch.tensor(ids))
+    with torch.no_grad(), reader.session.base.aside():
+        states = reader.session.base.read(torch.cat([reader.session.last, labels[:-1]]))
         assert context.ngrams is not None
         before = np.stack([context.ngrams.context_after(ids[:at]) for at in range(len(ids))])
         found = rule.evidence(EvalBatch(states, context, contexts=before), labels)
@@ -82,9 +82,9 @@ def beginnings(lm: LanguageModel, read: str) -> Iterable[Beginnings]:
     reader = lm.reader("best")
     reader.read(CHOOSING[read]().learned, name=read)
     reader.begin()
-    rule = reader._rule
+    rule = reader.session.predictor
     assert isinstance(rule, Gated)
-    gate = reader._context.shares[rule]
+    gate = reader.session.context.shares[rule]
     for text, made in CHOOSING.items():
         lines = [line for line in made().asked.split("\n") if len(line.split()) >= LEAST_WORDS]
         random.Random(SEED).shuffle(lines)

@@ -47,13 +47,13 @@ class Passes:
 
     def watch(self, reader: Reader) -> None:
         """Count the tokens of a reader."""
-        expected = reader._next
+        expected = reader.session.next_log_probs
 
         def counted(hidden: torch.Tensor, text: Sequence[int]) -> torch.Tensor:
             self.tokens += 1
             return expected(hidden, text)
 
-        reader._next = counted  # type: ignore[method-assign]
+        reader.session.next_log_probs = counted  # type: ignore[method-assign]
 
 
 def cut(
@@ -130,10 +130,12 @@ def by_transformers(
     window; what that takes, as an answer of one token measures it, is left out of the times.
     """
     model, pieces = reader.model.model, reader.vocabulary  # type: ignore[attr-defined]
-    window = reader._base.stream_state()["tokens"]  # of what was read, without the last token
+    window = reader.session.base.stream_state()[
+        "tokens"
+    ]  # of what was read, without the last token
     runs = []
     for seed, prompt in enumerate(prompts):
-        ids = torch.cat([window, reader._last, window.new_tensor(pieces.ids(prompt))])[None]  # type: ignore[attr-defined]
+        ids = torch.cat([window, reader.session.last, window.new_tensor(pieces.ids(prompt))])[None]  # type: ignore[attr-defined]
 
         def answer(
             lookup: int | None, most: int = tokens, ids: torch.Tensor = ids, seed: int = seed

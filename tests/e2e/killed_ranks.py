@@ -17,7 +17,7 @@ from hebblm.evaluation import checkpoint
 from hebblm.online import layout as layouts
 from hebblm.runtime.ranks import Ranks, rank, size
 
-KILLS = 3
+KILLS = 2
 
 
 def kill_at(exchange: int) -> None:

@@ -269,9 +269,9 @@ def test_readings_are_compared(
     scenario = ["--intra-domain", str(world.prepared), "--checkpoint", str(world.model), *CPU]
     small = [
         "--max-tokens",
-        "60",
+        "30",
         "--training-entries",
-        "500",
+        "200",
         "--output-path",
         str(tmp_path / "out"),
     ]

@@ -18,8 +18,10 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from hebblm.api.request import Request
 from hebblm.cli.eval import main as evaluate
 from hebblm.cli.memory import main as remember
+from hebblm.errors import UserError
 from hebblm.reader.corpora import SavedMemory
 
 from .conftest import World
@@ -27,6 +29,7 @@ from .conftest import World
 ROOT = Path(__file__).parents[2]
 WAIT = 200.0  # seconds for a busy machine to start a few processes
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+CAPPED = {"memory.capacity": 50}
 METHODS = "lstm,cache,knn,mixture,mbpa,hebb,mixture+hebb,dynamic,dynamic+best,best"
 
 
@@ -84,16 +87,6 @@ def test_two_processes_write_one_result(world: World, tmp_path: Path) -> None:
     assert told["seconds_a_token"] > 0
 
 
-@pytest.mark.slow
-def test_ranks_end_well_every_time(world: World, tmp_path: Path) -> None:
-    line = (
-        f"--checkpoint {world.model} --target {world.other_prepared} --device cpu --methods "
-        "lstm,mixture"
-    )
-    for _ in range(2):
-        ranks("eval", f"{line} --streams 4 --max-tokens 400".split(), tmp_path / "cache")
-
-
 @pytest.mark.parametrize(("option", "status"), [("--models", 0), ("--no-such", 2)])
 def test_a_rank_does_not_wait_for_the_interpreter(option: str, status: int) -> None:
     program = (
@@ -124,39 +117,6 @@ def ranks(module: str, arguments: list[str], cache: Path) -> str:
     return done.stdout + done.stderr
 
 
-COMMANDS = {  # with what is told once when they are done
-    "train": ("--corpus {prepared} --preset tiny --epochs 1 --output-path {out}", "model in"),
-    "tune": (
-        "--checkpoint {model} --target {other} --methods mixture --max-tokens 60 --output-path "
-        "{out}",
-        "values in",
-    ),
-    "memory": ("build --model {model} --text {text} --out {out}", "entries in"),
-    "eval": (
-        "--checkpoint {model} --target {other} --methods lstm,mixture --streams 2 --max-tokens 60 "
-        "--output-path {out}",
-        "results in",
-    ),
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", COMMANDS)
-def test_torchrun_starts_every_command_that_computes(
-    name: str, world: World, tmp_path: Path
-) -> None:
-    arguments, told = COMMANDS[name]
-    places = {
-        "prepared": world.prepared,
-        "other": world.other_prepared,
-        "model": world.model,
-        "text": world.other,
-    }
-    words = arguments.format(**places, out=tmp_path / "out").split()
-    assert ranks(name, [*words, "--device", "cpu"], tmp_path / "cache").count(told) == 1
-    assert any((tmp_path / "out").iterdir())
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("store", ["ram", "disk"])
 def test_two_processes_build_the_memory_of_the_training_text(
@@ -167,7 +127,7 @@ def test_two_processes_build_the_memory_of_the_training_text(
         "mixture,hebb --k 20"
     )
     line += (
-        " --memory-content both --training-entries 3000 --max-tokens 90 --update-every 10 "
+        " --memory-content both --training-entries 1000 --max-tokens 90 --update-every 10 "
         "--streams 3 --log-samples"
     )
     arguments = [*line.split(), "--set", f"memory.store={store}"]
@@ -180,7 +140,7 @@ def test_two_processes_build_the_memory_of_the_training_text(
             losses(tmp_path / "two")[name], nll, rtol=0, atol=1e-4, err_msg=name
         )
     records = [json.loads((tmp_path / name / "result.json").read_text()) for name in ("one", "two")]
-    assert [record["memory"]["entries"] for record in records] == [3090, 3090]
+    assert [record["memory"]["entries"] for record in records] == [1090, 1090]
 
 
 @pytest.mark.slow
@@ -189,7 +149,8 @@ def test_two_processes_build_a_memory(world: World, tmp_path: Path) -> None:
     prose.write_text(world.other.read_text().replace(" .", "."))
     arguments = ["build", "--model", str(world.model), "--text", str(prose), str(world.text)]
     arguments += ["--device", "cpu", "--output-path"]
-    ranks("memory", [*arguments, str(tmp_path / "two")], tmp_path / "cache")
+    told = ranks("memory", [*arguments, str(tmp_path / "two")], tmp_path / "cache")
+    assert told.count("entries in") == 1
     assert remember([*arguments, str(tmp_path / "one")]) == 0
     one, two = (SavedMemory.of(tmp_path / name) for name in ("one", "two"))
     assert one.words == two.words
@@ -205,34 +166,40 @@ def test_two_processes_build_a_memory(world: World, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "told"),
+    ("options", "told"),
     [
-        (["--streams", "1"], "2 processes are more than streams = 1; use --streams 2 or more"),
-        (["--set", "memory.capacity=50"], "memory.capacity=50 is not divided over 2 processes"),
+        ({"streams": 1}, "2 processes are more than streams = 1; use --streams 2 or more"),
+        ({"streams": 3, "settings": CAPPED}, "memory.capacity=50 is not divided over 2 processes"),
     ],
 )
-def test_a_mistake_that_all_see_is_told_once(
-    world: World, tmp_path: Path, more: list[str], told: str
+def test_what_several_processes_cannot_do_is_refused(
+    world: World, options: dict[str, Any], told: str
 ) -> None:
-    command = [*TORCHRUN, "-m", "hebblm.cli.eval", *chosen(world, tmp_path / "none", *more)]
+    request = Request.of(str(world.model), str(world.other_prepared), **options)
+    with pytest.raises(UserError, match=told):
+        request.check_ranks(2)
+
+
+def test_a_mistake_that_all_see_is_told_once(world: World, tmp_path: Path) -> None:
+    asked = chosen(world, tmp_path / "none", "--set", "memory.capacity=50")
+    command = [*TORCHRUN, "-m", "hebblm.cli.eval", *asked]
     done = subprocess.run(
         command, env=environment(), capture_output=True, text=True, timeout=WAIT, check=False
     )
     assert done.returncode == 1, done.stderr
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("hebblm-eval: error")]
-    assert told in line
+    assert "memory.capacity=50 is not divided over 2 processes" in line
     assert not (tmp_path / "none").exists()
 
 
-def test_our_own_launcher_is_gone_and_torchrun_is_named(world: World, tmp_path: Path) -> None:
-    own = [sys.executable, "-m", "hebblm.cli.eval"]
+def test_our_own_launcher_is_gone_and_torchrun_is_named(
+    world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     words = [*chosen(world, tmp_path / "two", "--methods", "lstm"), "--processes"]
-    done = subprocess.run(
-        [*own, *words, "2"], env=environment(), capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 2
-    remedy = re.search(r"torchrun (--nproc-per-node) P (-m hebblm\.cli\.eval) \.\.\.", done.stderr)
-    assert remedy, done.stderr
+    assert evaluate([*words, "2"]) == 2
+    said = capsys.readouterr().err
+    remedy = re.search(r"torchrun (--nproc-per-node) P (-m hebblm\.cli\.eval) \.\.\.", said)
+    assert remedy, said
     command = [
         str(Path(sys.executable).with_name("torchrun")),
         remedy[1],
@@ -279,7 +246,7 @@ def killed(command: list[str], cache: Path, victim: str) -> tuple[int, str, dict
 
 
 @pytest.mark.faults
-@pytest.mark.parametrize("victim", ["0", "1"])
+@pytest.mark.parametrize("victim", ["0"])
 def test_torchrun_names_the_rank_that_is_killed(victim: str, world: World, tmp_path: Path) -> None:
     arguments = [
         "-m",
@@ -294,16 +261,14 @@ def test_torchrun_names_the_rank_that_is_killed(victim: str, world: World, tmp_p
 
 
 @pytest.mark.faults
-@pytest.mark.parametrize(
-    "seed", [1]
-)  # of which the first rank is killed, the second, and the first again
+@pytest.mark.parametrize("seed", [1])  # of which one rank is killed, then the other
 def test_killed_ranks_go_on_when_they_are_started_again(
     world: World, tmp_path: Path, seed: int
 ) -> None:
-    long = ["--max-tokens", "600"]
+    long = ["--max-tokens", "450", "--methods", "lstm,cache,mixture,hebb,dynamic+best"]
     arguments = ["-m", "tests.e2e.killed_ranks", str(seed), *chosen(world, tmp_path / "two", *long)]
     environ = {**environment(), "HEBBLM_CACHE": str(tmp_path / "cache")}
-    command = [*TORCHRUN, "--max-restarts", "3", *arguments]
+    command = [*TORCHRUN, "--max-restarts", "2", *arguments]
     done = subprocess.run(
         command,
         env=environ,
@@ -314,7 +279,7 @@ def test_killed_ranks_go_on_when_they_are_started_again(
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stderr.count("continues after its first") >= 3, done.stderr
+    assert done.stderr.count("continues after its first") >= 2, done.stderr
     assert evaluate(chosen(world, tmp_path / "one", *long)) == 0
     one, two = losses(tmp_path / "one"), losses(tmp_path / "two")
     for name, nll in one.items():

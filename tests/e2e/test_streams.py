@@ -26,7 +26,7 @@ def test_documents_are_read_side_by_side(
     folder.mkdir()
     for index in range(12):
         (folder / f"{index:02d}.txt").write_text(
-            "\n".join(sentences(6, index, 600, offset=150)) + "\n"
+            "\n".join(sentences(3, index, 600, offset=150)) + "\n"
         )
     methods = "lstm,dynamic,cache,mixture,mbpa"
     chosen = [

@@ -30,7 +30,7 @@ def notes(tmp_path: Path) -> str:
         "Call frobnitz with two arguments , or raise an error .",
     ]
     path = tmp_path / "notes.txt"
-    path.write_text("\n".join(lines * 60) + "\n")
+    path.write_text("\n".join(lines * 20) + "\n")
     return str(path)
 
 
@@ -74,7 +74,7 @@ def test_own_file_without_training_tuning_of_two_methods_and_two_runs_side_by_si
                 "--methods",
                 "mixture,mbpa",
                 "--max-tokens",
-                "40",
+                "20",
                 "--output-path",
                 str(tuned),
             ]

@@ -40,6 +40,7 @@ class Attempt:
     root: Path  # of the world
     scratch: Path  # an empty folder
     old: Path  # what the command wrote where nothing was lacking
+    sizes: tuple[int, ...] = SIZES
 
     def defect(
         self,
@@ -112,7 +113,7 @@ def can_mount() -> bool:
 
 def full_files(attempt: Attempt, case: Case) -> None:
     """No file may grow beyond some sizes, over an old result and at a new place."""
-    for size in SIZES:
+    for size in attempt.sizes:
         for old in (True, False):
             out = attempt.folder("limited", old=old)
             cache = {"HEBBLM_CACHE": str(attempt.scratch / f"cache-{size}-{old}")}
@@ -121,7 +122,7 @@ def full_files(attempt: Attempt, case: Case) -> None:
 
 def full_device(attempt: Attempt, case: Case) -> None:
     """A file system of a few pages holds output and cache."""
-    for size in SIZES:
+    for size in attempt.sizes:
         device = attempt.scratch / "device"
         device.mkdir(exist_ok=True)
         options = f"size={max(4096, size // 4096 * 4096)},mode=777"
@@ -212,7 +213,10 @@ WORLDS: dict[str, tuple[Callable[[Attempt, Case], None], bool]] = {
 
 
 def cases(
-    scratch: Path, clock: Clock = FOREVER, writers: tuple[Writer, ...] = WRITERS
+    scratch: Path,
+    clock: Clock = FOREVER,
+    writers: tuple[Writer, ...] = WRITERS,
+    sizes: tuple[int, ...] = SIZES,
 ) -> Iterator[tuple[str, Case]]:
     """Try every command in every world; yield what came of each world."""
     scratch.chmod(0o755)
@@ -222,7 +226,7 @@ def cases(
     for number, writer in enumerate(writers):
         place = scratch / str(number)
         place.mkdir()
-        attempt = Attempt(writer, root, place, place / "old")
+        attempt = Attempt(writer, root, place, place / "old", sizes)
         ended = run(writer, root, attempt.old, {"HEBBLM_CACHE": str(place / "cache")})
         assert ended.status == 0, (writer.name, ended)
         attempts.append(attempt)

@@ -24,6 +24,9 @@ from typing import Any
 
 import torch
 
+from hebblm.report import plots
+
+from ..support.pictures import blank
 from .sandbox import FOREVER, Case, Clock, Group, words
 
 TIMES = ("seconds", "tokens_per_second", "command", "commit", "curve", "threads", "document_sha256")
@@ -34,10 +37,9 @@ SLOW = (
     "hebblm.reader.corpora", "hebblm.evaluation.opening", "hebblm.evaluation.run",
     "hebblm.api.language_model",
     "hebblm.models.training", "hebblm.report.document", "hebblm.tuning.tune",
-    "hebblm.vision.document",
-    "hebblm.vision.experiments", "matplotlib.pyplot", "sacremoses", "sklearn.datasets",
-    "torch._dynamo",
+    "matplotlib.pyplot", "sacremoses", "torch._dynamo",
 )  # fmt: skip
+SLOW_OF_PICTURES = ("hebblm.vision.document", "hebblm.vision.experiments", "sklearn.datasets")
 """Modules that are loaded before a process is forked: a kill could hurt nothing while they load."""
 OFTEN = (
     ("hebblm.evaluation.checkpoint", "EVERY", 0.0),
@@ -114,7 +116,7 @@ def run(job: Job, root: Path, after: float | None = None, victim: int = 0) -> tu
     Returns its status, below 0 for a signal, and the seconds.
     """
     main: Callable[[], int] = import_module(f"hebblm.cli.{job.name}").main
-    for module in SLOW:
+    for module in SLOW + (SLOW_OF_PICTURES if job.name == "vision" else ()):
         import_module(module)
     (root / "log").unlink(missing_ok=True)
     port, processes = _free_port(), []
@@ -291,4 +293,10 @@ def _run(job: Job, root: Path) -> None:
 GROUP = Group("Two at once", two_at_once)
 
 if __name__ == "__main__":
-    print(json.dumps(campaign(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]))))
+    plots.render = blank  # pictures are not compared
+    scratch, first, end, *names = sys.argv[1:]
+    figures = {
+        name: campaign(name, Path(scratch) / name.replace(" ", "-"), int(end), first=int(first))
+        for name in names
+    }
+    print(json.dumps(figures))

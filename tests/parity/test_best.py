@@ -26,7 +26,7 @@ from hebblm.memory import FlatMemory
 from hebblm.types import OutputHead
 
 from ..support import toy
-from ..support.adapters import ContextAdapter
+from ..support.adapters import adapter_of
 from ..support.toy import DIM, randn
 from .reference import entries_of, label_distribution, relative
 
@@ -220,7 +220,7 @@ def test_only_the_first_tokens_tell_of_a_beginning_and_texts_add_up() -> None:
 def test_what_was_learned_is_kept_and_recalled() -> None:
     settings = settings_of(lr=0.2)
     contexts = [context_of(0), context_of(0)]
-    adapters = [ContextAdapter(context, METHODS["best"].rule(settings)) for context in contexts]
+    adapters = [adapter_of(context, METHODS["best"].rule(settings)) for context in contexts]
     hidden, labels = randn(5, 20, DIM, dtype=torch.float64), torch.arange(20) % 5
     untouched = contexts[0].known_shares
     adapters[0].update(hidden, labels)

@@ -128,28 +128,40 @@ def same_bits(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> 
         assert found[method].tobytes() == losses.tobytes(), method
 
 
+SINGLY, BY_SEVEN = (1, 1), (7, 7)  # tokens of an interval, and how many the base reads at once
+BLOCKS, LONGER = (BLOCK, 2 * BLOCK), (BLOCK + 6, BLOCK + 6)
+
+
 @pytest.mark.parametrize(
-    ("kind", "settings", "scope"),
+    ("kind", "settings", "scope", "paces"),
     [
-        ("flat", toy.SETTINGS, "shared"), ("flat", toy.LEARNED, "stream"), ("ring", toy.LEARNED,
-        "shared"),
-        ("hybrid", toy.LEARNED, "shared"),
+        ("flat", toy.SETTINGS, "shared", (BY_SEVEN, BLOCKS, LONGER)),
+        ("flat", toy.LEARNED, "stream", (SINGLY, BY_SEVEN, BLOCKS, LONGER)),
+        ("ring", toy.LEARNED, "shared", (BY_SEVEN, BLOCKS)),
+        ("hybrid", toy.LEARNED, "shared", (BY_SEVEN, LONGER)),
     ],
-)  # fmt: skip
+)
 def test_every_method_over_a_fixed_base(
-    kind: str, settings: MethodSettings, scope: MemoryScope
+    kind: str, settings: MethodSettings, scope: MemoryScope, paces: tuple[tuple[int, int], ...]
 ) -> None:
     """With blocks of several intervals it is but for rounding: test_block_contract."""
     make, rules = toy.MEMORIES[kind], rules_of(STATIC_METHODS, settings)
-    for every, ahead in ((1, 1), (7, 7), (BLOCK, 2 * BLOCK), (BLOCK + 6, BLOCK + 6)):
+    for every, ahead in paces:
         found = as_evaluated(
             trained(), make(torch.float32), rules, every, scope, ahead=every >= BLOCK
         )
         same_bits(found, plainly(trained(), make(torch.float32), rules, every, ahead))
 
 
-@pytest.mark.parametrize(("rule", "settings"), [("sgd", toy.SETTINGS), ("rms", toy.LEARNED)])
-@pytest.mark.parametrize("every", [1, 7, 50])
+@pytest.mark.parametrize(
+    ("rule", "settings", "every"),
+    [
+        ("sgd", toy.SETTINGS, 7),
+        ("sgd", toy.SETTINGS, 50),
+        ("rms", toy.LEARNED, 1),
+        ("rms", toy.LEARNED, 50),
+    ],
+)
 def test_every_method_over_dynamic_evaluation(
     settings: MethodSettings, rule: str, every: int
 ) -> None:
@@ -202,14 +214,19 @@ def side_by_side(
     ]
 
 
-@toy.every_memory
 @pytest.mark.parametrize(
-    ("settings", "every"), [(toy.SETTINGS, 7), (toy.LEARNED, 1), (toy.LEARNED, 30)]
+    ("kind", "settings", "every"),
+    [
+        ("flat", toy.LEARNED, 1),
+        ("ring", toy.SETTINGS, 7),
+        ("hybrid", toy.SETTINGS, 7),
+        ("hybrid", toy.LEARNED, 30),
+    ],
 )
 def test_documents_that_remember_for_themselves_are_as_alone(
-    make: toy.MemoryMaker, settings: MethodSettings, every: int
+    kind: str, settings: MethodSettings, every: int
 ) -> None:
-    texts = documents()
+    make, texts = toy.MEMORIES[kind], documents()
     found = side_by_side(texts, make, settings, every)
     for ids, losses in zip(texts, found, strict=True):
         base = trained(torch.float64)

@@ -15,6 +15,7 @@ from hebblm.adapt.methods import METHODS, STATIC_METHODS
 from hebblm.adapt.methods.rule import Rule
 from hebblm.adapt.settings import MethodSettings
 from hebblm.evaluation.loop import Schedule, evaluate
+from hebblm.evaluation.scenario_config import MemoryScope
 from hebblm.evaluation.vocabulary import UnionVocabulary
 from hebblm.memory import AnyMemory
 from hebblm.models.awd import AwdBase
@@ -120,17 +121,27 @@ def side_by_side(
     ).nll  # fmt: skip
 
 
-@toy.every_memory
-@pytest.mark.parametrize("scope", ["shared", "stream"])
-@pytest.mark.parametrize(
-    ("settings", "every"), [(toy.SETTINGS, 7), (toy.LEARNED, 1), (toy.LEARNED, 20)]
-)
-def test_side_by_side_equals_one_by_one(  # type: ignore[no-untyped-def]
-    make: toy.MemoryMaker, scope, every: int, settings: MethodSettings
+SCOPES: tuple[MemoryScope, ...] = ("shared", "stream")
+CASES = [
+    *(
+        (kind, scope, settings, every)
+        for kind in toy.MEMORIES
+        for scope in SCOPES
+        for settings, every in ((toy.SETTINGS, 7), (toy.LEARNED, 20))
+    ),
+    # A token at a time takes long.
+    ("hybrid", "shared", toy.LEARNED, 1),
+    ("flat", "stream", toy.LEARNED, 1),
+]
+
+
+@pytest.mark.parametrize(("kind", "scope", "settings", "every"), CASES)
+def test_side_by_side_equals_one_by_one(
+    kind: str, scope: MemoryScope, settings: MethodSettings, every: int
 ) -> None:
-    rules = rules_of(settings)
+    make, rules = toy.MEMORIES[kind], rules_of(settings)
     layouts = [Layout((0, 5, 60, 62), (5, 55, 2, 39), scope)]  # documents of any length
-    if every > 1:  # a token at a time takes long
+    if every > 1:
         layouts.append(Layout.of(TOKENS, 3, scope=scope))
     for layout in layouts:
         slow, fast = (read(layout, rules, make, every) for read in (one_by_one, side_by_side))

@@ -59,11 +59,13 @@ def test_later_tokens_leave_earlier_scores_bit_identical(
         config = config.replaced(
             MbpaAbsoluteConfig(lr=30.0), replace(config[MbpaConfig], lr_units="guarded", lr=30.0)
         )
+    first = toy.tokens(1, 120)
+    before = evaluated(first, make, lr=lr, config=config)
     for change in (33, 100):
-        first, second = toy.tokens(1, 120), toy.tokens(1, 120)
+        second = first.copy()
         second[change:] = toy.tokens(2, 120)[change:]
         second[change] = (first[change] + 1) % toy.WORDS
-        before, after = (evaluated(ids, make, lr=lr, config=config) for ids in (first, second))
+        after = evaluated(second, make, lr=lr, config=config)
         for method in RULES:
             assert np.array_equal(before.nll[method][:change], after.nll[method][:change]), (
                 method,

@@ -8,20 +8,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+import hebblm
 from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.context import Context
 from hebblm.adapt.methods import METHODS
 from hebblm.adapt.methods.mbpa import MbpaConfig
 from hebblm.adapt.methods.rule import Needs
 from hebblm.adapt.settings import MethodSettings
+from hebblm.errors import UserError
+from hebblm.online.session import FixedHead, OnlineSession
 
 from ..support import toy
 from ..support.adapters import (
     MEMORIES,
     RULES,
     WIDE,
-    ContextAdapter,
     MemoryMaker,
+    adapter_of,
     configured,
     every_form,
     every_memory,
@@ -58,6 +61,25 @@ def test_over_dynamic_evaluation_a_method_has_its_own_rule(config: MethodSetting
             assert METHODS[name].rule(config) == METHODS[method].rule(config)
 
 
+@every_method
+def test_a_session_gives_every_method_as_an_adapter(method: str) -> None:
+    """Each call is that of the protocol, and what one observes the others see."""
+    rules = {name: METHODS[name].rule(toy.SETTINGS) for name in (method, "mixture")}
+    context = filled(MEMORIES["flat"])
+    session = OnlineSession(FixedHead(context.head), [context], rules)
+    adapter: hebblm.Adapter = session.adapter(method)
+    assert isinstance(adapter, hebblm.Adapter)
+    other, hidden = session.adapter("mixture"), queries(8, 4, context)
+    before, entries = other.predict(hidden).clone(), len(context.memory)
+    adapter.update(hidden, torch.arange(WIDE - 4, WIDE))
+    assert len(context.memory) == entries + 4
+    assert not torch.equal(other.predict(hidden), before)
+    with pytest.raises(UserError, match=f"rows of the softmax layer, which has {WIDE} rows"):
+        adapter.update(hidden, torch.tensor([0, 1, 2, WIDE]))
+    with pytest.raises(UserError, match="'mbap' is not a predictor of this session"):
+        session.adapter("mbap")
+
+
 @every_method_in_each_of_its_forms
 @pytest.mark.parametrize(
     ("make", "dtype"),
@@ -68,7 +90,7 @@ def test_probabilities_sum_to_one_and_scores_are_gathered(
     method: str, make: MemoryMaker, form: str, dtype: torch.dtype
 ) -> None:
     context = filled(make, dtype)
-    adapter = ContextAdapter(context, METHODS[method].rule(configured(form)))
+    adapter = adapter_of(context, METHODS[method].rule(configured(form)))
     hidden = queries(0, 6, context)
     log_probs = adapter.predict(hidden)
     tolerance = 1e-5 if dtype is torch.float32 else 1e-12
@@ -107,7 +129,7 @@ def test_without_observations_every_method_is_the_base(method: str) -> None:
     hidden = queries(3, 5, context)
     base = context.head.logits(hidden).log_softmax(1)
     assert torch.allclose(
-        ContextAdapter(context, METHODS[method].rule(toy.SETTINGS)).predict(hidden), base, atol=1e-6
+        adapter_of(context, METHODS[method].rule(toy.SETTINGS)).predict(hidden), base, atol=1e-6
     )
 
 
@@ -149,7 +171,7 @@ def test_update_changes_and_reset_restores_bit_for_bit(
 ) -> None:
     context = filled(make, entries=0)
     rule = METHODS[method].rule(config)
-    adapter = ContextAdapter(context, rule)
+    adapter = adapter_of(context, rule)
     hidden, labels = (
         toy.randn(5, 30, toy.DIM),
         torch.arange(WIDE - 40, WIDE - 10),
@@ -202,7 +224,7 @@ def test_rows_scored_together_or_alone_are_the_same(
 @every_method
 def test_the_answer_is_only_looked_up(method: str) -> None:
     context = filled(MEMORIES["flat"])
-    adapter = ContextAdapter(context, METHODS[method].rule(toy.SETTINGS))
+    adapter = adapter_of(context, METHODS[method].rule(toy.SETTINGS))
     hidden = queries(4, 6, context)
     repeated = hidden[:1].expand(WIDE, -1).contiguous()
     every_answer = adapter.score(

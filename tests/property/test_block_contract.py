@@ -64,10 +64,13 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("make", MEMORIES.values(), ids=MEMORIES.keys())
-@pytest.mark.parametrize(("every", "learned"), [(1, True), (7, False), (7, True)])
-@pytest.mark.parametrize(("k", "stored"), [(4, 20), (50, 0)], ids=["few", "more-than-there-are"])
+@pytest.mark.parametrize(
+    ("every", "learned", "k", "stored"),
+    [(1, True, 4, 20), (7, False, 4, 20), (7, True, 50, 0)],
+    ids=["few-neighbours", "few-at-fixed-shares", "more-neighbours-than-there-are"],
+)
 def test_blocks_equal_one_by_one(  # type: ignore[no-untyped-def]
-    make, every: int, k: int, stored: int, learned: bool
+    make, every: int, learned: bool, k: int, stored: int
 ) -> None:
     settings = toy.LEARNED if learned else toy.SETTINGS
     config = toy.exact(settings.replaced(replace(settings[CacheConfig], window=17)))
@@ -146,14 +149,12 @@ def test_later_tokens_of_the_same_block_leave_earlier_scores_bit_identical(
     make, every: int
 ) -> None:  # type: ignore[no-untyped-def]
     ids = toy.tokens(5, 60)
+    before = run(make(torch.float32), every, True, WINDOWED, dtype=torch.float32, ids=ids)
     for change in (10, 31, 48):
         other = ids.copy()
         other[change:] = toy.tokens(6, 60)[change:]
         other[change] = (ids[change] + 1) % toy.WORDS
-        before, after = (
-            run(make(torch.float32), every, True, WINDOWED, dtype=torch.float32, ids=some)
-            for some in (ids, other)
-        )
+        after = run(make(torch.float32), every, True, WINDOWED, dtype=torch.float32, ids=other)
         for method in STATIC_METHODS:
             assert np.array_equal(before[method][:change], after[method][:change]), (method, change)
             assert before[method][change] != after[method][change], method

@@ -33,6 +33,7 @@ from hebblm.memory.ngrams import LONG, LONG_FROM, SHORT
 from hebblm.reader.explain import AROUND, MOST, Explanation, MemoryEntry, explanation_tables
 from hebblm.reader.history import laid_out
 from hebblm.reader.reader import Reader
+from hebblm.reader.suggest import expected_words
 
 from ..parity.reference import relative
 from ..support import toy
@@ -193,7 +194,7 @@ class Begun:
         self.entries: dict[int, float] = defaultdict(float)
         self.near: dict[int, float] = defaultdict(float)
         for first, share in rest.items():
-            plain = Plain(reader, batch, first).add(reader._rule)
+            plain = Plain(reader, batch, first).add(reader.session.predictor)
             for own, part in (
                 (self.shares, plain.shares),
                 (self.entries, plain.entries),
@@ -205,8 +206,13 @@ class Begun:
 
 
 @both_kinds
-@pytest.mark.parametrize("method", OFFERED)
-@pytest.mark.parametrize("reads", ["nothing", "a text"])
+@pytest.mark.parametrize(
+    ("method", "reads"),
+    [
+        *((method, "a text") for method in OFFERED),
+        *((method, "nothing") for method in ("lstm", "hebb", "mixture+hebb+ngram", "best")),
+    ],
+)
 def test_shares_and_entries_are_those_of_plain_sums(
     models: dict[str, hebblm.LanguageModel], method: str, kind: str, reads: str
 ) -> None:
@@ -218,7 +224,9 @@ def test_shares_and_entries_are_those_of_plain_sums(
     found = reader.explain(NEXT[kind], 4, budget=8)
     assert [(item.word, item.probability, item.unadapted) for item in found] == before
     assert reader.suggest(NEXT[kind], 4, budget=8) == before, "a question changes nothing"
-    batch, expected = reader._expected(NEXT[kind], 4, budget=8)
+    batch, expected = expected_words(
+        reader.session, NEXT[kind], 4, budget=8, new_text=reader.journal.begins
+    )
     for item, (_, rest) in zip(found, expected.words, strict=True):
         plain = Begun(reader, batch, rest)
         if reader.moving and "base" in plain.shares:

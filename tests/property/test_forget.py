@@ -133,7 +133,7 @@ def done(
         elif act.kind in ("read", "unlearned"):
             reader.read(act.texts[0], name=act.name, learn=act.kind == "read")
             if act.kind == "unlearned" and gone is not None:
-                reader._stand()
+                reader.session.begin_text()
         elif act.kind in ("pieces", "cut"):
             list(reader.read_pieces(act.texts, name=act.name, max_tokens=act.options.get("most")))
         elif act.kind == "ids":
@@ -165,9 +165,9 @@ def test_a_reader_that_forgets_is_one_that_never_read(
     settings = settings_of(METHODS[method].moving)
     options: dict[str, Any] = {"update_every": draw.choice([3, 8]), "k": 7, "settings": settings}
     mixed = draw.random() < 0.5
-    before, after = (acts(draw, method, count, mixed=mixed) for count in (9, 3))
+    before, after = (acts(draw, method, count, mixed=mixed) for count in (6, 2))
     before.insert(
-        draw.randint(0, 9), Act("read", GONE, [text(draw, mixed=mixed) + " jabberwock"], number=99)
+        draw.randint(0, 6), Act("read", GONE, [text(draw, mixed=mixed) + " jabberwock"], number=99)
     )
     reader = done(lm.reader(method, **options), before, tmp_path)
     reader.forget(GONE, replay=METHODS[method].moving)

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+import hebblm
 from hebblm.memory import (
     AnyMemory,
     DiskMemory,
@@ -84,6 +85,21 @@ def reals(seed: int, count: int, dim: int = DIM) -> Tensor:
 def assert_same(first: Neighbors, second: Neighbors) -> None:
     for name in ("keys", "values", "distances", "mask"):
         assert torch.equal(getattr(first, name), getattr(second, name)), name
+
+
+@exact_memories
+def test_every_memory_is_one_of_the_contract(make: Make) -> None:
+    memory: hebblm.Memory = make()
+    assert isinstance(memory, hebblm.Memory)
+    keys, values = integers(3, 20)
+    memory.add(keys, values)
+    found = memory.search(keys[:2], 4)
+    assert isinstance(found, hebblm.Neighbors)
+    assert len(memory) == 20
+    assert found.keys.shape == (2, 4, DIM)
+    memory.reset()
+    assert len(memory) == 0
+    assert not memory.search(keys[:2], 4).mask.any()
 
 
 @exact_memories

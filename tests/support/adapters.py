@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.context import Context
 from hebblm.adapt.methods import METHODS
 from hebblm.adapt.methods.rule import Rule
 from hebblm.adapt.settings import MethodSettings
+from hebblm.online.session import FixedHead, OnlineSession, SessionAdapter
 from hebblm.types import OutputHead
 
 from . import toy
@@ -89,21 +89,8 @@ def queries(seed: int, count: int, context: Context) -> Tensor:
     return hidden
 
 
-class ContextAdapter:
-    """Adapter of one rule in a context; several may share one: one of them is updated for all."""
-
-    def __init__(self, context: Context, rule: Rule) -> None:
-        self.context, self.rule = context, rule
-        context.learn_shares([rule])
-
-    def predict(self, hidden: Tensor) -> Tensor:
-        return self.rule.log_probs(EvalBatch(hidden, self.context))
-
-    def score(self, hidden: Tensor, targets: Tensor) -> Tensor:
-        return self.rule.score(EvalBatch(hidden, self.context), targets)
-
-    def update(self, hidden: Tensor, targets: Tensor) -> None:
-        toy.observe(self.context, hidden, targets)
-
-    def reset(self) -> None:
-        self.context.reset()
+def adapter_of(context: Context, rule: Rule) -> SessionAdapter:
+    """Return the adapter of one rule in a context; several may share one: one of them is updated
+    for all.
+    """
+    return OnlineSession(FixedHead(context.head), [context], {"method": rule}).adapter("method")

@@ -8,6 +8,7 @@ from hebblm.runtime.lazy import lazily
 
 if TYPE_CHECKING:
     from hebblm.adapt.checks import Scale
+    from hebblm.adapt.functional.changes import CompactChange
     from hebblm.adapt.functional.gating import (
         FADING,
         LearnedGate,
@@ -34,16 +35,19 @@ if TYPE_CHECKING:
     from hebblm.adapt.functional.mbpa import MbpaResult, mbpa_delta, mbpa_logits
     from hebblm.adapt.functional.mixtures import memory_mixture, mixture_from, mixture_log_probs
     from hebblm.adapt.functional.normalizers import log_normalizers, with_rows
+    from hebblm.adapt.functional.rows import RowStats, row_stats
     from hebblm.adapt.functional.scales import closeness, log_weights, relative_distances
     from hebblm.adapt.functional.shares import LearnedShares, log_mixture
     from hebblm.adapt.solvers.problem import key_products
 
 __all__ = [
     "FADING",
+    "CompactChange",
     "HebbianTerm",
     "LearnedGate",
     "LearnedShares",
     "MbpaResult",
+    "RowStats",
     "Scale",
     "anchored",
     "changed_losses",
@@ -70,6 +74,7 @@ __all__ = [
     "mixture_losses",
     "placed",
     "relative_distances",
+    "row_stats",
     "with_rows",
 ]
 
@@ -77,6 +82,7 @@ if not TYPE_CHECKING:  # the type checker still reports a name that does not exi
     __getattr__ = lazily(
         __name__,
         *(
+            "changes",
             "gating",
             "grouping",
             "hebbian",
@@ -84,6 +90,7 @@ if not TYPE_CHECKING:  # the type checker still reports a name that does not exi
             "mbpa",
             "mixtures",
             "normalizers",
+            "rows",
             "scales",
             "shares",
         ),

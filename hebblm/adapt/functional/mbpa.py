@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal, get_args
@@ -13,6 +13,7 @@ from torch import Tensor
 from hebblm.adapt import checks
 from hebblm.adapt.checks import LrUnits, Scale
 from hebblm.adapt.former import renamed
+from hebblm.adapt.functional.changes import CompactChange, joined
 from hebblm.adapt.functional.grouping import group_ids
 from hebblm.adapt.functional.scales import ClosenessNormalization, closeness
 from hebblm.adapt.solvers.exact import solve_exact
@@ -33,14 +34,19 @@ class MbpaResult:
     """Change of the base logits by adaptation.
 
     Args:
-        delta: (N, V) change of the logits; zero for a query without neighbours.
+        change: of the logits, (N, V) in nats or compact; zero for a query without neighbours.
         rose: (N,) bool, queries whose neighbours' loss rose at the given rate.
         stabilized: (N,) bool, queries among them that were run again at a stable rate.
     """
 
-    delta: Tensor
+    change: Tensor | CompactChange
     rose: Tensor
     stabilized: Tensor
+
+    @property
+    def delta(self) -> Tensor:
+        """(N, V) the change of all logits, nats."""
+        return self.change.dense() if isinstance(self.change, CompactChange) else self.change
 
 
 @renamed(rate="lr_units", method="solver")
@@ -62,14 +68,15 @@ def mbpa_delta(
     scale: Scale = "absolute",
     products: Tensor | None = None,
     groups: Tensor | None = None,
+    normalizers: Tensor | None = None,
     states: Callable[[Tensor], Tensor] | None = None,
 ) -> MbpaResult:
     """Return the change of the logits that :func:`mbpa_logits` adds to ``base_logits`` (N, V).
 
     Equation, arguments and errors are those of :func:`mbpa_logits`. Several adapters can share the
-    base logits, the ``products`` ``h_k . h`` (N, K) and the labels' ``groups`` (N, K), see
-    :func:`hebblm.adapt.functional.grouping.group_ids`. If a memory's keys are not states,
-    ``states`` turns keys (n, K, D) into states, a few queries at a time.
+    base logits, their logsumexp ``normalizers`` (N,), the ``products`` ``h_k . h`` (N, K) and the
+    labels' ``groups`` (N, K), see :func:`hebblm.adapt.functional.grouping.group_ids`. If a memory's
+    keys are not states, ``states`` turns keys (n, K, D) into states, a few queries at a time.
     """
     checks.precise(head.weight)
     checks.some_neighbors(neighbors)
@@ -86,18 +93,21 @@ def mbpa_delta(
     weights = weights.to(hidden.dtype) / neighbors.mask.sum(1, keepdim=True).clamp_min(
         1
     )  # c_k / |N| (N, K)
-    delta = torch.zeros_like(base_logits)
     rises = torch.zeros_like(neighbors.mask[:, 0])
-    if steps == 0 or (lr == 0 and optimizer != "newton"):
-        return MbpaResult(delta, rises, rises.clone())
+    if steps == 0 or (lr == 0 and optimizer != "newton") or not len(hidden):
+        return MbpaResult(torch.zeros_like(base_logits), rises, rises.clone())
+    solutions: list[tuple[Tensor, Solution]] = []
 
     def fill(rows: Tensor) -> None:
         keys = neighbors.keys[rows].to(hidden.dtype)
         keys = keys if states is None else states(keys)
         solution = solve(
-            _problem(hidden, keys, neighbors, head, base_logits, weights, products, rows)
+            _problem(
+                hidden, keys, neighbors, head, base_logits, weights, products, normalizers, rows
+            )
         )
-        delta[rows], rises[rows] = solution.delta, solution.rose
+        rises[rows] = solution.rose
+        solutions.append((rows, solution))
 
     parts = list(_parts(hidden, neighbors, head, weights, groups, solver, optimizer))
     if solver == "fast":
@@ -106,9 +116,25 @@ def mbpa_delta(
         # A query may take gigabytes where all classes are followed: one at a time, by all threads.
         for rows in parts:
             fill(rows)
-    return MbpaResult(
-        delta, rises, rises.clone() if lr_units == "guarded" else torch.zeros_like(rises)
-    )
+    stabilized = rises.clone() if lr_units == "guarded" else torch.zeros_like(rises)
+    return MbpaResult(_change(base_logits, normalizers, solutions), rises, stabilized)
+
+
+def _change(
+    base_logits: Tensor, normalizers: Tensor | None, solutions: Sequence[tuple[Tensor, Solution]]
+) -> Tensor | CompactChange:
+    """Return the change of all queries from those of parts of them."""
+    compact = [
+        (rows, found.change) for rows, found in solutions if isinstance(found.change, CompactChange)
+    ]
+    if len(compact) == len(solutions):
+        known = base_logits.logsumexp(1) if normalizers is None else normalizers
+        return joined(base_logits, known, compact)
+    change = torch.zeros_like(base_logits)
+    for rows, found in solutions:
+        part = found.change
+        change[rows] = part.dense() if isinstance(part, CompactChange) else part
+    return change
 
 
 @renamed(rate="lr_units", method="solver")
@@ -216,6 +242,7 @@ def _problem(
     base_logits: Tensor,
     weights: Tensor,
     products: Tensor | None,
+    normalizers: Tensor | None,
     rows: Tensor,
 ) -> Problem:
     """Return the problem of some of the queries, (n,) int64."""
@@ -229,6 +256,7 @@ def _problem(
         base_logits[rows],
         None if logs is None else logs[rows],
         key_products(hidden[rows], keys) if products is None else products[rows],
+        None if normalizers is None else normalizers[rows],
     )
 
 
@@ -264,9 +292,7 @@ def _solver(
             solution.rose.any()
         ):  # those queries once more, at a rate that cannot climb
             part = problem.rows(solution.rose)
-            solution.delta[solution.rose] = follow(
-                part, Descent.stable(part, lr, steps, pull)
-            ).delta
+            solution.put(solution.rose, follow(part, Descent.stable(part, lr, steps, pull)))
         return solution
 
     return descend

@@ -216,12 +216,7 @@ def _features(batch: EvalBatch) -> Tensor:
 
     from hebblm.adapt.counts import entry_counts  # it loads torch
 
-    near, context, log_probs = batch.neighbors, batch.context, batch.log_probs
-    lowest = torch.finfo(log_probs.dtype).min
-    entropy = -(log_probs.exp().mul_(log_probs.clamp_min(lowest))).sum(
-        1
-    )  # several times as fast as torch.special.entr
-    peak, favourite = log_probs.max(1)
+    near, context, rows = batch.neighbors, batch.context, batch.row_stats
     any_entry = near.mask[:, 0]
     scores = F.log_weights(batch.products, near.mask, sharpness=SHARP, scale="relative")
     weights = scores.masked_fill(~near.mask, -torch.inf).softmax(1).nan_to_num(0.0)
@@ -231,16 +226,16 @@ def _features(batch: EvalBatch) -> Tensor:
     nearest = (NEAREST + near.distances[:, 0] / size).log()
     read = context.observed.sum() + (0 if batch.block is None else batch.block.visible)
     often = entry_counts(batch, "observed", label[:, None]).squeeze(1) - context.train_counts[label]
-    counts = [context.train_counts[favourite], often.where(any_entry, 0), read.expand_as(label)]
+    counts = [context.train_counts[rows.favorite], often.where(any_entry, 0), read.expand_as(label)]
     columns = [
-        torch.ones_like(peak),
-        entropy / 5,
-        peak / 5,
+        torch.ones_like(rows.peak),
+        rows.entropy / 5,
+        rows.peak / 5,
         F.label_entropy(scores, near.values, near.mask) / 5,
         nearest.where(any_entry, 0) / 5,
         mass,
-        log_probs.gather(1, label[:, None]).squeeze(1).where(any_entry, 0) / 5,
-        (label == favourite) & any_entry,
+        (-batch.base_losses(label)).where(any_entry, 0) / 5,
+        (label == rows.favorite) & any_entry,
         *(count.double().log1p() / 10 for count in counts),
     ]
     return torch.stack([column.double() for column in columns], 1)

@@ -129,7 +129,7 @@ class Mbpa:
 
     def score(self, batch: EvalBatch, targets: Tensor) -> Tensor:
         def compute() -> Tensor:
-            change = mbpa_result(batch, self.config).delta
+            change = mbpa_result(batch, self.config).change
             return _losses(batch, targets, change, _weights(batch, self.config)).squeeze(1)
 
         return batch.scored(self, targets, compute)
@@ -161,8 +161,8 @@ class MbpaWeight:
         """Return losses of each target at the weights 1/2, 1 and 3/2, (N, 3) float64, nats."""
 
         def compute() -> Tensor:
-            change = mbpa_result(batch, self.config).delta
-            weights = change.new_tensor([[0.5, 1.0, 1.5]]).expand(len(change), -1)
+            change = mbpa_result(batch, self.config).change
+            weights = batch.hidden.new_tensor([[0.5, 1.0, 1.5]]).expand(len(batch.hidden), -1)
             return _losses(batch, targets, change, weights).double()
 
         return batch.scored(self, targets, compute).clone()
@@ -204,16 +204,16 @@ def _weights(batch: EvalBatch, config: MbpaConfig) -> Tensor:
     return batch.learned_share(MbpaWeight(_whole(config)))[:, None].to(batch.hidden.dtype)
 
 
-def _losses(batch: EvalBatch, targets: Tensor, change: Tensor, weights: Tensor) -> Tensor:
-    """Return losses (N, W) of targets (N,) with a change (N, V) of the logits at weights (N, W),
-    nats.
-    """
+def _losses(
+    batch: EvalBatch, targets: Tensor, change: Tensor | F.CompactChange, weights: Tensor
+) -> Tensor:
+    """Return losses (N, W) of targets (N,) with a change of the logits at weights (N, W), nats."""
+    base = batch.base_losses(targets)[:, None]
+    if isinstance(change, F.CompactChange):
+        own = weights * change.at(targets)[:, None]
+        return base + change.growth(weights).to(base.dtype) - own
     own = weights * change.gather(1, targets[:, None])
-    return (
-        batch.base_losses(targets)[:, None]
-        + F.growth(batch.logits, batch.log_normalizers, change, weights)
-        - own
-    )
+    return base + F.growth(batch.logits, batch.log_normalizers, change, weights) - own
 
 
 def _mbpa(batch: EvalBatch, config: MbpaConfig, rows: slice | list[int]) -> F.MbpaResult:
@@ -232,6 +232,7 @@ def _mbpa(batch: EvalBatch, config: MbpaConfig, rows: slice | list[int]) -> F.Mb
         pull=config.pull,
         closeness_normalization=config.closeness,
         scale=config.scale,
+        normalizers=batch.log_normalizers[rows],
         states=batch.context.memory.states_of,
         groups=batch.groups[rows],
     )
@@ -275,7 +276,12 @@ def fast_errors(batch: EvalBatch, config: MbpaConfig) -> Tensor:
         exact = (
             logits + weights * _mbpa(batch, replace(config, solver="exact"), rows).delta
         ).log_softmax(1)
-        fast = (logits + weights * mbpa_result(batch, config).delta[rows]).log_softmax(1)
+        change = mbpa_result(batch, config).change
+        if isinstance(change, F.CompactChange):
+            delta = change.rows(rows).dense()
+        else:
+            delta = change[rows]
+        fast = (logits + weights * delta).log_softmax(1)
         return (exact.exp() * (fast - exact).abs()).sum(1)
 
     return batch.shared(("fast errors", config), compute)

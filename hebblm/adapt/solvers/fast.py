@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from hebblm.adapt.functional.changes import CompactChange
 from hebblm.adapt.functional.grouping import distinct, group_ids
 from hebblm.adapt.functional.normalizers import LOG2_E
 from hebblm.adapt.solvers.problem import Descent, Problem, Solution, rose
@@ -53,6 +54,18 @@ def choose(base_logits: Tensor, labels: Tensor, present: Tensor, size: int) -> T
 
 
 @dataclass(frozen=True, slots=True)
+class QueryTail:
+    """What the queries' own distributions p hold on the followed classes and outside of them."""
+
+    normalizer: Tensor  # (n,) logsumexp of their logits
+    log_p: Tensor  # (n, C - 1) log p of the followed classes
+    mass: Tensor  # (n,) t, outside
+    taken: Tensor  # (n,) what t is taken for: at least TAIL
+    moments: Tensor  # (n, 3) sums of q^2, q^3 and q^4, with q = p / t outside
+    largest: Tensor  # (n,) the largest q
+
+
+@dataclass(frozen=True, slots=True)
 class Followed:
     """The followed classes of some queries, and their probabilities at the keys."""
 
@@ -67,14 +80,17 @@ class Followed:
     # (n, 1) sum_v q_v^2, 1 without a tail: the mean of the tail's classes moves by so much of what
     # its mass would do to a single class.
     overlap: Tensor
+    tail: QueryTail | None = None  # of the queries; None where all classes are followed
 
-    def spread(self, change: Tensor) -> Tensor:
-        """Return the change of all logits (n, V), given that of the followed places (n, C);
-        overwrites the shape.
-        """
-        if self.classes is None:
+    def change_of(self, problem: Problem, change: Tensor) -> Tensor | CompactChange:
+        """Return the change of all logits, given that of the followed places (n, C)."""
+        if self.classes is None or self.tail is None:
             return change
-        return self.shape.mul_(change[:, -1:]).scatter_(1, self.classes, change[:, :-1])
+        tail = self.tail
+        return CompactChange(
+            problem.base_logits, tail.normalizer, self.classes, tail.log_p, change[:, :-1],
+            change[:, -1], tail.taken, tail.mass, tail.moments, tail.largest,
+        )  # fmt: skip
 
 
 def follow(problem: Problem, present: Tensor, *, whole: bool = False) -> Followed:
@@ -89,10 +105,8 @@ def follow(problem: Problem, present: Tensor, *, whole: bool = False) -> Followe
         ones = torch.ones_like(problem.weights[:, :1])
         return Followed(problem.labels, logits, logits.exp(), None, ones[:, :0], ones)
     size = int(active_sizes(group_ids(problem.labels), present).max())
-    probs = problem.base_logits.softmax(1)  # p_x (n, V)
     chosen = choose(problem.base_logits, problem.labels, present, size)  # A (n, A)
-    mass = probs.gather(1, chosen).sum(1, keepdim=True)  # of the query on A (n, 1)
-    shape = probs.scatter_(1, chosen, 0.0).div_((1 - mass).clamp_min(TAIL))  # q (n, V)
+    shape, tail = _tail(problem, chosen)
     # A label without an entry may lie outside A; it weighs nothing, so any place serves.
     labels = torch.searchsorted(chosen, problem.labels).clamp_max_(
         chosen.shape[1] - 1
@@ -101,8 +115,32 @@ def follow(problem: Problem, present: Tensor, *, whole: bool = False) -> Followe
     shares = logits.exp()
     shares[:, :, -1] = (1 - shares.sum(2)).clamp_min_(torch.finfo(logits.dtype).tiny)
     logits[:, :, -1] = shares[:, :, -1].log()
-    overlap = torch.linalg.vector_norm(shape, dim=1, keepdim=True).square_()
-    return Followed(labels, logits, shares, chosen, shape, overlap)
+    return Followed(labels, logits, shares, chosen, shape, tail.moments[:, :1], tail)
+
+
+def _tail(problem: Problem, chosen: Tensor) -> tuple[Tensor, QueryTail]:
+    """Return q (n, V), the shape of each query's distribution outside the followed classes (n, A),
+    and the sums that a loss needs of it.
+    """
+    normalizer = problem.normalizers
+    if normalizer is None:
+        normalizer = problem.base_logits.logsumexp(1)
+    log_p = problem.base_logits.gather(1, chosen) - normalizer.unsqueeze(1)  # (n, A)
+    shape = (problem.base_logits - normalizer.unsqueeze(1)).exp_()  # p_x (n, V)
+    shape.scatter_(1, chosen, 0.0)
+    mass = shape.sum(1)  # (n,)
+    taken = mass.clamp_min(TAIL)
+    shape.div_(taken.unsqueeze(1))  # q (n, V)
+    squares = shape * shape
+    moments = torch.stack(
+        [
+            squares.sum(1),
+            torch.linalg.vecdot(squares, shape),
+            torch.linalg.vecdot(squares, squares),
+        ],
+        1,
+    )
+    return shape, QueryTail(normalizer, log_p, mass, taken, moments, shape.amax(1))
 
 
 def solve_fast(problem: Problem, descent: Descent) -> Solution:
@@ -116,7 +154,7 @@ def solve_fast(problem: Problem, descent: Descent) -> Solution:
     """
     followed = follow(problem, descent.sizes > 0)
     change, rises = _descend(problem, descent, followed)
-    return Solution(followed.spread(change), rises)
+    return Solution(followed.change_of(problem, change), rises)
 
 
 def _descend(problem: Problem, descent: Descent, followed: Followed) -> tuple[Tensor, Tensor]:

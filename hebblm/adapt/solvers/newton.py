@@ -86,7 +86,7 @@ def solve_newton(problem: Problem, *, steps: int, pull: float, exact: bool) -> S
     change, rises = _descend(
         along, sizes, followed, steps, pull * _other_curvatures(problem, sizes).sqrt()
     )
-    return Solution(followed.spread(change), rises)  # (n, C) -> (n, V)
+    return Solution(followed.change_of(problem, change), rises)
 
 
 def _other_curvatures(problem: Problem, sizes: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from hebblm.adapt.checks import LrUnits
+from hebblm.adapt.functional.changes import CompactChange
 from hebblm.types import OutputHead
 
 # cross-entropy has a Hessian of at most 1/2 in the logits, so descent cannot climb below 2 / (1/2)
@@ -31,6 +32,7 @@ class Problem:
         Tensor | None
     )  # (n, K) logsumexp of each key's base logits in nats; None where not known
     products: Tensor  # (n, K) h_k . h
+    normalizers: Tensor | None = None  # (n,) logsumexp of the queries' logits; None if not known
 
     @property
     def one(self) -> float:
@@ -40,6 +42,7 @@ class Problem:
     def rows(self, index: Tensor) -> Problem:
         """Return the problem of some of the queries, (m,) int64 or (n,) bool."""
         known = None if self.log_normalizers is None else self.log_normalizers[index]
+        own = None if self.normalizers is None else self.normalizers[index]
         return Problem(
             self.head,
             self.hidden[index],
@@ -49,6 +52,7 @@ class Problem:
             self.base_logits[index],
             known,
             self.products[index],
+            own,
         )
 
 
@@ -89,11 +93,26 @@ class Descent:
 class Solution:
     """Final change of the logits after a descent."""
 
-    # (n, V) in nats, apart from the logits because single precision would swallow small steps
-    delta: Tensor
+    # In nats, apart from the logits because single precision would swallow small steps: (n, V), or
+    # compact where a few classes are followed.
+    change: Tensor | CompactChange
     # (n,) bool, whether the neighbours' loss was above its first value where it was taken last:
     # before the last step, or after it where the descent asks for that.
     rose: Tensor
+
+    @property
+    def delta(self) -> Tensor:
+        """(n, V) the change of all logits, nats."""
+        return self.change.dense() if isinstance(self.change, CompactChange) else self.change
+
+    def put(self, index: Tensor, other: Solution) -> None:
+        """Replace the change of some queries, (n,) bool or (m,) int64."""
+        if isinstance(self.change, CompactChange):
+            assert isinstance(other.change, CompactChange), "one solver gives one kind"
+            self.change.put(index, other.change)
+        else:
+            assert isinstance(other.change, Tensor), "one solver gives one kind"
+            self.change[index] = other.change
 
 
 def key_products(hidden: Tensor, keys: Tensor) -> Tensor:

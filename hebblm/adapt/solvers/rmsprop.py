@@ -27,22 +27,21 @@ def solve_rmsprop(
     in ``rose``.
     """
     rates = torch.full_like(problem.hidden[:, 0], lr)  # (n,)
-    solution = _follow(problem, rates, steps, pull)
+    change, rises = _follow(problem, rates, steps, pull)
     if not guarded:
-        return solution
-    pending = solution.rose.nonzero().squeeze(1)  # (m,) queries still rising
+        return Solution(change, rises)
+    pending = rises.nonzero().squeeze(1)  # (m,) queries still rising
     for _ in range(BACKTRACKS):
         if pending.numel() == 0:
             break
         rates[pending] /= 4
-        again = _follow(problem.rows(pending), rates[pending], steps, pull)
-        solution.delta[pending] = again.delta
-        pending = pending[again.rose]
-    solution.delta[pending] = 0
-    return solution
+        change[pending], again = _follow(problem.rows(pending), rates[pending], steps, pull)
+        pending = pending[again]
+    change[pending] = 0
+    return Solution(change, rises)
 
 
-def _follow(problem: Problem, rates: Tensor, steps: int, pull: float) -> Solution:
+def _follow(problem: Problem, rates: Tensor, steps: int, pull: float) -> tuple[Tensor, Tensor]:
     """Return the change of the logits (n, V) in nats at rates (n,), and whether the neighbours'
     loss rose overall.
     """
@@ -67,7 +66,7 @@ def _follow(problem: Problem, rates: Tensor, steps: int, pull: float) -> Solutio
         change = change * (1 - rate * pull) - rate * gradient / (square.sqrt() + EPSILON)
     last = torch.baddbmm(base, keys, change.transpose(1, 2))
     rises = rose(_loss(base, problem), _loss(last, problem))
-    return Solution(torch.einsum("nvd,nd->nv", change, hidden), rises)
+    return torch.einsum("nvd,nd->nv", change, hidden), rises
 
 
 def _loss(logits: Tensor, problem: Problem) -> Tensor:

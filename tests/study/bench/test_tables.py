@@ -47,6 +47,7 @@ def test_curves_are_costs_by_size() -> None:
     assert by_steps["fast, V = 33,278"] == pytest.approx({1: 1.0, 5: 5.0})
 
 
+@pytest.mark.usefixtures("drawn_pictures")
 def test_the_plot_has_a_panel_for_each_size_that_was_varied(tmp_path: Path) -> None:
     rows = [
         retrieve_row(10_000, exact=1.0, index=0.1),

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-from matplotlib.figure import Figure
-from PIL import Image
 
 from hebblm.report.result import Result
 from hebblm.vision.result import KEYS
@@ -174,14 +170,3 @@ def write_results(root: Path) -> Path:
 def write(path: Path, document: Any) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(document), encoding="utf-8")
-
-
-def blank(figure: Figure, kind: str) -> bytes:
-    """Return an empty picture of a figure's proportions, where what it shows does not matter and
-    drawing takes long.
-    """
-    assert kind == "png"
-    width, height = figure.get_size_inches()
-    stream = io.BytesIO()
-    Image.new("P", (int(10 * width), int(10 * height))).save(stream, "PNG")
-    return stream.getvalue()

@@ -9,7 +9,6 @@ from typing import get_args
 
 import pytest
 
-from hebblm.report import plots
 from recipes.study.book import contents, load_sources
 from recipes.study.book.claims import Outcome
 from recipes.study.book.contents import TITLE
@@ -19,7 +18,7 @@ from recipes.study.book.writing import latex, markdown
 from recipes.study.command import main
 
 from ...unit.report.samples import sample_result
-from .samples import COMMIT, blank, permuted, readings, tuned, within, write, write_results
+from .samples import COMMIT, permuted, readings, tuned, within, write, write_results
 
 CHAPTERS = (
     "The paper's claims",
@@ -145,10 +144,7 @@ def test_the_same_files_give_the_same_bytes(tmp_path: Path) -> None:
         )
 
 
-def test_pictures_of_results_that_are_gone_go_and_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(plots, "render", blank)
+def test_pictures_of_results_that_are_gone_go_and_nothing_else(tmp_path: Path) -> None:
     results, book = tmp_path / "results", tmp_path / "book"
     for name in ("kept", "renamed"):
         within().save(results / name)

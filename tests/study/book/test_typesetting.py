@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from hebblm.report import plots
 from recipes.study.book import contents, load_sources
 from recipes.study.book.contents import TITLE
 from recipes.study.book.latex import to_latex
@@ -16,7 +15,7 @@ from recipes.study.book.writing import write_book
 from recipes.study.paper import paper_tables
 
 from ...unit.report.samples import sample_result
-from .samples import blank, write_results
+from .samples import write_results
 
 PACKAGES = ("booktabs", "float", "geometry", "graphicx")
 
@@ -47,10 +46,7 @@ def typeset(command: str, path: Path) -> str:
     return said
 
 
-def test_the_book_fits_its_pages(
-    pdflatex: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(plots, "render", blank)
+def test_the_book_fits_its_pages(pdflatex: str, tmp_path: Path) -> None:
     results = write_results(tmp_path / "results")
     sample_result(3000).save(results / "sample")
     write_book(TITLE, contents(load_sources(results)), tmp_path / "book")

@@ -31,7 +31,7 @@ from hebblm.errors import UserError
 from hebblm.memory import FlatMemory
 
 from ...support import toy
-from ...support.adapters import ContextAdapter
+from ...support.adapters import adapter_of
 
 
 def observed_context(novel: bool = True) -> Context:
@@ -108,7 +108,7 @@ def test_every_variant_is_the_equation_it_is_named_after(
     expected = equation(
         context, hidden, hebb, mbpa, **{"hebbian_classes": context.new_classes, **arguments}
     )
-    found = ContextAdapter(context, METHODS[variant].rule(settings)).predict(hidden)
+    found = adapter_of(context, METHODS[variant].rule(settings)).predict(hidden)
     assert torch.allclose(found, expected, atol=1e-12)
 
 
@@ -123,7 +123,7 @@ def test_n_new_is_the_new_words_where_there_are_any(
     hebb = replace(toy.SETTINGS[HebbConfig], classes=classes)  # type: ignore[arg-type]
     mbpa = toy.exact(toy.SETTINGS)[MbpaConfig]
     hidden = toy.randn(9, 4, toy.DIM, dtype=torch.float64)
-    found = ContextAdapter(context, Hebb(hebb, mbpa)).predict(hidden)
+    found = adapter_of(context, Hebb(hebb, mbpa)).predict(hidden)
     new = torch.arange(toy.WORDS) >= toy.SOURCE
     over_all, over_new = (
         equation(context, hidden, hebb, mbpa, hebbian_classes=which) for which in (None, new)
@@ -168,7 +168,7 @@ def test_mbpa_at_an_absolute_rate_has_values_of_its_own() -> None:
     expected = F.mbpa_logits(
         hidden, near, context.head, **asdict(own), lr_units="absolute"
     ).log_softmax(1)
-    found = ContextAdapter(context, METHODS[name].rule(settings)).predict(hidden)
+    found = adapter_of(context, METHODS[name].rule(settings)).predict(hidden)
     assert torch.allclose(found, expected, atol=1e-12)
     other = settings.replaced(replace(settings[MbpaConfig], lr=1.0, steps=1, eps=0.5))
     assert METHODS[name].rule(settings) == METHODS[name].rule(other)

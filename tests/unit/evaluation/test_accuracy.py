@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -152,17 +153,19 @@ def test_sums_are_those_of_plain_means_and_words_without_letters_save_nothing() 
 def test_a_result_has_them_by_part_with_intervals_and_so_has_its_page(
     kind: str, tmp_path: Path
 ) -> None:
-    (tmp_path / "text.txt").write_text("the cat in a hat .\nthe cat in the fog , a fan .\n" * 12)
-    lm = hebblm.load("tiny-pydoc-raw", device="cpu")
+    (tmp_path / "text.txt").write_text("the cat in a hat .\nthe cat in the fog , a fan .\n" * 6)
+    few: dict[str, Any] = {}
     if kind == "pieces":
-        lm = hebblm.load((random_model("Llama"), tokenizer()))
-    asked = {
+        lm, few = hebblm.load((random_model("Llama"), tokenizer())), {"accuracy_words": 8}
+    else:
+        lm = hebblm.load("tiny-pydoc-raw", device="cpu")
+    asked: dict[str, Any] = {
         "methods": "base,cache,best,dynamic",
         "memory_content": "test",
         "settings": {"dynamic.rule": "stream"},
     }
     result = hebblm.evaluate(
-        lm, tmp_path / "text.txt", accuracy=True, output_path=tmp_path / "out", **asked
+        lm, tmp_path / "text.txt", accuracy=True, output_path=tmp_path / "out", **asked, **few
     )
     again = Result.load(tmp_path / "out")
     for name in ("lstm", "cache", "best", "dynamic"):

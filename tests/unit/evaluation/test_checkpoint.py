@@ -109,9 +109,7 @@ class Reading:
         base = self.base()
         contexts = [self._context(base) for _ in range(self.layout.streams // self.layout.together)]
         self.log = NeighborLog(TOKENS, toy.SETTINGS[MbpaConfig], write=True)
-        where = (
-            None if folder is None else RunCheckpoint(folder).next_pass("a text", base, [self.log])
-        )
+        where = None if folder is None else RunCheckpoint(folder).next_pass("a text", [self.log])
         calls = Counter[str]()
 
         def progress(tokens: int) -> None:

@@ -25,15 +25,15 @@ pytestmark = [
 
 
 @pytest.mark.parametrize(
-    ("config", "near"),
+    ("config", "near", "moving"),
     [
-        (MbpaConfig("sgd", lr=8.0, steps=5, pull=0.0), 1e-3),
-        (MbpaConfig("sgd", lr=4.0, steps=1, pull=0.0), 1e-3),
-        (MbpaConfig(), 3e-2),
+        (MbpaConfig("sgd", lr=8.0, steps=5, pull=0.0), 1e-3, False),
+        (MbpaConfig("sgd", lr=4.0, steps=1, pull=0.0), 1e-3, True),
+        (MbpaConfig(), 3e-2, False),
+        (MbpaConfig(), 3e-2, True),
     ],
-    ids=["5 steps", "1 step", "newton"],
+    ids=["5 steps", "1 step, moving", "newton", "newton, moving"],
 )
-@pytest.mark.parametrize("moving", [False, True])
 def test_both_forms_give_the_same_perplexity(config: MbpaConfig, near: float, moving: bool) -> None:
     asked = ScenarioConfig(
         intra_domain="ptb",

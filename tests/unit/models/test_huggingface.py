@@ -59,7 +59,7 @@ def test_the_unadapted_reader_is_the_model_token_by_token(name: str) -> None:
     )
     reader = lm.reader("mixture+hebb")
     reader.read(TEXT)
-    before = reader._base.stream_state()
+    before = reader.session.base.stream_state()
     best = reader.suggest("the", 3, budget=8)
     assert best == reader.suggest("the", 3, budget=8)
     assert best[0].probability >= best[1].probability > 0
@@ -67,7 +67,7 @@ def test_the_unadapted_reader_is_the_model_token_by_token(name: str) -> None:
     assert drawn[0] == drawn[1]
     assert drawn[2].startswith(drawn[0])
     assert all(
-        torch.equal(before[key], value) for key, value in reader._base.stream_state().items()
+        torch.equal(before[key], value) for key, value in reader.session.base.stream_state().items()
     )
 
 
@@ -209,8 +209,17 @@ def test_training_states_are_those_of_windows_in_the_order_of_the_text() -> None
         torch.testing.assert_close(torch.cat([share[index].keys for share in shares]), segment.keys)
 
 
-@pytest.mark.parametrize("rule", ["sgd", "rms"])
-@pytest.mark.parametrize("name", ["Llama", "Gemma2", "Mamba", "Mamba2", "Rwkv"])
+@pytest.mark.parametrize(
+    ("name", "rule"),
+    [
+        ("Llama", "sgd"),
+        ("Llama", "rms"),
+        ("Gemma2", "sgd"),
+        ("Mamba", "rms"),
+        ("Mamba2", "sgd"),
+        ("Rwkv", "rms"),
+    ],
+)
 def test_dynamic_evaluation_learns_and_returns(name: str, rule: str) -> None:
     model = opened(name).model
     ids = torch.tensor(tokenizer()(TEXT * 3, add_special_tokens=False)["input_ids"])

@@ -228,10 +228,10 @@ def alone(lm: hebblm.LanguageModel, method: str, text: str, word: str) -> tuple[
         ids = lm.vocabulary.fresh().encode(word, include=False).ids
         probability = 1.0
         for at in range(len(ids) + 1):
-            with reader._base.aside(), torch.no_grad():
-                inputs = torch.cat([reader._last, reader._last.new_tensor(ids[:at])])
-                hidden = reader._base.read(inputs)[-1:]
-                log_probs = reader._next(hidden, reader._after(inputs))
+            with reader.session.base.aside(), torch.no_grad():
+                inputs = torch.cat([reader.session.last, reader.session.last.new_tensor(ids[:at])])
+                hidden = reader.session.base.read(inputs)[-1:]
+                log_probs = reader.session.next_log_probs(hidden, reader.session.past_with(inputs))
             ends = log_probs[PIECES_70.ends].logsumexp(0) if at == len(ids) else log_probs[ids[at]]
             probability *= float(ends.exp())
         both.append(probability)
@@ -246,11 +246,11 @@ def test_a_reader_suggests_whole_words_with_their_probability(name: str) -> None
     lm, text = opened(name), "the cat in a hat.\n" * 6 + "the"
     reader = lm.reader("best", update_every=10)
     reader.read(text)
-    before = reader._base.stream_state()
+    before = reader.session.base.stream_state()
     found = reader.suggest("", 3)
     assert len(found) == 3
     assert all(
-        torch.equal(before[key], value) for key, value in reader._base.stream_state().items()
+        torch.equal(before[key], value) for key, value in reader.session.base.stream_state().items()
     )
     assert [item.word for item in found[:2]] == [item.word for item in reader.suggest("", 2)]
     assert found[0].word == "cat"

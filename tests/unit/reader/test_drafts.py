@@ -30,38 +30,38 @@ TEXT = (
     "The function frobnitz returns a list .\nCall frobnitz with two arguments , and frobnitz "
     "raises an error .\n" * 6
 )
-METHODS = [
-    ("tiny-pydoc-raw", "best"),
-    ("tiny-pydoc-raw", "ngram"),
-    ("llama-wt2-small", "mixture+hebb+ngram"),
+ASKED = [  # each method at the likeliest words or at words that are drawn
+    ("tiny-pydoc-raw", "best", 0.8),
+    ("tiny-pydoc-raw", "ngram", 0),
+    ("tiny-pydoc-raw", "dynamic+best", 0),
+    ("llama-wt2-small", "mixture+hebb+ngram", 0.8),
 ]
 
 
 @contextmanager
 def passes(reader: Reader) -> Iterator[list[int]]:
     """Count the passes of a reader's base inside, by the tokens of each."""
-    read, found = reader._base.read, []
+    read, found = reader.session.base.read, []
 
     def counted(inputs: Tensor) -> Tensor:
         found.append(len(inputs))
         return read(inputs)
 
-    reader._base.read = counted  # type: ignore[method-assign]
+    reader.session.base.read = counted  # type: ignore[method-assign]
     try:
         yield found
     finally:
-        del reader._base.read
+        del reader.session.base.read
 
 
-@pytest.mark.parametrize(("model", "method"), [*METHODS, ("tiny-pydoc-raw", "dynamic+best")])
-@pytest.mark.parametrize("temperature", [0, 0.8])
+@pytest.mark.parametrize(("model", "method", "temperature"), ASKED)
 def test_an_answer_is_the_same_with_drafts_and_takes_fewer_passes(
     model: str, method: str, temperature: float
 ) -> None:
     settings = {"dynamic.rule": "stream"} if "dynamic" in method else {}
     reader = hebblm.load(model, device="cpu").reader(method, settings=settings)
     reader.read(TEXT)
-    asked: dict[str, Any] = {"max_new_tokens": 40, "temperature": temperature, "seed": 5}
+    asked: dict[str, Any] = {"max_new_tokens": 24, "temperature": temperature, "seed": 5}
     with passes(
         reader
     ) as without:  # the blank at the end says that the word is whole: nothing is searched
@@ -69,8 +69,8 @@ def test_an_answer_is_the_same_with_drafts_and_takes_fewer_passes(
     with passes(reader) as with_drafts:
         drafted = reader.generate("Call frobnitz ", draft=True, **asked)
     assert drafted == plain
-    assert len(without) == 40
-    assert len(with_drafts) < 25
+    assert len(without) == 24
+    assert len(with_drafts) < 18
     assert reader.generate("Call frobnitz ", **asked) == plain, "it stands where it stood"
     ended = reader.generate("Call frobnitz ", draft=True, until=["returns", "."], **asked)
     assert ended == reader.generate("Call frobnitz ", until=["returns", "."], **asked)
@@ -79,10 +79,8 @@ def test_an_answer_is_the_same_with_drafts_and_takes_fewer_passes(
 @pytest.mark.parametrize(
     ("model", "options", "order", "tokens", "most"),
     [
-        *(
-            ("llama-wt2-small", {"context": context}, 5, 90, 60) for context in (24, 40)
-        ),  # its window moves on
-        *(("tiny-pydoc-raw", {}, order, 40, 35) for order in (1, 2, 5)),
+        ("llama-wt2-small", {"context": 24}, 5, 60, 45),  # its window moves on
+        *(("tiny-pydoc-raw", {}, order, 40, 35) for order in (1, 5)),
     ],
 )
 def test_an_answer_is_the_same_in_fewer_passes(
@@ -150,7 +148,7 @@ def test_drawn_answers_have_the_distribution_of_those_without_drafts() -> None:
     counts.add_text(np.array([a, b, c, a, b, c, b, b, a, b, c] * 3))
     found: Counter[str] = Counter()
     drafted = taken_back = 0
-    for seed in range(4000):
+    for seed in range(2000):
         chain = Chain()
         expect = Ahead(
             chain, lambda state, text: next_word[int(state[0, 0])].log(), [a, b, c], counts
@@ -168,7 +166,7 @@ def test_drawn_answers_have_the_distribution_of_those_without_drafts() -> None:
         found[text.replace(" ", "")] += 1
         drafted += len(chain.read_tokens) + chain.taken_back - 5
         taken_back += chain.taken_back
-    assert taken_back > 500
+    assert taken_back > 250
     assert drafted > taken_back
     names = {a: "a", b: "b", c: "c"}
     expected = {
@@ -179,11 +177,11 @@ def test_drawn_answers_have_the_distribution_of_those_without_drafts() -> None:
         )
         for tokens in product((a, b, c), repeat=4)
     }
-    common = [text for text, share in expected.items() if 4000 * share >= 5]
-    rest = 4000 - sum(found[text] for text in common)
+    common = [text for text, share in expected.items() if 2000 * share >= 5]
+    rest = 2000 - sum(found[text] for text in common)
     shares = [expected[text] for text in common]
     observed = [*(found[text] for text in common), rest]
-    assert chisquare(observed, [4000 * share for share in [*shares, 1 - sum(shares)]]).pvalue > 1e-3
+    assert chisquare(observed, [2000 * share for share in [*shares, 1 - sum(shares)]]).pvalue > 1e-3
 
 
 def test_a_text_that_does_not_repeat_gets_next_to_no_drafts() -> None:

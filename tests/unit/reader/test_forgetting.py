@@ -125,7 +125,9 @@ def test_a_word_is_forgotten_as_if_it_had_been_struck_out_of_all_texts(
     spelled = lm.reader(method)
     spelled.read(lm.vocabulary.encode("the list is a list", include=False).ids, name="ids")
     spelled.forget(word="list")
-    assert spelled.vocabulary.join(spelled._memory.segments()[0].values.tolist()).split() == [
+    assert spelled.vocabulary.join(
+        spelled.session.memory.segments()[0].values.tolist()
+    ).split() == [
         "the",
         "is",
         "a",

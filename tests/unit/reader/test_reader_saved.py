@@ -212,13 +212,13 @@ def test_a_model_of_pieces_counts_after_six_of_them_and_keeps_an_order_that_was_
     tmp_path: Path,
 ) -> None:
     llama = hebblm.load("llama-wt2-small", device="cpu")
-    assert llama.reader("best")._context.ngrams.order == 6  # type: ignore[union-attr]
+    assert llama.reader("best").session.context.ngrams.order == 6  # type: ignore[union-attr]
     reader = llama.reader("ngram", settings={"ngram.order": 3})
     reader.read(TEXT)
     reader.save(tmp_path / "known")
     with_changes(tmp_path / "known", settings=None)  # an early version did not write them
     again = llama.reader(memory=tmp_path / "known")
-    assert again._context.ngrams.order == 3  # type: ignore[union-attr]
+    assert again.session.context.ngrams.order == 3  # type: ignore[union-attr]
     torch.testing.assert_close(again.read(REST).nll, reader.read(REST).nll, rtol=0, atol=1e-3)
 
 

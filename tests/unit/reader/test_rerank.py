@@ -49,15 +49,15 @@ def one_by_one(reader: Reader, before: str, text: str) -> tuple[int, float, floa
     """Number of tokens of a text, and its log-probabilities, adapted and not, each token read and
     asked for alone.
     """
-    ids, known = reader._ids(before + text), len(reader._ids(before.rstrip(" ")))
+    ids, known = reader.session.ids(before + text), len(reader.session.ids(before.rstrip(" ")))
     adapted = base = 0.0
     for at in range(known, len(ids)):
-        with reader._base.aside(), torch.no_grad():
+        with reader.session.base.aside(), torch.no_grad():
             for token in ids[:at]:
-                hidden = reader._base.read(token[None])
-            batch = reader._batch(hidden, reader._after(ids[:at]))
-            adapted += float(reader._rule.log_probs(batch)[0, ids[at]])
-            base += float(reader._base.trained_log_probs(batch)[0, ids[at]])
+                hidden = reader.session.base.read(token[None])
+            batch = reader.session.query(hidden, reader.session.past_with(ids[:at]))
+            adapted += float(reader.session.predictor.log_probs(batch)[0, ids[at]])
+            base += float(reader.session.base.trained_log_probs(batch)[0, ids[at]])
     return len(ids) - known, adapted, base
 
 
@@ -140,10 +140,10 @@ def test_silence_costs_the_end_of_the_line(model: str, before: str) -> None:
 
 
 def hebblm_scores(reader: Reader, text: str) -> hebblm.Scores:
-    place, last = reader._base.stream_state(), reader._last
+    place, last = reader.session.base.stream_state(), reader.session.last
     scores = reader.read(text, learn=False)
-    reader._base.load_stream_state(place)
-    reader._last = last
+    reader.session.base.load_stream_state(place)
+    reader.session.last = last
     return scores
 
 

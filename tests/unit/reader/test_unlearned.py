@@ -92,7 +92,7 @@ def test_nothing_of_a_text_that_was_not_learned_is_written(
     assert files == expected, (
         "at the beginning of a text the folder is that of a reader that never read it"
     )
-    assert reader.suggest("The", 5) == other.suggest("The", 5)
+    assert reader.suggest("The", 5, budget=8) == other.suggest("The", 5, budget=8)
 
     ids = list(lm.vocabulary.encode(PRIVATE, include=False).ids)
     for folder in ("standing", "begun"):
@@ -117,7 +117,7 @@ def test_the_place_in_a_text_that_was_not_learned_is_saved(
     assert toy.files_in(tmp_path / "again") == toy.files_in(tmp_path / "known")
     for one in (reader, again):
         one.read("Call Zyxel .", name="letter")  # it goes on
-    asked = reader.suggest("Call", 3), again.suggest("Call", 3)
+    asked = reader.suggest("Call", 3, budget=8), again.suggest("Call", 3, budget=8)
     for one, two in zip(*asked, strict=True):
         assert one.word == two.word
         assert one.probability == pytest.approx(two.probability, rel=1e-4)
@@ -132,7 +132,7 @@ def test_what_was_learned_after_it_begins_anew_where_another_is_forgotten(
     reader.read("Something quux else .\n", name="gone")
     for one in (reader, other):
         one.read(PRIVATE, learn=False, name="letter")
-    other._stand()
+    other.session.begin_text()
     reader.read("Call frobnitz .\n", name="letter")
     other.read("Call frobnitz .\n", name="letter")
     reader.forget("gone")

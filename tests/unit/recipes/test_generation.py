@@ -46,13 +46,13 @@ def test_a_run_leaves_a_file_with_all_measures(
         "The function frobnitz returns a list . Call it with two arguments .\n" * 20
     )
     line = (
-        "measure llama-wt2-small text.txt --prompts 3 --pieces 240 --first 60 --context 128 "
+        "measure llama-wt2-small text.txt --prompts 2 --pieces 120 --first 60 --context 128 "
         "--output found.json"
     )
     monkeypatch.setattr("sys.argv", line.split())
     assert main() == 0
     found = read_json(Path("found.json"))
-    assert found["pieces"] == 240
+    assert found["pieces"] == 120
     for way in ("greedy", "sampled"):
-        assert found[way]["prompts"] == 3
+        assert found[way]["prompts"] == 2
         assert {"matches", "nats a piece", "distinct 4-grams"} <= set(found[way]["measures"])

@@ -24,6 +24,7 @@ from .samples import ACCURACY, Page, sample_result, sample_tokens
 from .test_tokens import write_parquet
 
 
+@pytest.mark.usefixtures("drawn_pictures")
 def test_every_format_is_written(tmp_path: Path) -> None:
     formats = ("md", "csv", "html", "png", "svg")
     written = write_report(

@@ -179,6 +179,7 @@ def test_occurrence_figure_has_a_line_a_method_and_leaves_out_infinite_points() 
     assert occurrence_figure(sample_result(200, source="ptb", target="ptb", methods=SMALL)) is None
 
 
+@pytest.mark.usefixtures("drawn_pictures")
 def test_the_same_figure_gives_the_same_file(tmp_path: Path) -> None:
     result = sample_result(200, methods=("lstm", "hebb"))
     written = []

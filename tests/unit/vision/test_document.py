@@ -356,6 +356,7 @@ def test_curves_have_a_panel_a_condition_and_a_line_a_method() -> None:
     assert figure.axes[2].lines[3].get_ydata()[-1] == pytest.approx(45)  # type: ignore[index]
 
 
+@pytest.mark.usefixtures("drawn_pictures")
 @pytest.mark.parametrize(
     ("found", "names"),
     [

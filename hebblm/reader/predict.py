@@ -1,0 +1,72 @@
+"""Whole distributions of the next token: after given states, or within a text of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hebblm.adapt.batch import EvalBatch
+from hebblm.errors import UserError
+from hebblm.evaluation.scenario_config import whole
+from hebblm.memory.ngram_rows import contexts_of
+from hebblm.reader.inputs import known_ids
+from hebblm.reader.session import ReaderSession
+
+
+@torch.no_grad()
+def predict(
+    session: ReaderSession, hidden: Tensor, texts: Sequence[Sequence[int]] | None
+) -> tuple[Tensor, Tensor]:
+    """Return log-probabilities (N, V) in nats after states (N, D), adapted and not; see
+    :meth:`hebblm.Reader.predict`.
+    """
+    weight, model = session.base.head.weight, session.model
+    width = weight.shape[1] + (model.key_width if model.keyed else 0)
+    if hidden.ndim != 2 or hidden.shape[1] != width:
+        raise UserError(
+            f"states of shape {tuple(hidden.shape)} are not (N, {width}), as this model gives them"
+        )
+    if texts is not None and len(texts) != len(hidden):
+        raise UserError(
+            f"{len(texts)} texts do not fit {len(hidden)} states; give one text for each state"
+        )
+    contexts, ngrams = None, session.context.ngrams
+    if texts and ngrams is not None:
+        contexts = np.concatenate(
+            [contexts_of(np.array([*text, 0]), len(text), ngrams.order) for text in texts]
+        )
+    states = hidden.to(weight.device, weight.dtype)
+    batch = EvalBatch(states, session.context, contexts=contexts)
+    return session.predictor.log_probs(batch), batch.log_probs
+
+
+@torch.no_grad()
+def text_log_probs(session: ReaderSession, ids: Sequence[int] | Tensor, last: int) -> Tensor:
+    """Return log-probabilities (N, V) in nats after each of the last N tokens of a text; see
+    :meth:`hebblm.Reader.log_probs`.
+    """
+    found = known_ids(
+        session.vocabulary,
+        ids,
+        "row of ids; reader.vocabulary.encode(TEXT, include=False).ids are one",
+    )
+    if not found or whole("last", last, 0) > len(found):
+        raise UserError(f"last = {last} must lie between 0 and the number of ids, {len(found)}")
+    tokens = session.source.readable(session.last.new_tensor(found))
+    with session.at_text_start():
+        hidden = session.base.read(tokens)
+    first, every, rows = len(hidden) - last, session.update_every, []
+    places = [*range(0, first, every), *range(first, len(hidden), every), len(hidden)]
+    with session.context.aside():
+        session.context.begin(found[:1])
+        for begin, end in pairwise(places):
+            if begin >= first:
+                batch = session.query(hidden[begin:end], found[:end])
+                rows.append(session.predictor.log_probs(batch))
+            if session.context.learners and end < len(hidden):
+                session.follow(hidden[begin:end], tokens[begin + 1 : end + 1])
+    return torch.cat(rows) if rows else hidden.new_zeros(0, len(session.base.head.weight))

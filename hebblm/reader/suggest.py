@@ -1,0 +1,93 @@
+"""Words that a reader expects at its place in a text."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+
+from hebblm.adapt.batch import EvalBatch
+from hebblm.errors import UserError
+from hebblm.evaluation.scenario_config import whole
+from hebblm.online.drawing import Answer, PieceAnswer
+from hebblm.online.expected import Expected, Suggestion, Suggestions, most_probable
+from hebblm.online.prompts import Prompt
+from hebblm.online.word_beam import FoundWords, words_ahead
+from hebblm.reader.inputs import check_text
+from hebblm.reader.session import ReaderSession
+
+
+def suggest(
+    session: ReaderSession,
+    context: str,
+    n: int,
+    *,
+    typed: str,
+    budget: int | None,
+    new_text: bool,
+) -> Suggestions:
+    """Return the n most probable next words; see :meth:`hebblm.Reader.suggest`.
+
+    Args:
+        session: where it stands, the context follows.
+        context: text before the word.
+        n: number of words.
+        typed: first letters of the word.
+        budget: most beginnings of words that a model of pieces follows; None for any number.
+        new_text: whether the session stands at the beginning of a text.
+    """
+    _, found = expected_words(session, context, n, typed=typed, budget=budget, new_text=new_text)
+    return Suggestions((each.suggestion for each in found.words), found.bound, exact=found.exact)
+
+
+@torch.no_grad()
+def expected_words(
+    session: ReaderSession,
+    context: str,
+    n: int,
+    *,
+    typed: str = "",
+    budget: int | None = None,
+    new_text: bool,
+) -> tuple[EvalBatch, FoundWords]:
+    """Return the query after a context, and the n words that are expected there; see
+    :func:`suggest`.
+    """
+    n, budget = whole("n", n), None if budget is None else whole("budget", budget)
+    for text in (context, typed):
+        check_text(text)
+    if any(letter.isspace() for letter in typed):
+        raise UserError(
+            f"typed = {typed!r:.60} holds a blank; give the letters of one word, and the rest as "
+            "context"
+        )
+    prompt, pieces = Prompt.of(context, typed), session.pieces
+    ids = session.ids(context if pieces is None else prompt.context)
+    answer = session.answer(prompt, ids)
+    with session.standing_after(ids, new_text=new_text) as (batch, following):
+        if pieces is not None:
+            place = prompt.place(session.text_before(), blank_first=pieces.blank_first)
+            found = words_ahead(following, pieces, n, place, budget)
+            words = [_inserted(each, prompt, answer) for each in found.words]
+            return batch, replace(found, words=words)
+        adapted, base = (log_probs[0].exp() for log_probs in following([()]))
+        words = most_probable(
+            adapted,
+            base,
+            session.vocabulary,
+            session.word_forms,
+            n,
+            typed=typed,
+            inserted=lambda index: answer.text([index]),
+        )
+        return batch, FoundWords(words, 0.0, True)
+
+
+def _inserted(each: Expected, prompt: Prompt, answer: Answer) -> Expected:
+    """Return an expected word with the text that it adds to a prompt, in place of the text after
+    the blanks.
+    """
+    word, text = each.suggestion, prompt.blanks + each.suggestion.insert_text
+    if isinstance(answer, PieceAnswer):
+        text = answer.added(text)
+    return Expected(Suggestion(*word, text, ends=word.ends), each.rest)
