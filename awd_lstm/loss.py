@@ -10,9 +10,8 @@ from torch import Tensor
 
 PAD_ROWS = 512
 CHUNK_ELEMENTS = 8 << 20  # logits held at a time, so that they stay in the last-level cache
-UNDERFLOW = (
-    -80.0
-)  # nats; a smaller probability may be a float32 or bfloat16 without its full precision, or zero
+# nats; a smaller probability may be a float32 or bfloat16 without its full precision, or zero
+UNDERFLOW = -80.0
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
@@ -173,9 +172,8 @@ def sampled_cross_entropy(
     looked_up = torch.nn.functional.embedding(words, weight, sparse=True)  # (S + N, D)
     rows, own = looked_up[: len(drawn)], looked_up[len(drawn) :]
     offsets, own_bias = bias[drawn], bias[targets]
-    hits = torch.searchsorted(drawn, targets).clamp_max_(
-        len(drawn) - 1
-    )  # (N,) where a target stands among S
+    # (N,) where a target stands among S
+    hits = torch.searchsorted(drawn, targets).clamp_max_(len(drawn) - 1)
     hits = torch.where(drawn[hits] == targets, hits, -1)
     apply = cast(Callable[..., Tensor], _SampledCrossEntropy.apply)
     return apply(hidden, rows, offsets - log_q, own, own_bias, hits, dtype)

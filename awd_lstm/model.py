@@ -143,9 +143,8 @@ class AWDLSTM(nn.Module):
     def forward(self, tokens: Tensor, state: State) -> Output:
         """Read token ids (B, T) int64 from ``state``; see :class:`Output`."""
         config = self.config
-        x = embedding_dropout(
-            tokens.t(), self.embedding, config.dropoute, self.training
-        )  # (T, B, D)
+        # (T, B, D)
+        x = embedding_dropout(tokens.t(), self.embedding, config.dropoute, self.training)
         x = locked_dropout(x, config.dropouti, self.training, self.share)
         after: list[tuple[Tensor, Tensor]] = []
         for index, layer in enumerate(self.layers):

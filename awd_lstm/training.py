@@ -324,9 +324,8 @@ class Trainer:
     def _new_optimizer(self, *, averaging: bool) -> torch.optim.Optimizer:
         config, parameters = self.config, self.model.parameters()
         for p in self.model.parameters():
-            p.grad = torch.zeros_like(
-                p
-            )  # sparse gradients of words are added into it, so that V x D is held once
+            # sparse gradients of words are added into it, so that V x D is held once
+            p.grad = torch.zeros_like(p)
         if config.optimizer == "adamw":
             return torch.optim.AdamW(
                 parameters, lr=config.lr, weight_decay=config.weight_decay, fused=True
@@ -380,11 +379,8 @@ class Trainer:
                 )
             return
         tensors, stored = load_state(path)
-        stored = {
-            "text_sha256": self.record.text_sha256,
-            "initial_sha256": "",
-            **stored,
-        }  # not in older ones
+        # not in older ones
+        stored = {"text_sha256": self.record.text_sha256, "initial_sha256": "", **stored}
         for name in ("model", "training", "dictionary_sha256", "text_sha256", "initial_sha256"):
             if stored[name] != getattr(self.record, name):
                 raise CheckpointError(
@@ -407,9 +403,8 @@ class Trainer:
         )
         torch.set_rng_state(tensors["rng.torch"])
         self.generator.set_state(tensors["rng.segments"])
-        if (
-            self.device.type == "cuda" and "rng.cuda" in tensors
-        ):  # not in a run that was begun on a CPU
+        # not in a run that was begun on a CPU
+        if self.device.type == "cuda" and "rng.cuda" in tensors:
             torch.cuda.set_rng_state(tensors["rng.cuda"], self.device)
 
 

@@ -41,9 +41,8 @@ def _wait_briefly() -> None:
         "KMP_LIBRARY",
     } & os.environ.keys()
     if "torch" not in sys.modules and not chosen:
-        os.environ["OMP_WAIT_POLICY"] = (
-            "passive"  # for every runtime; to libgomp the next line goes first
-        )
+        # for every runtime; to libgomp the next line goes first
+        os.environ["OMP_WAIT_POLICY"] = "passive"
         os.environ["GOMP_SPINCOUNT"] = "1000"
 
 

@@ -26,9 +26,8 @@ WITH_OPTIONS = (
 COMMAND = re.compile(r"\b[a-z]+-[a-z-]+(?: --[a-z-]+(?: [^\s;,]+)?)+")  # whole, with its options
 OPTION = re.compile(r"(?<![\w-])--[a-z]")
 SAYING = ("UserError", "CheckpointError", "say")  # calls whose text a user reads
-OPENING = re.compile(
-    r"(?:Return what|Say|Tell|Let) "
-)  # a docstring names the thing, or what a call does
+# a docstring names the thing, or what a call does
+OPENING = re.compile(r"(?:Return what|Say|Tell|Let) ")
 MOST_WORDS = 24_000  # in README and docs, tables and code included
 MEDIAN_WORDS, LONGEST_WORDS = 18, 40  # of a sentence
 ODD = {

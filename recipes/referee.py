@@ -149,9 +149,8 @@ def walk(known: Known, methods: Sequence[str], choose: Choose, title: str) -> li
                             so_far.observation(labels).shares[0],
                         )
                     states.append(hidden)
-                    before = (
-                        None if latest is None else latest.context_after(ids)[None]
-                    )  # (1, order)
+                    # (1, order)
+                    before = None if latest is None else latest.context_after(ids)[None]
                     batch = EvalBatch(hidden, context, contexts=before)
                     found = {name: rule.log_probs(batch)[0] for name, rule in rules.items()}
                     ids.append(

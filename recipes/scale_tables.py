@@ -18,12 +18,8 @@ BUILD = DISK.with_name("build.json")
 EVAL = ROOT / "recipes" / "results" / "bench" / "eval.json"
 DEFAULTS = ROOT / "recipes" / "defaults"
 WINDOWS = DEFAULTS / "windows.json"
-WHOLE = (
-    "intra-ptb",
-    "intra-wt2",
-    "wt2-to-ptb",
-    "intra-ptb-sixteen",
-)  # the last with sixteen methods
+# the last with sixteen methods
+WHOLE = "intra-ptb", "intra-wt2", "wt2-to-ptb", "intra-ptb-sixteen"
 MOVING = " of dynamic evaluation"
 WORK = {
     "the base reads": ("base",),

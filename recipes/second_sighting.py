@@ -106,9 +106,8 @@ def measured(folder: Path, bootstrap: Bootstrap, every: int | None = None) -> di
         name: ((columns[f"rank_{name}"] > 0) & (columns[f"rank_{name}"] <= 5)).astype(np.float64)
         for name in nll
     }
-    asked = ~np.isnan(
-        columns[f"rank_{BASE}"].astype(np.float64)
-    )  # a word that was not asked for has no rank
+    # a word that was not asked for has no rank
+    asked = ~np.isnan(columns[f"rank_{BASE}"].astype(np.float64))
     tokens = table.column("token").to_pylist()
     rare = rare_words(tokens, columns["seen"], columns["is_oov"], nll[BASE])
     parts = {

@@ -13,9 +13,8 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import settings
 
-if (
-    "PYTEST_XDIST_WORKER" in os.environ
-):  # a process a core: one thread each, said before torch is loaded
+# a process a core: one thread each, said before torch is loaded
+if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Ignored in what a shell runs in the background; the commands that tests interrupt would inherit
 # that.

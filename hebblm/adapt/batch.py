@@ -164,9 +164,8 @@ class EvalBatch:
                 if self.ranked is None
                 else written.gather(self.ranked)
             )
-        return (
-            near if self.context.fixed else replace(near, log_normalizers=None)
-        )  # the stored ones are stale
+        # the stored ones are stale
+        return near if self.context.fixed else replace(near, log_normalizers=None)
 
     @cached_property
     def written(self) -> WrittenBlock | None:

@@ -116,9 +116,8 @@ class Window:
         keys, labels = keys[-self.size :] if self.size else keys[:0], labels[-self.size :]
         if not len(keys):
             return
-        if (
-            self._end + len(keys) > 2 * self.size
-        ):  # the run is at its buffer's end: what is kept moves to the start
+        # the run is at its buffer's end: what is kept moves to the start
+        if self._end + len(keys) > 2 * self.size:
             old_keys, old_labels = self.latest(self.size - len(keys))
             self._keys[: len(old_keys)] = old_keys.clone()
             self._labels[: len(old_keys)] = old_labels.clone()
@@ -174,9 +173,8 @@ class Window:
         column = torch.arange(products.shape[1], device=hidden.device)
         stop = block.visible[:, None] + len(keys)  # (N, 1)
         seen[:, len(keys) :] = column[len(keys) :] < stop
-        leaving = max(
-            0, products.shape[1] - size
-        )  # as rows of the block come in, the oldest pairs go
+        # as rows of the block come in, the oldest pairs go
+        leaving = max(0, products.shape[1] - size)
         seen[:, :leaving] &= column[:leaving] >= stop - size
         return WindowView(products, torch.cat([labels, block.labels[:used]])[None], seen)
 

@@ -35,9 +35,8 @@ class Observation:
     queries: Tensor  # (N, D_key)
     labels: Tensor  # (N,) int64
     block: Block | None  # gives the stream of each row
-    key_normalizers: (
-        Tensor | None
-    )  # (N,) nats, of the keys as the memory stores them; None if the head moves
+    # (N,) nats, of the keys as the memory stores them; None if the head moves
+    key_normalizers: Tensor | None
     shares: dict[int, dict[Learner[Any], Learned]]  # by stream, after the batch
 
 
@@ -48,9 +47,8 @@ class StreamState:
     recent: Window
     history: Ints  # (order,) tokens that were observed last, the nearest first
     shares: dict[Learner[Any], Learned] = field(default_factory=dict)
-    learned: dict[Learner[Any], Learned] | None = (
-        None  # while shares follow a text that is not learned: those before
-    )
+    # while shares follow a text that is not learned: those before
+    learned: dict[Learner[Any], Learned] | None = None
 
     def settle(self) -> None:
         """Go back to the shares before a text that was not learned."""

@@ -29,54 +29,14 @@ COSTLY = {
 class Grid:
     """Values to try, both absolute ones and those relative to a model's units."""
 
-    base_lr: Values = (
-        1e-4,
-        1e-3,
-        1e-2,
-        1e-1,
-        1.0,
-        3.0,
-        10.0,
-        30.0,
-        100.0,
-    )  # of a moving base, across domains only
-    theta: tuple[Sharpness, ...] = (
-        0.2,
-        0.4,
-        0.6,
-        0.8,
-        1.0,
-        1.2,
-        1.5,
-        2.0,
-        3.0,
-        ONLINE,
-    )  # of Mixture and cache
-    temperature: tuple[Temperature, ...] = (
-        0.1,
-        0.3,
-        0.6,
-        0.8,
-        1.0,
-        1.2,
-        1.5,
-        3.0,
-        10.0,
-        ONLINE,
-    )  # of kNN-LM
-    gamma: tuple[Share, ...] = (
-        0.01,
-        0.02,
-        0.05,
-        0.1,
-        0.15,
-        0.2,
-        0.25,
-        0.3,
-        0.4,
-        0.5,
-        ONLINE,
-    )  # of these three
+    # of a moving base, across domains only
+    base_lr: Values = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 3.0, 10.0, 30.0, 100.0)
+    # of Mixture and cache
+    theta: tuple[Sharpness, ...] = (0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.5, 2.0, 3.0, ONLINE)
+    # of kNN-LM
+    temperature: tuple[Temperature, ...] = (0.1, 0.3, 0.6, 0.8, 1.0, 1.2, 1.5, 3.0, 10.0, ONLINE)
+    # of these three
+    gamma: tuple[Share, ...] = (0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, ONLINE)
     mbpa_pull: Values = (0.001, 0.0015, 0.0025, 0.0035, 0.005, 0.007, 0.01, 0.02)
     mbpa_weight: tuple[Weight, ...] = (0.5, 0.75, 1.0, 1.25, ONLINE)
     mbpa_lr: Values = (6.0, 8.0, 10.0)  # for descent by sgd, relative to curvature
@@ -103,20 +63,8 @@ class Grid:
         15.0,
     )
     closeness: tuple[Literal["raw", "sum", "max"], ...] = ("raw", "sum", "max")
-    weight: tuple[Share, ...] = (
-        0.05,
-        0.1,
-        0.15,
-        0.2,
-        0.3,
-        0.4,
-        0.5,
-        0.6,
-        0.7,
-        0.8,
-        0.9,
-        ONLINE,
-    )  # of Mixture+...
+    # of Mixture+...
+    weight: tuple[Share, ...] = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, ONLINE)
     dynamic_lr: Values = (0.25, 0.5, 1.0, 2.0, 4.0)  # as a multiple of the model's default
     dynamic_decay: Values = (0.0002, 0.001, 0.005, 0.02, 0.1, 0.5)
 

@@ -58,18 +58,15 @@ class Needs:
     window: int = 0  # number of latest pairs that it looks back at
     descents: tuple[Section, ...] = ()  # settings of the MbPA that it builds on
     shares: tuple[Learner[Any], ...] = ()  # its parts that learn, those within others first
-    ngrams: tuple[int, int] | None = (
-        None  # order and capacity of counts of the exact words, or None
-    )
+    # order and capacity of counts of the exact words, or None
+    ngrams: tuple[int, int] | None = None
 
     def __or__(self, other: Needs) -> Needs:
         descents = dict.fromkeys((*self.descents, *other.descents))
         shares = dict.fromkeys((*self.shares, *other.shares))
         window = max(self.window, other.window)
-        retrieval, ngrams = (
-            self.retrieval or other.retrieval,
-            self.ngrams or other.ngrams,
-        )  # one run has one order
+        # one run has one order
+        retrieval, ngrams = self.retrieval or other.retrieval, self.ngrams or other.ngrams
         return Needs(retrieval, window, tuple(descents), tuple(shares), ngrams)
 
 

@@ -24,9 +24,8 @@ Count = Annotated[int, Meta(ge=1)]
 Steps = Annotated[int, Meta(ge=0, le=10_000)]  # of a query, few enough that it ends
 # A number, or learned from the tokens already scored:
 Share = Fraction | Literal["online"]  # of one of two distributions
-Sharpness = (
-    NonNegative | Literal["online"]
-)  # of weights; online mixes three values with learned shares
+# of weights; online mixes three values with learned shares
+Sharpness = NonNegative | Literal["online"]
 Temperature = Positive | Literal["online"]  # the inverse of a sharpness
 Weight = NonNegative | Literal["online"]  # of a change
 T = TypeVar("T")

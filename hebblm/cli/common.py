@@ -94,9 +94,8 @@ def parse(
     )
     _add_options(parser, config, hints)
     arguments = sys.argv[1:] if argv is None else argv
-    for option, word in pairwise(
-        ["", *arguments]
-    ):  # from a shell variable that is not set; an empty path is "."
+    # from a shell variable that is not set; an empty path is "."
+    for option, word in pairwise(["", *arguments]):
         name, given, value = word.partition("=")
         name, value = (name, value) if given else (option, word)
         if (
@@ -126,9 +125,8 @@ def _add_options(parser: ArgumentParser, config: type, hints: Mapping[str, Any])
     for title, said, names in getattr(config, "GROUPS", ()):
         about = None if said is None else translate(said)
         headed |= dict.fromkeys(names.split(), parser.add_argument_group(title, about))
-    for field in sorted(
-        dataclasses.fields(config), key=attrgetter("kw_only")
-    ):  # shared options come last
+    # shared options come last
+    for field in sorted(dataclasses.fields(config), key=attrgetter("kw_only")):
         positional = bool(field.metadata.get("positional"))
         name = field.name if positional else f"--{field.name.replace('_', '-')}"
         words = translate(field.metadata.get("help", docs.get(field.name, "")))
@@ -187,9 +185,8 @@ def _arguments_last(parser: ArgumentParser, words: list[str]) -> list[str]:
         if word == "--":
             arguments += words[at + 1 :]
             break
-        if word.startswith("-") and not re.fullmatch(
-            r"-(\d+|\d*\.\d+)?", word
-        ):  # a negative number is a value
+        # a negative number is a value
+        if word.startswith("-") and not re.fullmatch(r"-(\d+|\d*\.\d+)?", word):
             nargs = getattr(parser._option_string_actions.get(word), "nargs", None)
             open_to = 0 if "=" in word or nargs == 0 else 1 if nargs is None else math.inf
             options.append(word)

@@ -88,9 +88,9 @@ def main(config: TrainConfig, argv: list[str]) -> int:
     preset = replace(preset, training=replace(preset.training, **changes))
     folder = config.output_path or cached_folder(prepared, preset)
     from awd_lstm.checkpoint import STATE
-    from hebblm.models.training import (
-        train_model,
-    )  # loads torch, and the checks above must not wait for that
+
+    # loads torch, and the checks above must not wait for that
+    from hebblm.models.training import train_model
 
     done = (folder / CONFIG).exists() and not (folder / STATE).exists()
     with opened(config.device) as ranks:

@@ -98,17 +98,15 @@ class PassCheckpoint:
     _parts: int = 0
     _begin: int = 0  # of the data that are not saved
     _errors: dict[str, int] = field(default_factory=dict)  # number of saved ones
-    _written: list[tuple[int, int, Observation]] = field(
-        default_factory=list
-    )  # step, context and observation
+    # step, context and observation
+    _written: list[tuple[int, int, Observation]] = field(default_factory=list)
     _bytes: int = 0  # of the observations
     _steps: int = 0
     _ranks: Ranks = ALONE
     _begun: float = 0.0  # seconds on the clock
     _before: tuple[int, float] = (0, 0.0)  # bytes that the ranks had sent, and for how long
-    _recalled: list[tuple[Tensor, Tensor]] = field(
-        default_factory=list
-    )  # steps with sizes (L, 2), and labels
+    # steps with sizes (L, 2), and labels
+    _recalled: list[tuple[Tensor, Tensor]] = field(default_factory=list)
 
     @property
     def _contexts(self) -> Sequence[Context]:

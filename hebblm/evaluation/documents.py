@@ -19,9 +19,8 @@ class Document(NamedTuple):
 
     name: str  # of its file, record or article
     begin: int  # place of its first word in the text, ends of line counted as words
-    bytes: int | None = (
-        None  # as read, with one byte per end of line; None if the lines are not available
-    )
+    # as read, with one byte per end of line; None if the lines are not available
+    bytes: int | None = None
 
 
 def documents_of(stream: EvaluationStream, source: LineSource | None) -> list[Document]:

@@ -33,9 +33,8 @@ def _names() -> dict[str, list[str]]:
 class Hyperparameters:
     """Hyper-parameters that can be set by dotted name, such as ``hebb.beta=0.5``."""
 
-    methods: MethodSettings = field(
-        default_factory=MethodSettings
-    )  # of methods that read a base's hidden states
+    # of methods that read a base's hidden states
+    methods: MethodSettings = field(default_factory=MethodSettings)
     dynamic: DynamicConfig = field(default_factory=DynamicConfig)
     base: BaseUpdate = field(default_factory=BaseUpdate)  # how the base learns while it reads
     memory: MemoryConfig = field(default_factory=MemoryConfig)
@@ -50,9 +49,8 @@ class Hyperparameters:
                 f"settings={{'hebb.beta': 0.9}}"
             )
         known = _names()
-        changes: dict[
-            str, dict[str, Any]
-        ] = {}  # a section at once, since some values only work together
+        # a section at once, since some values only work together
+        changes: dict[str, dict[str, Any]] = {}
         for name, value in values.items():
             if name in RENAMED:
                 say_once(f"{name} is now {RENAMED[name]}; the old name goes with the next release")

@@ -29,9 +29,8 @@ from hebblm.text.subwords import Subwords
 
 SHOWN = 3  # words that are asked for, and suggestions for each
 BEFORE = 5  # words of the text before each, at most
-LEAST = (
-    0.5  # nats that a word gains each time: frequent words gain much in all, and little each time
-)
+# nats that a word gains each time: frequent words gain much in all, and little each time
+LEAST = 0.5
 
 Losses = Mapping[str, npt.NDArray[np.float32]]
 

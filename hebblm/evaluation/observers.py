@@ -39,9 +39,8 @@ class KeptObserver(Observer, Kept, Protocol):
 class Notes:
     """Columns; each mini-batch adds some rows."""
 
-    parts: list[dict[str, npt.NDArray[Any]]] = field(
-        default_factory=list
-    )  # by name, the rows of a mini-batch each
+    # by name, the rows of a mini-batch each
+    parts: list[dict[str, npt.NDArray[Any]]] = field(default_factory=list)
     _kept: int = 0  # parts that state_dict() gave already
 
     def add(self, columns: Mapping[str, Tensor]) -> None:

@@ -150,9 +150,8 @@ def _open_words(
             }
             stream = dataclasses.replace(stream, **counts)
     tell_loss(target.removeprefix("text:"), stream.lost, stream.bytes)
-    beyond = stream.ids[
-        stream.ids >= stream.source_size
-    ]  # rows of a joined dictionary for new words are inside
+    # rows of a joined dictionary for new words are inside
+    beyond = stream.ids[stream.ids >= stream.source_size]
     warn_of_unknown(
         target,
         Counter(stream.symbols[index] for index in beyond.tolist()),

@@ -47,9 +47,8 @@ class Pass:
     forgetting: dict[str, Forgetting] = field(default_factory=dict)  # by method, if requested
     preparation: list[Work] = field(default_factory=list)  # work besides reading the stream
     dynamic: DynamicConfig | None = None  # in a pass of dynamic evaluation, the values that it used
-    suggested: dict[str, Any] = field(
-        default_factory=dict
-    )  # what was learned, see LearnedWords, if requested
+    # what was learned, see LearnedWords, if requested
+    suggested: dict[str, Any] = field(default_factory=dict)
     exchanged: dict[str, Any] | None = None  # traffic between several processes, None for one
 
 
@@ -157,9 +156,8 @@ def _run(
 ) -> Pass:
     """Read the stream once with ``base`` and score it by every rule."""
     config, stream, checkpoint = scenario.config, scenario.stream, watching.checkpoint
-    retrieve = any(
-        rule.needs.retrieval for rule in rules.values()
-    )  # if none does, no memory is built or written
+    # if none does, no memory is built or written
+    retrieve = any(rule.needs.retrieval for rule in rules.values())
     window = max(rule.needs.window for rule in rules.values())
     watch = Stopwatch(clock_of(scenario.device))
     with watch.time("memory of the training text") as opening:
@@ -248,9 +246,8 @@ def ensemble_losses(losses: Sequence[Losses], update_every: int) -> Losses:
     known before the token. A loss is +inf if a method gave the token probability 0.
     """
     shares, mixed = F.LearnedShares((0.0,) * (len(losses) - 1)), []
-    for interval in torch.split(
-        torch.from_numpy(np.stack(losses, 1)).double(), update_every
-    ):  # (n, C)
+    # (n, C)
+    for interval in torch.split(torch.from_numpy(np.stack(losses, 1)).double(), update_every):
         mixed.append(
             F.gated_losses(interval, torch.tensor([shares.value], dtype=torch.float64).log())
         )

@@ -46,14 +46,12 @@ class ModelAndText:
     # Size of the stream's text, if its tokens are words and it is a part of the split whose lines
     # are available.
     beginning: Beginning | None = None
-    total: int | None = (
-        None  # tokens of the whole split that the stream is a part of; None if not counted
-    )
+    # tokens of the whole split that the stream is a part of; None if not counted
+    total: int | None = None
     column: str | None = None  # of records that holds the text, None if the text is not in records
     splits: Tokenizer | None = None  # how the text was split into words, None for pieces of them
-    counted: str | None = (
-        None  # the corpus that words are counted in if the user named it, not the training text
-    )
+    # the corpus that words are counted in if the user named it, not the training text
+    counted: str | None = None
 
 
 @dataclass(slots=True, kw_only=True)

@@ -152,9 +152,8 @@ def _whole_memory(
             model.key_width, config, device, work=segments.folder if ranks.leads else None
         )
         with segments.held("the memory of the training text") if ranks.leads else nullcontext():
-            if not ranks.all_gather_object(folder.exists())[
-                0
-            ]:  # another process may have built it meanwhile
+            # another process may have built it meanwhile
+            if not ranks.all_gather_object(folder.exists())[0]:
                 save = partial(
                     save_memory,
                     memory,

@@ -69,9 +69,8 @@ class AdaptedLogitsProcessor(LogitsProcessor):
             logits = getattr(out, "logits", None)  # a tuple has none; generate asks for no tuples
             noted.logits = None if logits is None else logits[:, -1].detach()  # (B, V)
             mask, ids = options.get("attention_mask"), options.get("input_ids")
-            if (
-                mask is not None or ids is None or ids.shape[1] > 1
-            ):  # a step without a mask goes on with its texts
+            # a step without a mask goes on with its texts
+            if mask is not None or ids is None or ids.shape[1] > 1:
                 noted.padding = _padding(mask)
 
         model = reader.model
@@ -151,9 +150,8 @@ def _padding(mask: object) -> Tensor | None:
     if not isinstance(mask, Tensor):
         return None
     last = mask if mask.ndim == 2 else mask[:, 0, -1]
-    seen = (
-        last == 0 if mask.ndim == 4 and mask.is_floating_point() else last.bool()
-    )  # those add 0, or hide
+    # those add 0, or hide
+    seen = last == 0 if mask.ndim == 4 and mask.is_floating_point() else last.bool()
     return (seen.cumsum(-1) == 0).sum(-1)
 
 

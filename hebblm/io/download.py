@@ -184,10 +184,8 @@ def _download(name: str, target: Path, urls: Sequence[str], known: str, remedy: 
     failures = []
     for url in urls:
         try:
-            with (
-                held(target, name),
-                _DownloadBar(name) as shown,
-            ):  # a file with this hash is not fetched again
+            # a file with this hash is not fetched again
+            with held(target, name), _DownloadBar(name) as shown:
                 downloader = pooch.HTTPDownloader(
                     progressbar=shown, timeout=PATIENCE, chunk_size=CHUNK
                 )

@@ -26,9 +26,8 @@ from hebblm.memory.pq import FaissMemory
 from hebblm.memory.store import EntryStore, MappedArray, accumulation_dtype
 
 INDEX, LISTS = "index.faiss", "lists.bin"
-SHARD = (
-    1 << 18
-)  # entries that are encoded at once; an interrupted build encodes at most so many again
+# entries that are encoded at once; an interrupted build encodes at most so many again
+SHARD = 1 << 18
 READ_AT_ONCE = 1 << 13  # keys read between two releases; each may load 64 kB around it
 RELEASED_FROM = 1 << 30  # bytes of keys; fewer may stay in memory
 
@@ -219,9 +218,8 @@ def _merged(first: Any, paths: Sequence[Path], place: Path) -> Any:
             index = faiss.read_index(str(path), faiss.IO_FLAG_MMAP)
             yield faiss.extract_index_ivf(index).invlists
 
-    sizes = np.array(
-        [[part.list_size(number) for number in range(part.nlist)] for part in each()]
-    )  # (parts, lists)
+    # (parts, lists)
+    sizes = np.array([[part.list_size(number) for number in range(part.nlist)] for part in each()])
     totals, width = sizes.sum(0), faiss.extract_index_ivf(first).code_size
     begins = (np.cumsum(totals) - totals) * (width + 8)  # (lists,) bytes
     with atomic_path(place) as temporary, temporary.open("wb") as stream:
@@ -272,10 +270,8 @@ def _check_lists(dim: int, factory: str) -> None:
     """Refuse an index that FAISS cannot keep on disk: without inverted lists, or with blocks
     scanned at once.
     """
-    faiss, index = (
-        load_faiss(),
-        faiss_index.make_index(dim, factory),
-    )  # the index owns the extracted lists
+    # the index owns the extracted lists
+    faiss, index = load_faiss(), faiss_index.make_index(dim, factory)
     inverted = faiss.try_extract_index_ivf(index)
     if inverted is None or hasattr(faiss.downcast_index(inverted), "bbs"):
         raise UserError(

@@ -163,9 +163,8 @@ def placed(index: Any, device: torch.device) -> Any:
             "this FAISS knows no GPU: pip install -e '.[gpu]' in the checkout, or use "
             "memory.index=exact"
         )
-    importlib.import_module(
-        "faiss.contrib.torch_utils"
-    )  # lets an index take tensors that are on its GPU
+    # lets an index take tensors that are on its GPU
+    importlib.import_module("faiss.contrib.torch_utils")
     there, reason = None, "it would stay on the CPU"
     try:
         there = faiss.index_cpu_to_gpu(_gpu_resources(), device.index or 0, index)

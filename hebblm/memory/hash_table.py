@@ -13,12 +13,10 @@ Number = TypeVar("Number", bound=np.generic)
 
 ABSENT = -1
 """Row of a key that is not there."""
-MULTIPLIER = np.uint64(
-    0x9E3779B97F4A7C15
-)  # 2^64 over the golden ratio: neighbouring numbers end far apart
-SECOND = np.uint64(
-    0xBF58476D1CE4E5B9
-)  # of the finaliser of SplitMix64 (Steele, Lea and Flood 2014)
+# 2^64 over the golden ratio: neighbouring numbers end far apart
+MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+# of the finaliser of SplitMix64 (Steele, Lea and Flood 2014)
+SECOND = np.uint64(0xBF58476D1CE4E5B9)
 HALF = np.uint64(32)  # bits
 BLOCK = 1 << 16  # rows that are placed at once
 FULLEST = 0.7  # of the index, above which it grows by half: probes stay short
@@ -50,9 +48,8 @@ class HashTable:
         """Return the rows (N,) of keys (N,), ABSENT for a key that is not there."""
         slots = self._slots(keys)
         rows = self._index[slots].astype(np.int64)
-        open_ = np.flatnonzero(
-            (rows != ABSENT) & (self.keys[rows] != keys)
-        )  # another key sits there
+        # another key sits there
+        open_ = np.flatnonzero((rows != ABSENT) & (self.keys[rows] != keys))
         while len(open_):
             slots[open_] = (slots[open_] + 1) % len(self._index)
             rows[open_] = self._index[slots[open_]]
@@ -97,9 +94,8 @@ class HashTable:
         slots = self._slots(self.keys[rows])
         while len(rows):
             free = self._index[slots] == ABSENT
-            self._index[slots[free]] = rows[
-                free
-            ]  # of several that claim a slot, the last one gets it
+            # of several that claim a slot, the last one gets it
+            self._index[slots[free]] = rows[free]
             left = self._index[slots] != rows
             rows, slots = rows[left], (slots[left] + 1) % len(self._index)
 

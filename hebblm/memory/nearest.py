@@ -25,9 +25,8 @@ CUDA_CHUNK_BYTES = 1 << 30
 # Differences of a few queries at a time stay in the second-level cache of a CPU.
 CPU_BLOCK_BYTES = 1 << 20
 CUDA_BLOCK_BYTES = 256 << 20
-MOST_PAIRS = (
-    1 << 25
-)  # of a query and an entry, compared at once in addition to neighbours found elsewhere
+# of a query and an entry, compared at once in addition to neighbours found elsewhere
+MOST_PAIRS = 1 << 25
 
 
 class Ranked(NamedTuple):
@@ -247,9 +246,8 @@ def _within(queries: Tensor, entries: Entries, limits: Tensor, wanted: int, step
     best = _nothing(queries)
     pairs = block_rows(dim * queries.dtype.itemsize, queries.device)
     for begin in range(0, len(entries), step):
-        near = (
-            approximate_distances(queries, entries, begin, begin + step) <= limits[:, None]
-        )  # (N, C)
+        # (N, C)
+        near = approximate_distances(queries, entries, begin, begin + step) <= limits[:, None]
         distances = torch.full(near.shape, float("inf"), dtype=queries.dtype, device=queries.device)
         for pair in torch.split(near.nonzero(), pairs):
             row, column = pair.unbind(dim=1)

@@ -51,9 +51,8 @@ def contexts_of(tokens: Ints, begin: int, order: int) -> Ints:
     nearest token first.
     """
     padded = np.r_[np.full(order, PAD, dtype=np.int64), tokens]
-    windows = np.lib.stride_tricks.sliding_window_view(padded, order)[
-        begin : len(tokens)
-    ]  # the farthest first
+    # the farthest first
+    windows = np.lib.stride_tricks.sliding_window_view(padded, order)[begin : len(tokens)]
     return windows[:, ::-1]
 
 

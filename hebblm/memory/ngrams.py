@@ -86,9 +86,8 @@ class NGrams:
             )
         self.order = order
         self.capacity = capacity
-        self._base: tuple[int, int, npt.NDArray[np.int32]] | None = (
-            None  # tokens, contexts, counts of pairs
-        )
+        # tokens, contexts, counts of pairs
+        self._base: tuple[int, int, npt.NDArray[np.int32]] | None = None
         self._clear()
 
     def mark_base(self) -> None:
@@ -164,10 +163,8 @@ class NGrams:
             context_keys(contexts),
             np.c_[np.ones(len(tokens), dtype=bool), contexts != PAD],
         )
-        keys, tokens = (
-            keys[there],
-            np.broadcast_to(tokens[:, None], there.shape)[there],
-        )  # all lengths at once
+        # all lengths at once
+        keys, tokens = keys[there], np.broadcast_to(tokens[:, None], there.shape)[there]
         unique, number = np.unique(keys, return_inverse=True)
         rows = self._contexts.found(unique)
         self._count(*np.unique(Followers.keys_of(rows[number], tokens), return_counts=True))
@@ -222,9 +219,8 @@ class NGrams:
         count, added = len(rows.tokens), rows.within(vocabulary, self.capacity - self.tokens)
         lowest = np.full((count, vocabulary), 1 / vocabulary) if lowest is None else lowest
         levels = list(self._levels(self._seen(rows, added), rows.contexts))
-        scales = [
-            np.ones(count)
-        ]  # of each length, the longest first: the share that longer contexts leave to it
+        # of each length, the longest first: the share that longer contexts leave to it
+        scales = [np.ones(count)]
         for level in reversed(levels):
             scales.append(scales[-1] * np.where(level.reached, level.given, 1))
         found = lowest * scales.pop()[:, None]

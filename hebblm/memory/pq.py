@@ -99,9 +99,8 @@ class FaissMemory(StoredMemory):
         if trained is None or not len(queries):
             return nearest(queries, entries, k)
         wanted = min(k, len(self))
-        ids = faiss_index.propose(
-            trained.index, queries, min(self.rescore * wanted, len(self))
-        )  # (N, C)
+        # (N, C)
+        ids = faiss_index.propose(trained.index, queries, min(self.rescore * wanted, len(self)))
         if bool((ids >= len(self)).any()):
             raise UserError(
                 "the inverted lists of a memory on disk were changed; build the memory again"
@@ -192,9 +191,8 @@ def _rescore(queries: Tensor, entries: Entries, ids: Tensor, wanted: int) -> Ran
     floors = near.values.amax(dim=1)  # (N,)
     distances, chosen = ranked.distances[:, :wanted], ranked.ids[:, :wanted]
     # Infinite floors mean that every candidate is on the list.
-    doubtful = (
-        ~(distances[:, -1] + 2 * error_bound(queries, entries) < floors) & floors.isfinite()
-    )  # (N,)
+    # (N,)
+    doubtful = ~(distances[:, -1] + 2 * error_bound(queries, entries) < floors) & floors.isfinite()
     if bool(doubtful.any()):
         again = rank(queries[doubtful], entries.keys, ids[doubtful])
         distances, chosen = distances.clone(), chosen.clone()

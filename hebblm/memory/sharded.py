@@ -161,12 +161,10 @@ class _Places:
         self._rank, self._size = ranks.rank, ranks.size
         self._total = 0
         self._sizes = [0] * self._size  # entries by rank
-        self._runs = GrowingArray(
-            torch.empty(0, 3, dtype=torch.int64, device=device)
-        )  # place, rank, number
-        self._own = GrowingArray(
-            torch.empty(0, 2, dtype=torch.int64, device=device)
-        )  # number, place
+        # place, rank, number
+        self._runs = GrowingArray(torch.empty(0, 3, dtype=torch.int64, device=device))
+        # number, place
+        self._own = GrowingArray(torch.empty(0, 2, dtype=torch.int64, device=device))
 
     def __len__(self) -> int:
         return self._total

@@ -210,9 +210,8 @@ def cached_folder(prepared: PreparedCorpus, preset: Preset) -> Path:
     """Return the cache folder of the model of a preset and corpus: one for each recipe, dictionary
     and text.
     """
-    texts = [
-        prepared.split(split).sha256 for split in ("train", "valid")
-    ]  # the latter decides which epoch is kept
+    # the latter decides which epoch is kept
+    texts = [prepared.split(split).sha256 for split in ("train", "valid")]
     digest = hash_of(
         [preset.model.to_dict(), preset.training.to_dict(), prepared.meta.dictionary_hash, *texts]
     )

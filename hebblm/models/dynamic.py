@@ -53,9 +53,8 @@ class DynamicBase:
         self.config = config = with_rate(config, mean_squares)
         self._base = base
         self.trained = base.frozen() if config.rule == STREAM else None
-        self.trained_states = base.head.weight.new_zeros(
-            0
-        )  # (N, D) of the trained base, of the tokens read last
+        # (N, D) of the trained base, of the tokens read last
+        self.trained_states = base.head.weight.new_zeros(0)
         base.tracked = True
         self._mean_squares = mean_squares = mean_squares if config.rule == "rms" else None
         # One average for all parameters: a new row, which takes the mean of the trained ones, does

@@ -100,9 +100,8 @@ def train_model(
         done = ranks.leads and _is_done(prepared, preset, folder, initial)
         if ranks.leads and not done:
             stack.enter_context(held(folder / CONFIG, f"the training on {prepared.meta.name}"))
-            done = _is_done(
-                prepared, preset, folder, initial
-            )  # another process may have ended it meanwhile
+            # another process may have ended it meanwhile
+            done = _is_done(prepared, preset, folder, initial)
         elif ranks.leads:
             remove_left(folder / CONFIG)
         if not ranks.all_gather_object(done)[0]:
@@ -169,9 +168,8 @@ def _train(
             initial=initial,
             ranks=together,
         )
-        if (
-            ranks.leads
-        ):  # only now is it known that the folder holds no other run, whose words these are not
+        # only now is it known that the folder holds no other run, whose words these are not
+        if ranks.leads:
             prepared.dictionary.save(folder / DICTIONARY_FILE)
             prepared.tokenizer().save(folder)
             trainer.provenance = {

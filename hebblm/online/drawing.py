@@ -163,9 +163,8 @@ def _chosen(
     does.
     """
     while scores.max() > -torch.inf:
-        weights = ((scores - scores.max()) / (temperature or 1.0)).softmax(
-            0
-        )  # even with temperature 1e-320
+        # even with temperature 1e-320
+        weights = ((scores - scores.max()) / (temperature or 1.0)).softmax(0)
         index = choose(weights)
         if index == answer.vocabulary.end or answer.fits([*drawn, index]):
             return index

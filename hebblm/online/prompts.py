@@ -111,9 +111,8 @@ def spelled(
     Returns:
         The pieces; None if the model gives the target no probability.
     """
-    found: list[
-        tuple[tuple[int, ...], Tensor]
-    ] = []  # beginnings, and what each further piece (V,) gives to the target
+    # beginnings, and what each further piece (V,) gives to the target
+    found: list[tuple[tuple[int, ...], Tensor]] = []
     left: dict[tuple[int, ...], tuple[float, bytes]] = {(): (1.0, b"")}
     covered = 0.0
     while (

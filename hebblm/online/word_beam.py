@@ -20,9 +20,8 @@ from hebblm.text.piece_texts import PieceTexts, decoded
 from hebblm.text.word_ends import CLOSING, first_word, is_unspaced, separated, without_closing
 
 Expect = Callable[[Sequence[tuple[int, ...]]], tuple[Tensor, Tensor]]
-TOLERANCE = (
-    1e-3  # of a word's probability: what ways to write it may still add when the search ends
-)
+# of a word's probability: what ways to write it may still add when the search ends
+TOLERANCE = 1e-3
 LEAST = 1e-9  # probability of words that are not looked for, however many are asked for
 KEPT = 4096  # most probable pieces after a beginning that are kept; the others count as one
 AT_ONCE = 32  # beginnings that the model reads together
@@ -147,10 +146,8 @@ class WordSearch:
     def __init__(self, expect: Expect, pieces: PieceTexts, place: Place) -> None:
         self._expect, self._pieces, self._place = expect, pieces, place
         self.rows = 0  # beginnings that the model read
-        self.covered = [
-            0.0,
-            0.0,
-        ]  # probability of the target, adapted and not, as far as it is known
+        # probability of the target, adapted and not, as far as it is known
+        self.covered = [0.0, 0.0]
         self._words: dict[str, _Word] = {}
         self._open: dict[tuple[int, ...], _Beginning] = {}
         self._followers: dict[tuple[int, ...], _Followers] = {}

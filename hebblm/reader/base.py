@@ -33,9 +33,8 @@ class ReaderBase:
         self._along = (
             trained is not None and self._moving is not None and self._moving.trained is trained
         )
-        self._logits = base.head.weight.new_zeros(
-            0, 0
-        )  # (N, V) of the trained base, of the tokens read last
+        # (N, V) of the trained base, of the tokens read last
+        self._logits = base.head.weight.new_zeros(0, 0)
 
     @property
     def head(self) -> OutputHead:

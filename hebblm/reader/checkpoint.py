@@ -52,22 +52,18 @@ class ReaderState:
     memory: AnyMemory | None = None
     words: tuple[str, ...] = ()  # new ones, in the order of their first occurrence
     state: State | None = None  # of the base after the last token
-    last: Tensor = field(
-        default_factory=lambda: torch.zeros(1, dtype=torch.int64)
-    )  # (1,) the last token read
-    observed: Tensor = field(
-        default_factory=lambda: torch.zeros(0, dtype=torch.int64)
-    )  # (V,) how often each was read
+    # (1,) the last token read
+    last: Tensor = field(default_factory=lambda: torch.zeros(1, dtype=torch.int64))
+    # (V,) how often each was read
+    observed: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
     recent: tuple[Tensor, Tensor] = field(
         default_factory=lambda: (torch.zeros(0, 0), torch.zeros(0))
     )  # (W, D), (W,)
     shares: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # learned shares, by name
-    ngrams: Mapping[str, Array] = field(
-        default_factory=dict
-    )  # counts; empty if no method uses them
-    weights: Mapping[str, Tensor] = field(
-        default_factory=dict
-    )  # that learned; empty if the base stays as trained
+    # counts; empty if no method uses them
+    ngrams: Mapping[str, Array] = field(default_factory=dict)
+    # that learned; empty if the base stays as trained
+    weights: Mapping[str, Tensor] = field(default_factory=dict)
     splitting: Chosen | None = None  # of the texts; None before the first one
     config: ReaderConfig = field(default_factory=ReaderConfig)
     record: ReadingRecord = field(default_factory=ReadingRecord)

@@ -86,9 +86,8 @@ def build(
         if ranks.leads:
             remove_left(folder)
             remove_left(parts.folder)
-            shutil.rmtree(
-                parts.folder, ignore_errors=True
-            )  # of a build that was killed when all was written
+            # of a build that was killed when all was written
+            shutil.rmtree(parts.folder, ignore_errors=True)
         return there()
     work = parts.folder if ranks.leads else None
     memory = build_memory(model.key_width, config, device_of(model), work=work)
@@ -241,16 +240,14 @@ class SavedMemory:
     folder: Path
     manifest: Manifest
     words: tuple[str, ...]  # new ones, in the order of their ids
-    known: (
-        int | None
-    )  # number of the model's classes, where new words begin; None if the folder does not say
+    # number of the model's classes, where new words begin; None if the folder does not say
+    known: int | None
     about: dict[str, Any]  # the rest of its record
 
     @classmethod
     def of(cls, folder: Path) -> SavedMemory:
-        if (
-            folder.name == MEMORY and (folder.parent / READER).is_file()
-        ):  # its words are in the next folder up
+        # its words are in the next folder up
+        if folder.name == MEMORY and (folder.parent / READER).is_file():
             raise UserError(
                 f"{folder} is the memory of the reader in {folder.parent}; name {folder.parent}"
             )

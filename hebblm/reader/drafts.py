@@ -23,11 +23,8 @@ from hebblm.reader.base import ReaderBase
 PAYS = 0.08
 LONGEST = 12  # tokens of a draft
 MATCH = 3  # longest match, in tokens, that is told apart
-CHANCES = {
-    1: 0.2,
-    2: 0.5,
-    MATCH: 0.8,
-}  # of drawing the token that followed so many equal tokens, or more
+# of drawing the token that followed so many equal tokens, or more
+CHANCES = {1: 0.2, 2: 0.5, MATCH: 0.8}
 PATIENCE = 4.0  # CHANCES weigh as much as so many drafted tokens
 FORGETS = 0.98  # factor of the weight of earlier drafts, with each token drawn
 
@@ -55,12 +52,10 @@ class Drafts:
 
     read: NGrams
     text: list[int]
-    _followers: dict[tuple[int, ...], int] = field(
-        default_factory=dict
-    )  # latest token after tokens of the text
-    _judged: dict[int, float] = field(
-        default_factory=lambda: dict.fromkeys(CHANCES, 0.0)
-    )  # by match
+    # latest token after tokens of the text
+    _followers: dict[tuple[int, ...], int] = field(default_factory=dict)
+    # by match
+    _judged: dict[int, float] = field(default_factory=lambda: dict.fromkeys(CHANCES, 0.0))
     _drawn: dict[int, float] = field(default_factory=lambda: dict.fromkeys(CHANCES, 0.0))
 
     def __post_init__(self) -> None:

@@ -171,9 +171,8 @@ def explained(
             (weighed[first] * share for first, share in rest.items()), np.zeros(len(written.ids))
         )
         there = np.flatnonzero(weights)
-        heaviest = there[
-            np.lexsort((-there, -weights[there]))[:MOST]
-        ]  # among equal weights the latest
+        # among equal weights the latest
+        heaviest = there[np.lexsort((-there, -weights[there]))[:MOST]]
         entries = tuple(
             _remembered(entry, weights[entry], written, vocabulary) for entry in heaviest.tolist()
         )

@@ -35,9 +35,8 @@ class Spelled(msgspec.Struct, frozen=True, omit_defaults=True):
     tokens: tuple[int | str, ...]  # (T,) as :meth:`Vocabulary.lasting` gives them
     bytes: int
     split: Chosen | None = None  # how the text was split; None for ids
-    fits: Chosen | None = (
-        None  # how it is split if it is the first text; None for ids, or without words
-    )
+    # how it is split if it is the first text; None for ids, or without words
+    fits: Chosen | None = None
 
     def encoded(self, vocabulary: Vocabulary, *, include: bool) -> Encoded:
         if vocabulary.splitting is None and self.fits is not None:

@@ -260,9 +260,8 @@ class Reader:
                     )
                 return self._read_on(*part, learn, report, reading)
 
-        for piece in pieces_of(
-            pieces
-        ):  # other threads may ask while the text comes, and between its parts
+        # other threads may ask while the text comes, and between its parts
+        for piece in pieces_of(pieces):
             with turn(self):
                 scores = read(partial(intervals.after, piece))
             if scores is not None:

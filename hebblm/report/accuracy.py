@@ -27,9 +27,8 @@ MEASURES = {
 class Guesses(NamedTuple):
     """Ranks and keystrokes of a method's suggestions."""
 
-    rank: NDArray[
-        np.int64
-    ]  # (U,) of each word, from 1; 0 where it was not asked for, below if no list has it
+    # (U,) of each word, from 1; 0 where it was not asked for, below if no list has it
+    rank: NDArray[np.int64]
     keys: NDArray[np.int64]  # (U,) keystrokes of each word with a list of three
 
 
@@ -42,9 +41,8 @@ class Accuracy:
     top1: float | None  # share of words that are the most probable one; None for an empty part
     top5: float | None  # share that are among the five most probable ones
     reciprocal_rank: float | None  # mean of 1 / rank
-    saved: (
-        float | None
-    )  # share of keystrokes that a list of three saves; None where nothing is typed
+    # share of keystrokes that a list of three saves; None where nothing is typed
+    saved: float | None
     # by measure what it gains over the unadapted model, and both ends of the interval; None where
     # that is not known
     gains: Mapping[str, tuple[float | None, float | None, float | None]]

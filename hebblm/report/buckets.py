@@ -145,9 +145,8 @@ def occurrences_so_far(tokens: NDArray[Any]) -> NDArray[np.int64]:
     """Return how often each token (T,) of a stream occurred before its own place, (T,): 0 for a
     first occurrence.
     """
-    order = np.argsort(
-        tokens, kind="stable"
-    )  # (T,) equal tokens side by side, each in the order of the stream
+    # (T,) equal tokens side by side, each in the order of the stream
+    order = np.argsort(tokens, kind="stable")
     together = tokens[order]
     starts = np.flatnonzero(np.append(True, together[1:] != together[:-1]))
     lengths = np.diff(np.append(starts, tokens.size))

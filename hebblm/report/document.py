@@ -191,9 +191,8 @@ def _inspected(run: Path, directory: Path) -> tuple[str, str]:
     make it.
     """
     page, made = run / INSPECTED, run / RESULT
-    if (
-        page.exists() and made.exists() and page.stat().st_mtime >= made.stat().st_mtime
-    ):  # not that of a former run
+    # not that of a former run
+    if page.exists() and made.exists() and page.stat().st_mtime >= made.stat().st_mtime:
         return quote(Path(relpath(page, directory)).as_posix()), ""
     again = (
         ""

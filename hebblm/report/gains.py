@@ -21,9 +21,8 @@ _CELLS = 1 << 22  # of a matrix of draws that is held at once
 class Bootstrap:
     """Options of bootstrap intervals."""
 
-    block: int = (
-        200  # consecutive tokens that are drawn together, as their losses depend on each other
-    )
+    # consecutive tokens that are drawn together, as their losses depend on each other
+    block: int = 200
     resamples: int = 1000  # streams drawn, with replacement
     level: float = 0.95  # share of the resamples within an interval
     seed: int = 1111  # of the draws

@@ -166,20 +166,15 @@ def load_components(
     return {method: parts for method, parts in found.items() if len(parts) > 1}
 
 
-LEVELS = (
-    0.05,
-    0.25,
-    1.0,
-    2.5,
-)  # nats; a token's shade is the number of bounds that its gain or loss reaches
+# nats; a token's shade is the number of bounds that its gain or loss reaches
+LEVELS = 0.05, 0.25, 1.0, 2.5
 _KEY = [
     (f"{kind}{LEVELS.index(bound) + 1}", f"{sign}{bound:g}")
     for kind, sign, bounds in (("l", "\u2212", LEVELS[::-1]), ("g", "+", LEVELS))
     for bound in bounds
 ]
-BLOCK = (
-    200  # tokens, after which a paragraph ends with its line; those out of sight are not laid out
-)
+# tokens, after which a paragraph ends with its line; those out of sight are not laid out
+BLOCK = 200
 BREAK = "⏎"  # shows an end of line
 LONGEST = 1_000  # tokens of a paragraph that has no end of line
 

@@ -87,9 +87,8 @@ def to_text(table: Table) -> str:
     """Return cells as a Markdown table with aligned columns, readable as plain text."""
     headers = table.single_headers()
     body = table.text()
-    lines: list[list[str]] = [
-        [] for _ in range(len(body) + 2)
-    ]  # the header, the rule below it, and the rows
+    # the header, the rule below it, and the rows
+    lines: list[list[str]] = [[] for _ in range(len(body) + 2)]
     for at, column in enumerate(table.columns):
         cells = [headers[at]] + [row[at] for row in body]
         width = max(len(cell) for cell in cells)

@@ -43,9 +43,8 @@ class MethodResult:
 
     nll: float  # mean loss in nats per token
     perplexity: float  # exp(nll)
-    oov_nll: (
-        float | None
-    )  # mean loss of the tokens outside the source vocabulary; None without such tokens
+    # mean loss of the tokens outside the source vocabulary; None without such tokens
+    oov_nll: float | None
     in_vocabulary_nll: float | None  # mean loss of the other tokens; None without such tokens
     frequency: tuple[FrequencyBucket, ...]  # the loss by training count
     hyperparameters: Mapping[str, Any]  # the settings that produced the numbers
@@ -56,9 +55,8 @@ class MethodResult:
     # those that were run again at a stable rate; None where that was not checked
     stabilized_queries: Count | None = None
     words_perplexity: float | None = None  # perplexity per word for a subword vocabulary
-    bits_per_byte: float | None = (
-        None  # loss in bits per byte of the raw text, the spelling of what has no id included
-    )
+    # loss in bits per byte of the raw text, the spelling of what has no id included
+    bits_per_byte: float | None = None
     # points (tokens scored so far, mean loss so far in nats); of pieces, where tokens are pieces of
     # words
     running: tuple[tuple[int, float], ...] = ()
@@ -73,9 +71,8 @@ class MethodResult:
     piece_perplexity: float | None = None  # exp(piece_nll)
     # how well it suggests words, part by part; empty where that was not asked for
     accuracy: tuple[Accuracy, ...] = ()
-    extra: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # further keys of the file, kept as they are
+    # further keys of the file, kept as they are
+    extra: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def loss(self) -> float:
@@ -96,9 +93,8 @@ class ScenarioRecord:
     tokens: Count  # tokens scored; words, where the model reads pieces of them
     oov_tokens: Count  # those among them outside the source vocabulary
     oov_types: Count  # distinct words among those
-    extra: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # further keys of the file, kept as they are
+    # further keys of the file, kept as they are
+    extra: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def label(self) -> str:
@@ -151,9 +147,8 @@ def scenario_label(source: str, target: str, split: str) -> str:
 class Part:
     """Part of a run's time, each second counted in one part only."""
 
-    kind: Literal[
-        "run", "shared", "method"
-    ]  # of all methods, of those that rest on it, or one's own
+    # of all methods, of those that rest on it, or one's own
+    kind: Literal["run", "shared", "method"]
     name: str  # the method's where it is one's own
     seconds: float
 
@@ -163,9 +158,8 @@ class Seconds:
     """The time of a whole run, from the scenario that was opened to the numbers."""
 
     total: float  # on the clock
-    parts: tuple[
-        Part, ...
-    ]  # what is known of them; the rest is the loop itself, tables and intervals
+    # what is known of them; the rest is the loop itself, tables and intervals
+    parts: tuple[Part, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,12 +19,10 @@ class Column:
 
     header: str
     kind: Kind = "text"
-    best: Literal["min", "max"] | None = (
-        None  # which extreme is the best, if the column is a contest between the rows
-    )
-    subheader: str | int = (
-        ""  # a second line of the title: a source, or a number such as that of tokens
-    )
+    # which extreme is the best, if the column is a contest between the rows
+    best: Literal["min", "max"] | None = None
+    # a second line of the title: a source, or a number such as that of tokens
+    subheader: str | int = ""
     decimals: int = 4  # of losses and differences
     wide: bool = False  # sentences, which are broken into lines where a page needs it
 

@@ -58,9 +58,8 @@ class TokenLosses:
     train_counts: NDArray[np.int64] | None
     oov: NDArray[np.bool_]  # (T,) bool, outside the source vocabulary
     nll: Mapping[str, NDArray[np.float64]]  # by method, (T,) float64 in nats
-    pieces: NDArray[np.float64] | None = (
-        None  # (T,) pieces of each word, None where tokens are no pieces
-    )
+    # (T,) pieces of each word, None where tokens are no pieces
+    pieces: NDArray[np.float64] | None = None
     # (T,) str, the tokens as they stand in the text, each with the blanks before it; None where
     # that is not known
     written: NDArray[np.object_] | None = None
@@ -136,9 +135,8 @@ def running_curve(
     """At most ``points`` evenly spaced pairs (tokens so far, mean loss so far in nats)."""
     if nll.size == 0:
         return ()
-    positions = np.unique(
-        np.linspace(0, nll.size, min(points, nll.size) + 1).astype(np.int64)[1:]
-    )  # (P,)
+    # (P,)
+    positions = np.unique(np.linspace(0, nll.size, min(points, nll.size) + 1).astype(np.int64)[1:])
     means = np.cumsum(nll, dtype=np.float64)[positions - 1] / positions  # (P,)
     return tuple(zip(positions.tolist(), means.tolist(), strict=True))
 
@@ -154,9 +152,8 @@ def word_table(result: Result, tokens: TokenLosses, top: int = 15) -> Table | No
         return None
     best = min(others, key=lambda method: result.methods[method].nll)
     finite = np.isfinite(tokens.nll[BASE]) & np.isfinite(tokens.nll[best])
-    gains = np.where(finite, tokens.nll[BASE], 0.0) - np.where(
-        finite, tokens.nll[best], 0.0
-    )  # (T,)
+    # (T,)
+    gains = np.where(finite, tokens.nll[BASE], 0.0) - np.where(finite, tokens.nll[best], 0.0)
     words, first, where, times = np.unique(
         tokens.words, return_index=True, return_inverse=True, return_counts=True
     )

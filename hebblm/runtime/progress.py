@@ -34,9 +34,8 @@ QUIET = 60.0  # seconds between two lines of a log
 BRIEF = 1.0  # seconds of passing work, whose bar disappears with its end
 SHORTEST, LONGEST = 6, 40  # of a bar itself
 _SILENT: ContextVar[bool] = ContextVar("silent", default=False)
-NUMBERS = (
-    83  # columns for a description and the numbers, before a bar may be longer than the shortest
-)
+# columns for a description and the numbers, before a bar may be longer than the shortest
+NUMBERS = 83
 
 
 class Description(ProgressColumn):
@@ -73,12 +72,10 @@ class Display(Progress):
 
     def __init__(self, *columns: Any, **options: Any) -> None:
         super().__init__(*columns, **options)
-        self._begins: dict[
-            TaskID, tuple[float, float]
-        ] = {}  # when a task was added, and how far it was
-        self._firsts: dict[
-            TaskID, tuple[float, float]
-        ] = {}  # when it first advanced, and how far it was then
+        # when a task was added, and how far it was
+        self._begins: dict[TaskID, tuple[float, float]] = {}
+        # when it first advanced, and how far it was then
+        self._firsts: dict[TaskID, tuple[float, float]] = {}
         self._written = time.monotonic()
         self.passing = False
 

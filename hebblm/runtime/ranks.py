@@ -26,9 +26,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 LOOK = 1.0  # seconds between two checks that the process that started this rank is alive
-PATIENCE = timedelta(
-    days=30
-)  # to wait for busy ranks; a rank that dies breaks its connections, which ends the wait
+# to wait for busy ranks; a rank that dies breaks its connections, which ends the wait
+PATIENCE = timedelta(days=30)
 
 
 class LostRankError(RuntimeError):

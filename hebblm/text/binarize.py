@@ -115,9 +115,8 @@ def _from_before(
         found = load_prepared(destdir)
         meta, spec = found.meta, corpus.tokenizer.spec()
         made = (meta.provenance, meta.tokenizer, meta.normalization, meta.min_count)
-        counted = all(
-            split.lost is not None for split in meta.splits.values()
-        )  # not by an earlier version
+        # not by an earlier version
+        counted = all(split.lost is not None for split in meta.splits.values())
         if counted and made == (corpus.provenance, spec, normalization, min_count):
             return found
     refuse_foreign(destdir)

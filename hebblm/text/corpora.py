@@ -81,18 +81,15 @@ class Corpus:
     name: str  # as given
     sources: Mapping[str, LineSource] = field(repr=False)  # the lines of each split
     tokenizer: Tokenizer  # lines to tokens
-    provenance: Mapping[
-        str, Any
-    ]  # JSON of where the text came from: kind, licence, ``sha256`` by split
+    # JSON of where the text came from: kind, licence, ``sha256`` by split
+    provenance: Mapping[str, Any]
     # tokens of each split with one ``<eos>`` a line, where they are known
     expected_tokens: Mapping[str, int] = field(default_factory=dict)
-    expected_types: int | None = (
-        None  # types of the training split with ``<eos>``, where they are known
-    )
+    # types of the training split with ``<eos>``, where they are known
+    expected_types: int | None = None
     min_count: int = 1  # training count below which a word should become ``<unk>``
-    prepared: Path | None = (
-        None  # the folder that ``hebblm-preprocess`` wrote, for which there are no lines
-    )
+    # the folder that ``hebblm-preprocess`` wrote, for which there are no lines
+    prepared: Path | None = None
 
     @property
     def tokenised(self) -> bool:

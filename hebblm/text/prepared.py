@@ -44,9 +44,8 @@ class SplitMeta:
     unknown: Count  # tokens that are ``<unk>``
     # those of them that are ``<unk>`` in the text itself; None for a corpus of an earlier version
     literal: Count | None = None
-    lost: Count | None = (
-        None  # bytes that the tokens do not give back, at least; None for an earlier version
-    )
+    # bytes that the tokens do not give back, at least; None for an earlier version
+    lost: Count | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,15 +160,13 @@ class EvaluationStream:
     source_size: int  # V_source, rows of the model's head
     vocabulary_size: int  # V_source plus every novel word of the target's dictionary
     symbols: tuple[str, ...]  # (vocabulary_size,) the words
-    train_counts: (
-        Ids  # (vocabulary_size,) int64 counts in the model's training text, 0 for novel words
-    )
+    # (vocabulary_size,) int64 counts in the model's training text, 0 for novel words
+    train_counts: Ids
     lines: int  # lines of the text
     words: int  # its words, ends of line apart
     bytes: int  # its UTF-8 bytes, one an end of line
-    pieces: Words | None = (
-        None  # the words of ``by_word`` that each token is a part of; None if tokens are words
-    )
+    # the words of ``by_word`` that each token is a part of; None if tokens are words
+    pieces: Words | None = None
     by_word: EvaluationStream | None = None  # the same text as words; None where tokens are words
     counted: bool = True  # whether the counts are known; if not, they are 0
     # (T,) int64, bytes by which a piece without an id is spelled, 0 for the others; None where

@@ -70,9 +70,8 @@ def column_of(path: Path, asked: str | None, remedy: str) -> str:
     """
     types = _types(path)
     wanted = COLUMN if asked is None else asked
-    if not types or (
-        wanted in types and kind_of(path)[0] in TABLES
-    ):  # a table of text may hold numbers as text
+    # a table of text may hold numbers as text
+    if not types or (wanted in types and kind_of(path)[0] in TABLES):
         return wanted
     return text_column(types, asked, str(path), remedy)
 

@@ -41,9 +41,8 @@ class Subwords(Vocabulary):
         begin = (
             tokenizer.bos_token_id if tokenizer.bos_token_id is not None else tokenizer.eos_token_id
         )
-        added = (
-            tokenizer.get_added_vocab()
-        )  # models may lack rows for these, as Gemma 3 does for one for images
+        # models may lack rows for these, as Gemma 3 does for one for images
+        added = tokenizer.get_added_vocab()
         own = (index for piece, index in tokenizer.get_vocab().items() if piece not in added)
         if (last := max([*own, begin or 0])) >= rows:
             raise UserError(
@@ -95,9 +94,8 @@ class Subwords(Vocabulary):
         ids, spans = self._cut(text)
         pieces, end = [], 0
         for _, stop in spans:
-            pieces.append(
-                text[end : max(end, stop)]
-            )  # blanks that no piece covers go with the next one
+            # blanks that no piece covers go with the next one
+            pieces.append(text[end : max(end, stop)])
             end = max(end, stop)
         name = "" if self._unknown is None else self.tokenizer.convert_ids_to_tokens(self._unknown)
         unknown = tuple(

@@ -34,9 +34,8 @@ def normalize(line: str, policy: Normalization) -> str:
     )
 
 
-if (
-    TYPE_CHECKING
-):  # both take part of a second, which text that is tokenised already need not wait for
+# both take part of a second, which text that is tokenised already need not wait for
+if TYPE_CHECKING:
     from sacremoses import MosesDetokenizer
     from sacremoses import MosesTokenizer as SacreMosesTokenizer
     from sentencepiece import SentencePieceProcessor

@@ -20,9 +20,8 @@ class Encoded:
     tokens: tuple[str, ...]  # T pieces of text
     ids: tuple[int, ...]  # T ids
     unknown: tuple[int, ...] = ()  # places of the tokens that have no id of their own, ascending
-    words: Words | None = (
-        None  # words of the text and where its tokens lie in them; None where each token is a word
-    )
+    # words of the text and where its tokens lie in them; None where each token is a word
+    words: Words | None = None
     lost: int = 0  # bytes of the text that its ids do not give back, at least
 
     def then(self, more: Encoded) -> Encoded:

@@ -94,12 +94,10 @@ def words_of(text: str, spans: Sequence[tuple[int, int]]) -> Words:
         np.array([bound(match) for match in found]) for bound in (re.Match.start, re.Match.end)
     )
     start, stop = np.array(spans, dtype=np.int64).reshape(-1, 2).T
-    first = np.searchsorted(
-        ends, start, side="right"
-    )  # the first word that ends after the piece begins
-    last = (
-        np.searchsorted(begins, stop, side="left") - 1
-    )  # the last one that begins before the piece ends
+    # the first word that ends after the piece begins
+    first = np.searchsorted(ends, start, side="right")
+    # the last one that begins before the piece ends
+    last = np.searchsorted(begins, stop, side="left") - 1
     first = np.maximum.accumulate(np.minimum(first, len(found) - 1))
     last = np.maximum.accumulate(np.maximum(first, last))
     return Words(tuple(match[0] for match in found), first, last)

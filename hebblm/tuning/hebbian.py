@@ -41,9 +41,8 @@ class LabelTerms(NamedTuple):
         term = hebbian_term(batch, mbpa, hebb, classes)
         # Not total less the labels' part: where MbPA gave a label all the mass, nothing would be
         # left of the rest.
-        gone = torch.full_like(term.values, torch.inf).masked_fill_(
-            term.chosen, -torch.inf
-        )  # (N, K)
+        # (N, K)
+        gone = torch.full_like(term.values, torch.inf).masked_fill_(term.chosen, -torch.inf)
         others = dense.scatter_reduce(1, term.labels, gone, "amin")  # (N, V)
         return cls(
             labels=term.labels,

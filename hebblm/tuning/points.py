@@ -41,17 +41,15 @@ def divided(count: int, compute: Callable[[Sequence[int]], Mapping[int, Losses]]
     losses = compute(indices)
     if ranks.size == 1 or not count:
         return [losses[index] for index in indices]
-    if (
-        len(indices) < count
-    ):  # the bar is the first process's own, and a reading of the others may cost more
+    # the bar is the first process's own, and a reading of the others may cost more
+    if len(indices) < count:
         say(f"{len(indices)} of {count} points are done here; waiting for the other processes")
     tokens = max(
         ranks.all_gather_object(max((len(values) for values in losses.values()), default=0))
     )
     rows = np.stack([losses[index] for index in indices]) if len(indices) else np.zeros((0, tokens))
-    by_rank = [
-        part.numpy() for part in ranks.all_gather_rows(torch.from_numpy(rows))
-    ]  # by rank (n, T)
+    # by rank (n, T)
+    by_rank = [part.numpy() for part in ranks.all_gather_rows(torch.from_numpy(rows))]
     return [by_rank[index % ranks.size][index // ranks.size] for index in range(count)]
 
 

@@ -69,9 +69,8 @@ def tune(
         raise UserError(
             f"hebb.gate={settings.methods[HebbConfig].gate} cannot be tuned; tune with gated"
         )
-    kept = {
-        name: value for name, value in (fixed or {}).items() if name != "base.lr"
-    }  # above 0, it is tuned
+    # above 0, it is tuned
+    kept = {name: value for name, value in (fixed or {}).items() if name != "base.lr"}
     usual = defaults() | (TRANSFORMERS if scenario.config.model is not None else {})
     around = around or {}
     search = Search(settings, grid.around(around), with_parts(methods), kept, usual=usual)

@@ -117,9 +117,8 @@ def run_online(setup: ClassSetup, experiment: Experiment = "online") -> Outcome:
     match experiment:
         case "pretrain-classes":
             counts = settings.varied
-        case (
-            "ablation"
-        ):  # Hebb-N takes over the values of Hebb; v1, v2 and v3 have their own, tuned like Hebb's
+        # Hebb-N takes over the values of Hebb; v1, v2 and v3 have their own, tuned like Hebb's
+        case "ablation":
             names = (
                 "mbpa",
                 *VARIANTS,

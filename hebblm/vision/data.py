@@ -56,9 +56,8 @@ class ImageDataset:
     train: Images
     test: Images
     classes: int
-    sha256: Mapping[
-        str, str
-    ]  # by file, or by part where there is not a file, of the bytes that were read
+    # by file, or by part where there is not a file, of the bytes that were read
+    sha256: Mapping[str, str]
 
 
 def _check_labels(labels: Tensor, classes: int, source: object) -> None:

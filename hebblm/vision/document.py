@@ -25,11 +25,8 @@ from hebblm.vision.tables import method_name, permuted_methods, summaries, table
 
 REPORT = "report.md"
 _TITLES = {"new": "New classes", "old": "Old classes", "overall": "All classes"}
-_COLORS = {
-    "parametric": "#555555",
-    "mlp": "#555555",
-    "ewc": "#332288",
-}  # of networks without a memory
+# of networks without a memory
+_COLORS = {"parametric": "#555555", "mlp": "#555555", "ewc": "#332288"}
 _LINES = ("-", "--", ":", "-.")  # of permuted MNIST, by how much is stored, most first
 _PANEL = 9.5  # size of the title of one of several axes
 Curve = Sequence[tuple[float, Mapping[str, Any]]]

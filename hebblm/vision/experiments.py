@@ -171,9 +171,8 @@ def _class_method(runs: Sequence[SeedRun], name: str, interval: int | None) -> d
     for run in runs:
         made, new = run.predictions[name], run.drawn["new"]
         if interval is None:
-            tested = [
-                (at, after[after != MISSING]) for at, after in enumerate(made, 1)
-            ]  # the first of them, as many as were predicted
+            # the first of them, as many as were predicted
+            tested = [(at, after[after != MISSING]) for at, after in enumerate(made, 1)]
             curves.append(
                 [
                     {"at": at, **top1(first, run.labels[: len(first)], new)}
@@ -264,9 +263,8 @@ def _permuted_method(
     accuracies = [accuracies_of(run.predictions[name], run.labels) for run in runs]
     few = settings.curve_samples
     alike = [accuracies_of(run.predictions[name][:, :, :few], run.labels[:few]) for run in runs]
-    curves = [
-        [sum(row) / len(row) for row in rows] for rows in alike
-    ]  # over the tasks learnt so far
+    # over the tasks learnt so far
+    curves = [[sum(row) / len(row) for row in rows] for rows in alike]
     values, (kind, _, size) = runs[0].values, name.partition("-")
     hyperparameters = dict(values.get(name, {}))
     if size:

@@ -57,12 +57,10 @@ class Pictures:
         The generator is on the CPU, so that every device sees the same pictures.
         """
         n, (height, width), device = len(index), self.pixels.shape[2:], self.pixels.device
-        rows = torch.randint(2 * padding + 1, (n, 1), generator=generator) + torch.arange(
-            height
-        )  # (n, H)
-        columns = torch.randint(2 * padding + 1, (n, 1), generator=generator) + torch.arange(
-            width
-        )  # (n, W)
+        # (n, H)
+        rows = torch.randint(2 * padding + 1, (n, 1), generator=generator) + torch.arange(height)
+        # (n, W)
+        columns = torch.randint(2 * padding + 1, (n, 1), generator=generator) + torch.arange(width)
         if flip:
             columns = torch.where(
                 torch.rand(n, 1, generator=generator) < 0.5, columns.flip(1), columns
@@ -122,9 +120,8 @@ def learn(
     """
     classifier.train(not frozen_norms)
     optimizer.zero_grad()
-    with (
-        torch.enable_grad()
-    ):  # a stream is learnt from while its predictions are read without gradients
+    # a stream is learnt from while its predictions are read without gradients
+    with torch.enable_grad():
         loss = torch.nn.functional.cross_entropy(classifier(pictures), labels)
         loss.backward()  # type: ignore[no-untyped-call]
     optimizer.step()

@@ -144,9 +144,8 @@ def fisher_diagonal(model: MLP, pixels: Tensor, labels: Tensor, *, kind: FisherK
         hidden = inputs.relu()
         shares = model.head.logits(hidden).softmax(1)  # p (n, C)
         if kind == "labels":
-            residual = shares.scatter_add(
-                1, classes.unsqueeze(1), -torch.ones_like(shares[:, :1])
-            )  # r
+            # r
+            residual = shares.scatter_add(1, classes.unsqueeze(1), -torch.ones_like(shares[:, :1]))
             output_squares = residual.square()  # (n, C)
             hidden_squares = (residual @ head).square()  # (n, H)
         else:

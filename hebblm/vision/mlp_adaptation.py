@@ -78,9 +78,8 @@ def descend(
     # The first step starts from the V that all queries share, and from a problem that has to stay
     # as it is.
     now = residual(problem.logits)
-    change = (
-        now.transpose(1, 2).reshape(n * count, -1).mm(head.weight).view(n, count, -1)
-    )  # D (n, K, H)
+    # D (n, K, H)
+    change = now.transpose(1, 2).reshape(n * count, -1).mm(head.weight).view(n, count, -1)
     change = _masked_gradient(change, near)
     output = torch.baddbmm(head.weight.unsqueeze(0), now, near, alpha=-1)  # V (n, C, H)
     offset = head.bias.unsqueeze(1) - now.sum(2, keepdim=True)  # v (n, C, 1)

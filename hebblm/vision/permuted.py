@@ -54,9 +54,8 @@ their adaptation.
 class Draw:
     """Permutations and samples that a seed decides about the tasks."""
 
-    permutations: (
-        Tensor  # (T, D) int64; task t shows pixel permutations[t, j] of a picture at place j
-    )
+    # (T, D) int64; task t shows pixel permutations[t, j] of a picture at place j
+    permutations: Tensor
     # (T, n) int64 samples of each task among the training part; the first ones are those stored
     train: Tensor
     held_out: Tensor  # (m,) int64 samples of the training part that are in no task

@@ -240,9 +240,8 @@ def _train(
         "old_classes": wanted.parts.old_classes,
         "pictures": len(samples),
         "settings": json.loads(json.dumps(asdict(settings))),
-        "held_out_top1": float(
-            (made == wanted.dataset.train.labels[old]).double().mean()
-        ),  # among all outputs
+        # among all outputs
+        "held_out_top1": float((made == wanted.dataset.train.labels[old]).double().mean()),
         "device": device.type,
         "seconds": seconds,
     }

@@ -75,9 +75,8 @@ class Settings:
                 separated by commas.
         """
         known = dict(_types(type(self)))
-        changes: dict[str, dict[str, Any]] = {
-            "": {}
-        }  # a section at once, since some values only go together
+        # a section at once, since some values only go together
+        changes: dict[str, dict[str, Any]] = {"": {}}
         for name, text in values.items():
             if name not in known:
                 raise unknown("setting", name, known, f"known are {', '.join(known)}")
@@ -126,10 +125,8 @@ class PermutedSettings(Settings):
     epochs: Count = 100
     batch_size: Count = 128
     lr: Positive = 1e-3  # of Adam
-    stored: tuple[Count, ...] = (
-        250,
-        500,
-    )  # samples kept of each task; MbPA and Hebb run once with each
+    # samples kept of each task; MbPA and Hebb run once with each
+    stored: tuple[Count, ...] = (250, 500)
     k: Count = 200  # neighbours a query
     steps: Count = 5  # of MbPA
     eps: Positive = 1e-3  # in the closeness 1 / (eps + squared distance)
@@ -159,9 +156,8 @@ class PermutedSettings(Settings):
     # How many tasks tuning learns. The best ewc_lambda falls with their number: penalties add up,
     # and one that suits few tasks leaves later ones no room.
     tune_tasks: Count = 20
-    tune_samples: Count = (
-        200  # held-out samples a task on which MbPA and Hebb are tuned; EWC is on all of them
-    )
+    # held-out samples a task on which MbPA and Hebb are tuned; EWC is on all of them
+    tune_samples: Count = 200
 
     def __post_init__(self) -> None:
         Settings.__post_init__(self)
@@ -207,9 +203,8 @@ class PretrainingSettings(Settings):
     batch_size: Batch = 128
     momentum: Decay = 0.9
     weight_decay: Amount = 5e-4  # on every parameter
-    padding: Annotated[int, msgspec.Meta(ge=0)] = (
-        4  # black pixels around a picture before it is cropped again
-    )
+    # black pixels around a picture before it is cropped again
+    padding: Annotated[int, msgspec.Meta(ge=0)] = 4
     flip: bool = True  # half of the pictures are mirrored
 
     _repeats = True  # a value of one phase may be that of another
@@ -263,11 +258,8 @@ class IncrementSettings(LearningSettings):
     """
 
     samples: Count = 50  # a class
-    ratios: tuple[Count, ...] = (
-        1,
-        2,
-        5,
-    )  # one run each; half of the new classes have so many times fewer pictures
+    # one run each; half of the new classes have so many times fewer pictures
+    ratios: tuple[Count, ...] = (1, 2, 5)
     epochs: Count = 10
     reported: tuple[Count, ...] = (1, 3, 10)  # the epochs of the table
     batch_size: Batch = 128
@@ -373,25 +365,20 @@ class ClassSettings(Settings):
 
     backbone: Backbone = "resnet50"
     old_classes: Count = 50  # that the network is pre-trained on
-    varied: tuple[Count, ...] = (
-        30,
-        50,
-        70,
-    )  # the numbers of old classes that pretrain-classes compares
+    # the numbers of old classes that pretrain-classes compares
+    varied: tuple[Count, ...] = (30, 50, 70)
     # own splits the classes and pre-trains for each seed; shared does so once, and the seeds draw
     # other samples and orders.
     pretrainings: Literal["own", "shared"] = "own"
     # Of the backbone's convolutions: bfloat16 is twice as fast on processors that have it, and slow
     # on others; auto is bfloat16 on a GPU.
     precision: Precision = "auto"
-    held_out: Count = (
-        50  # training pictures of each class that nothing is trained on; tuning is done on them
-    )
+    # training pictures of each class that nothing is trained on; tuning is done on them
+    held_out: Count = 50
     pretraining: PretrainingSettings = field(default_factory=PretrainingSettings)
     increment: IncrementSettings = field(default_factory=IncrementSettings)
-    online: OnlineSettings = field(
-        default_factory=OnlineSettings
-    )  # of all experiments but the incremental one
+    # of all experiments but the incremental one
+    online: OnlineSettings = field(default_factory=OnlineSettings)
     adaptation: AdaptationSettings = field(default_factory=AdaptationSettings)
     sensitivity: SensitivitySettings = field(default_factory=SensitivitySettings)
     timing: TimingSettings = field(default_factory=TimingSettings)

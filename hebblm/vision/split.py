@@ -19,9 +19,8 @@ class Split:
     new: Tensor  # (C,) bool, the classes that pre-training does not see
     train: Tensor  # (n,) int64 pictures of old classes, for pre-training
     spare: Tensor  # (m,) int64 pictures of new classes, for later
-    held_out: (
-        Tensor  # (h,) int64 pictures of all classes that nothing is trained on, in random order
-    )
+    # (h,) int64 pictures of all classes that nothing is trained on, in random order
+    held_out: Tensor
 
     @property
     def old_classes(self) -> list[int]:

@@ -139,6 +139,39 @@ def tuned(
     return found["values"], found["tried"]
 
 
+def _scored(
+    setup: ClassSetup,
+    snapshot: Snapshot,
+    name_points: Mapping[str, list[Point]],
+    values: Values,
+    *,
+    observes: bool,
+) -> Tried:
+    """Return every method with each of its points, and its scores on held-out pictures."""
+    methods = {
+        f"{name}/{at}": method_of(name, {**values, name: point}, setup.settings.adaptation)
+        for name, own in name_points.items()
+        for at, point in enumerate(own)
+    }
+    made = predict(setup, snapshot, methods, f"tune, {len(methods)} points", observes=observes)
+
+    def scores(name: str, at: int) -> dict[str, float]:
+        predicted, labels, new = made[f"{name}/{at}"], snapshot.labels, snapshot.remembered.new
+        found = predicted.score(labels, new)
+        if name == "parametric":
+            begin = len(labels) // 2 if observes else 0
+            late = top1(predicted.classes[begin:], labels[begin:].cpu(), new.cpu())
+            found[END] = late["overall"] or 0.0
+        if predicted.gate is not None and not observes:
+            found |= predicted.gate
+        return found
+
+    return {
+        name: [{**point, **scores(name, at)} for at, point in enumerate(own)]
+        for name, own in name_points.items()
+    }
+
+
 def _tune(
     setup: ClassSetup,
     network: Grid,
@@ -162,29 +195,7 @@ def _tune(
         ]
 
     def scored(snapshot: Snapshot, name_points: Mapping[str, list[Point]], values: Values) -> Tried:
-        """Every method with each of its points, and its scores."""
-        methods = {
-            f"{name}/{at}": method_of(name, {**values, name: point}, settings)
-            for name, own in name_points.items()
-            for at, point in enumerate(own)
-        }
-        made = predict(setup, snapshot, methods, f"tune, {len(methods)} points", observes=observes)
-
-        def scores(name: str, at: int) -> dict[str, float]:
-            predicted, labels, new = made[f"{name}/{at}"], snapshot.labels, snapshot.remembered.new
-            found = predicted.score(labels, new)
-            if name == "parametric":
-                begin = len(labels) // 2 if observes else 0
-                late = top1(predicted.classes[begin:], labels[begin:].cpu(), new.cpu())
-                found[END] = late["overall"] or 0.0
-            if predicted.gate is not None and not observes:
-                found |= predicted.gate
-            return found
-
-        return {
-            name: [{**point, **scores(name, at)} for at, point in enumerate(own)]
-            for name, own in name_points.items()
-        }
+        return _scored(setup, snapshot, name_points, values, observes=observes)
 
     tried: Tried = decode(read_json(part), "tuning") if part.exists() else {"parametric": []}
     points, kept = tried["parametric"], None  # the snapshot of the best point so far

@@ -60,9 +60,8 @@ def _cache(config: AdaptConfig, source: Source, rounds: Rounds) -> Row:
     history = naive.one_hot_history(values, head.weight.shape[0])
     rows = torch.arange(count, device=hidden.device)[:, None]
     columns = torch.arange(window + count, device=hidden.device)
-    visible = (columns >= rows) & (
-        columns < rows + window
-    )  # (N, W + N): the W tokens before each query
+    # (N, W + N): the W tokens before each query
+    visible = (columns >= rows) & (columns < rows + window)
 
     def losses() -> Tensor:
         scores = THETA * (hidden @ keys.t())

@@ -124,9 +124,8 @@ def errors(batch: Batch, options: dict[str, Any]) -> dict[str, float]:
     """
     q = F.mbpa_logits(*batch.given(), solver="fast", **options).double().log_softmax(1)
     p = F.mbpa_logits(*batch.double().given(), solver="exact", **options).log_softmax(1)
-    error = (
-        (p - q).gather(1, batch.targets[:, None]).squeeze(1)
-    )  # (N,) loss of fast minus loss of exact
+    # (N,) loss of fast minus loss of exact
+    error = (p - q).gather(1, batch.targets[:, None]).squeeze(1)
     return {
         "error_mean": float(error.abs().mean()),
         "error_max": float(error.abs().max()),

@@ -27,9 +27,8 @@ def plain_fast(
     q0 = hidden @ W.T + b
     px = q0.softmax(1)
     g = torch.einsum("nkd,nd->nk", H_all, hidden) + 1
-    act = (
-        q0.clone().scatter_(1, y, 1e9).topk(active, 1, sorted=False).indices
-    )  # labels, then top classes
+    # labels, then top classes
+    act = q0.clone().scatter_(1, y, 1e9).topk(active, 1, sorted=False).indices
     place = torch.zeros(count, len(b), dtype=torch.int32, device=device)
     place.scatter_(
         1, act, torch.arange(active, dtype=torch.int32, device=device).expand(count, active)
@@ -42,9 +41,8 @@ def plain_fast(
         Z = torch.bmm(H, W[A].transpose(1, 2)) + b[A][:, None] - lse[at][:, :, None]
         a = c[at] * (lr / _curvature(H, c[at]))[:, None]
         alpha = a * g[at]
-        if (
-            steps > 1
-        ):  # H H^T + 1 through a factor of the nearest keys, and what it leaves of the diagonal
+        # H H^T + 1 through a factor of the nearest keys, and what it leaves of the diagonal
+        if steps > 1:
             pivots = a.topk(rank, 1).indices
             Hp = H.gather(1, pivots[:, :, None].expand(-1, -1, H.shape[2]))
             C = torch.bmm(H, Hp.transpose(1, 2)) + 1

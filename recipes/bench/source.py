@@ -57,9 +57,8 @@ class SyntheticSource:
         spectrum = (torch.arange(dim) + 8.0) ** -1.5
         scales = (spectrum / spectrum.sum() * self.VARIANCE).sqrt()  # (D,)
         turn = torch.linalg.qr(torch.randn(dim, dim, generator=draw)).Q
-        self._axes = (scales[:, None] * turn).to(
-            device
-        )  # (D, D): white noise to the mixture's spectrum
+        # (D, D): white noise to the mixture's spectrum
+        self._axes = (scales[:, None] * turn).to(device)
         self._centres = (
             self.BETWEEN**0.5
             * torch.randn(self.CENTRES, dim, generator=draw).to(device)

@@ -150,9 +150,8 @@ def main(arguments: list[str] | None = None) -> None:
     parts = len(rule.rules)
     weights, nll = fitted(list(texts.values()), parts), {}
     for name, rows in texts.items():
-        others = fitted(
-            [other for key, other in texts.items() if key != name], parts
-        )  # which never saw this text
+        # which never saw this text
+        others = fitted([other for key, other in texts.items() if key != name], parts)
         equal = learned(rows, torch.zeros_like(weights), rule)
         nll[name] = {
             "fitted": learned(rows, weights, rule),

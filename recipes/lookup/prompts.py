@@ -10,9 +10,8 @@ from typing import NamedTuple
 
 LEAST_WORDS = 7  # of a paragraph; shorter ones are titles and the like
 CUTS = range(3, 9)  # words of a beginning
-WORD = re.compile(
-    r"[^\W_](?:[\w-]*[^\W_])?[.,;:]?"
-)  # one that is asked for; signs of code and markup are not
+# one that is asked for; signs of code and markup are not
+WORD = re.compile(r"[^\W_](?:[\w-]*[^\W_])?[.,;:]?")
 MARKS = ".,;:"  # after a word they do not count
 SEED = 0
 

@@ -27,11 +27,8 @@ from hebblm.io.provenance import command_line, provenance
 from hebblm.reader.reader import Reader
 from recipes.rank.texts import text_of
 
-TEXTS = {
-    "docs": ("docs", 0.0),
-    "code": ("code", 0.0),
-    "other": ("articles", 1.0),
-}  # prompts and temperature
+# prompts and temperature
+TEXTS = {"docs": ("docs", 0.0), "code": ("code", 0.0), "other": ("articles", 1.0)}
 LOOKUP = 10  # tokens that prompt lookup drafts
 
 
@@ -130,9 +127,8 @@ def by_transformers(
     window; what that takes, as an answer of one token measures it, is left out of the times.
     """
     model, pieces = reader.model.model, reader.vocabulary  # type: ignore[attr-defined]
-    window = reader.session.base.stream_state()[
-        "tokens"
-    ]  # of what was read, without the last token
+    # of what was read, without the last token
+    window = reader.session.base.stream_state()["tokens"]
     runs = []
     for seed, prompt in enumerate(prompts):
         ids = torch.cat([window, reader.session.last, window.new_tensor(pieces.ids(prompt))])[None]  # type: ignore[attr-defined]

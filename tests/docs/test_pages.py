@@ -31,9 +31,8 @@ PAGES = (
     *sorted((ROOT / "docs").glob("*.md")),
 )
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-PYTHON = re.compile(
-    r"^```python\n(.*?)^```$(?:\s+```text\n(.*?)^```$)?", re.DOTALL | re.MULTILINE
-)  # code, and what it prints where that follows
+# code, and what it prints where that follows
+PYTHON = re.compile(r"^```python\n(.*?)^```$(?:\s+```text\n(.*?)^```$)?", re.DOTALL | re.MULTILINE)
 NUMBER = re.compile(r"\d+\.\d+")
 LANGUAGES = ("sh", "python", "text")
 COMMANDS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
@@ -186,9 +185,8 @@ def prose(page: Path) -> str:
     return re.sub(r"`[^`]*`", "", FENCE.sub("", text))
 
 
-MEASURING = [
-    page for page in PAGES if page.name != "solver.md"
-]  # whose numbers stand in the files it links to
+# whose numbers stand in the files it links to
+MEASURING = [page for page in PAGES if page.name != "solver.md"]
 
 
 @pytest.mark.parametrize("page", MEASURING, ids=str)

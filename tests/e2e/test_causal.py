@@ -55,9 +55,8 @@ def test_every_method_is_reported_by_word(llama: Path, capsys: pytest.CaptureFix
     assert plain["nll"] * len(words) == pytest.approx(float(scores.nll.sum()), rel=1e-5)
     assert plain["bits_per_byte"] == pytest.approx(scores.bits_per_byte, rel=1e-5)
     assert plain["words_perplexity"] == pytest.approx(plain["perplexity"], rel=1e-5)
-    trained = " ".join(
-        llama.joinpath("train.txt").read_text().splitlines()[:96]
-    ).split()  # its first 80 %
+    # its first 80 %
+    trained = " ".join(llama.joinpath("train.txt").read_text().splitlines()[:96]).split()
     new = [word != "<eos>" and word not in trained for word in words]
     assert 0 < scenario["oov_tokens"] == sum(new)
     table = pq.read_table(out / "tokens.parquet").to_pydict()

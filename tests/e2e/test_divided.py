@@ -78,9 +78,8 @@ def test_a_training_in_two_processes_survives_a_kill_and_ends_in_the_model_of_on
     arguments = ["--corpus", world.prepared, "--preset", "tiny", "--epochs", "2"]
     two, one = tmp_path / "two", tmp_path / "one"
     running = started("train", *arguments, "--output-path", two)
-    while not (
-        (two / CONFIG).exists() and load_state(two / STATE)[1]["epoch"]
-    ):  # which is saved behind the model
+    # which is saved behind the model
+    while not ((two / CONFIG).exists() and load_state(two / STATE)[1]["epoch"]):
         assert running.poll() is None
         time.sleep(0.1)
     ranks = subprocess.run(

@@ -61,9 +61,8 @@ def test_the_first_tokens_count_what_their_lines_lose(tmp_path: Path, read: int)
     scores = [
         *hebblm.load("tiny-pydoc-raw").reader("lstm").read_pieces([INDENTED], max_tokens=read)
     ]
-    expected = {1: 2, 3: 6, 4: 8, 16: 22}[
-        read
-    ]  # of 10 each line of 5 or 10 tokens, ends of line included
+    # of 10 each line of 5 or 10 tokens, ends of line included
+    expected = {1: 2, 3: 6, 4: 8, 16: 22}[read]
     assert result.scenario.extra["lost_bytes"] in (expected, expected - 1)
     assert expected - 2 <= sum(part.lost for part in scores) <= expected
 

@@ -301,9 +301,8 @@ def assert_same_counts(found: NGrams, wanted: NGrams, *texts: list[int]) -> None
 def test_ngrams_are_counted_in_the_order_of_each_text(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(
-        corpus_memory, "PIECE", 20
-    )  # an n-gram goes on from piece to piece, not from text to text
+    # an n-gram goes on from piece to piece, not from text to text
+    monkeypatch.setattr(corpus_memory, "PIECE", 20)
     build("texts", "known")
     lm = hebblm.load(MODEL, device="cpu")
     first, second = (list(lm.vocabulary.encode(text, include=True).ids) for text in (FIRST, SECOND))

@@ -77,9 +77,8 @@ def test_the_result_keeps_its_contract(world: World, intra: Path) -> None:
     assert list(result["methods"]) == EVERY
     for name, method in result["methods"].items():
         assert math.isfinite(method["nll"]), name
-        assert float(method["perplexity"]) == pytest.approx(
-            perplexity(method["nll"])
-        )  # inf beyond e^709
+        # inf beyond e^709
+        assert float(method["perplexity"]) == pytest.approx(perplexity(method["nll"]))
         assert {"oov_nll", "in_vocabulary_nll", "hyperparameters"} <= set(method)
         assert method["tokens_per_second"] == pytest.approx(TOKENS / method["seconds"])
 

@@ -141,6 +141,5 @@ def test_next_words_with_probabilities_in_python(notes: str) -> None:
     reader.read(Path(notes).read_text()[:400])
     words = reader.suggest("Call", n=5)
     assert words[0].word == "frobnitz"
-    assert (
-        0.9 < sum(item.probability for item in reader.suggest("Call", n=10_000)) <= 1.0001
-    )  # the rest is <unk>
+    # the rest is <unk>
+    assert 0.9 < sum(item.probability for item in reader.suggest("Call", n=10_000)) <= 1.0001

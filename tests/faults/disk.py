@@ -22,14 +22,8 @@ from .sandbox import FOREVER, WRITERS, Case, Clock, Group, Writer, make_world, r
 
 STRANGER = 54321  # a user id without a home, a name or rights
 KEEP_CAPABILITIES, CAPABILITIES_3, READ_ALL = 8, 0x20080522, 1 << 2  # as Linux numbers them
-SIZES = (
-    0,
-    1,
-    100,
-    2_000,
-    20_000,
-    200_000,
-)  # bytes that a file may have, or pages that a file system has
+# bytes that a file may have, or pages that a file system has
+SIZES = 0, 1, 100, 2_000, 20_000, 200_000
 
 
 @dataclass

@@ -137,17 +137,15 @@ def run(job: Job, root: Path, after: float | None = None, victim: int = 0) -> tu
                 os.dup2(log, 1)
                 os.dup2(log, 2)
                 _save_often()
-                torch.set_num_threads(
-                    1
-                )  # the threads that the parent computed with are not there after a fork
+                # the threads that the parent computed with are not there after a fork
+                torch.set_num_threads(1)
                 sys.argv[1:] = job.line.format(root=root).split()
                 status = main()  # a rank ends itself, as a user's does
             os._exit(status)
         processes.append(process)
     process = processes[victim]
-    clock = (
-        ~process << 3
-    ) | 2  # of what it computes: on a busy machine others say nothing about its moments
+    # of what it computes: on a busy machine others say nothing about its moments
+    clock = (~process << 3) | 2
     while after is not None and time.clock_gettime(clock) < after:
         if os.waitid(os.P_PID, process, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
             break

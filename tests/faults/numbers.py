@@ -233,9 +233,8 @@ class Watch:
     def defects(self, methods: int, growing: bool, slower: float) -> list[str]:
         """Return what is not flat from the first tenth to the last."""
         first, last = self.points[9], self.points[99]
-        own = (last[0] - first[0]) * (
-            LOSS * methods + (2 * ENTRY if growing else 0)
-        )  # arrays grow by half
+        # arrays grow by half
+        own = (last[0] - first[0]) * (LOSS * methods + (2 * ENTRY if growing else 0))
         found = []
         if last[1] - first[1] > own + GROWTH:
             found.append(

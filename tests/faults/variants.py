@@ -44,9 +44,8 @@ class Variant:
 
     name: str
     python: str = sys.executable
-    environment: Mapping[str, str] = field(
-        default_factory=dict
-    )  # variables beside those of this process
+    # variables beside those of this process
+    environment: Mapping[str, str] = field(default_factory=dict)
     without_faiss: bool = False  # it cannot be imported
 
     def run(self, arguments: list[str], scratch: Path) -> subprocess.CompletedProcess[str]:

@@ -30,9 +30,8 @@ DOCUMENTS = [
 WITHOUT_NGRAM = {"best.parts": "base,short,medium,long,knn,mbpa"}
 METHODS_READ = ["lstm", "cache", "knn", "mixture", "mbpa", "mixture+hebb", "best"]
 EVERY = 5
-CLOSE = (
-    3e-3  # nats: on some processors a batch of LSTM states is rounded otherwise than a single one
-)
+# nats: on some processors a batch of LSTM states is rounded otherwise than a single one
+CLOSE = 3e-3
 
 
 @pytest.fixture(scope="module")
@@ -118,9 +117,8 @@ def test_side_by_side_equals_one_by_one(
     for each, other in zip(scores, plain, strict=True):
         assert each.unadapted is not None
         torch.testing.assert_close(each.unadapted.nll, other.nll, rtol=0, atol=CLOSE)
-    if (
-        METHODS[method].rule(Hyperparameters().methods).needs.retrieval
-    ):  # else nothing above would mean much
+    # else nothing above would mean much
+    if METHODS[method].rule(Hyperparameters().methods).needs.retrieval:
         apart = lm.reader(method, update_every=EVERY).read(DOCUMENTS[4])
         assert (scores[4].nll - apart.nll).abs().max() > 1e-2
     else:

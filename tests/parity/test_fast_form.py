@@ -65,9 +65,8 @@ def test_near_exact_on_language_like_states(options: dict[str, object], stored: 
     exact = functional.mbpa_logits(hidden, neighbors, head, **options).log_softmax(1)
     found = functional.mbpa_logits(hidden, neighbors, head, solver="fast", **options).log_softmax(1)
     base = head.logits(hidden).log_softmax(1)
-    expected = (
-        (exact.exp() * (found - exact).abs()).sum(1).mean()
-    )  # what a target drawn from exact would see
+    # what a target drawn from exact would see
+    expected = (exact.exp() * (found - exact).abs()).sum(1).mean()
     moved = (exact.exp() * (exact - base).abs()).sum(1).mean()
     assert expected < (2e-3 if stored else 5e-3)
     assert expected < 0.1 * moved

@@ -109,9 +109,8 @@ def jacobian(given: NetworkProblem, row: int, *, along: bool) -> Tensor:
         given.weights[row],
         given.model.parameters(),
     )
-    mean = (
-        torch.cat([pixels, torch.ones(len(pixels), 1)], dim=1).mul(weights[:, None]).sum(0)
-    )  # (D + 1,)
+    # (D + 1,)
+    mean = torch.cat([pixels, torch.ones(len(pixels), 1)], dim=1).mul(weights[:, None]).sum(0)
     mean = mean / mean.norm()
 
     def logits(*changes: Tensor) -> Tensor:
@@ -141,9 +140,8 @@ def test_curvature_equals_autograd(seed: int) -> None:
         weights = given.weights[row]
         along = given.gram()[row, :-1] @ weights
         all_as_one = weights.sqrt() * along / (weights.sqrt() * along).norm()  # (K,)
-        directions = torch.kron(
-            all_as_one[:, None], torch.eye(CLASSES, dtype=torch.float64)
-        )  # (K C, C)
+        # (K C, C)
+        directions = torch.kron(all_as_one[:, None], torch.eye(CLASSES, dtype=torch.float64))
         moved = directions.T @ jacobian(given, row, along=True)
         expected = torch.linalg.eigvalsh(moved @ moved.T)[-1]
         torch.testing.assert_close(unit(given)[row], expected, rtol=1e-10, atol=0)
@@ -158,9 +156,8 @@ def test_curvature_is_at_most_that_of_the_tangent_kernel(seed: int) -> None:
     ratio = unit(given) / torch.stack(largest).clamp_min(1e-30)
     assert (ratio <= 1 + 1e-12).all()
     assert (ratio[[0, 3]] > 0.6).all()
-    torch.testing.assert_close(
-        ratio[1], torch.ones_like(ratio[1]), rtol=1e-10, atol=0
-    )  # a single neighbour
+    # a single neighbour
+    torch.testing.assert_close(ratio[1], torch.ones_like(ratio[1]), rtol=1e-10, atol=0)
     assert ratio[2] == 0  # none
 
 

@@ -81,9 +81,8 @@ def found_in_both(queries: Tensor, kind: str) -> tuple[Tensor, Tensor]:
         distances.append(near.distances)
         places.append(place[near.ids])
     both = zip(torch.cat(distances, 1).tolist(), torch.cat(places, 1).tolist(), strict=True)
-    ranked = torch.tensor(
-        [sorted(zip(*row, strict=True))[:K] for row in both], dtype=torch.float64
-    )  # (N, K, 2)
+    # (N, K, 2)
+    ranked = torch.tensor([sorted(zip(*row, strict=True))[:K] for row in both], dtype=torch.float64)
     return ranked[..., 0].float(), ranked[..., 1].long()
 
 

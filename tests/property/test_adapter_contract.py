@@ -172,10 +172,8 @@ def test_update_changes_and_reset_restores_bit_for_bit(
     context = filled(make, entries=0)
     rule = METHODS[method].rule(config)
     adapter = adapter_of(context, rule)
-    hidden, labels = (
-        toy.randn(5, 30, toy.DIM),
-        torch.arange(WIDE - 40, WIDE - 10),
-    )  # old and new classes
+    # old and new classes
+    hidden, labels = toy.randn(5, 30, toy.DIM), torch.arange(WIDE - 40, WIDE - 10)
     start = state_of(context)
     fresh = adapter.predict(hidden[:5]).clone()
     adapter.update(hidden, labels)
@@ -227,9 +225,8 @@ def test_the_answer_is_only_looked_up(method: str) -> None:
     adapter = adapter_of(context, METHODS[method].rule(toy.SETTINGS))
     hidden = queries(4, 6, context)
     repeated = hidden[:1].expand(WIDE, -1).contiguous()
-    every_answer = adapter.score(
-        repeated, torch.arange(WIDE)
-    )  # each class as the answer to one query
+    # each class as the answer to one query
+    every_answer = adapter.score(repeated, torch.arange(WIDE))
     shuffled = torch.randperm(WIDE, generator=torch.Generator().manual_seed(0))
     assert torch.equal(adapter.score(repeated, shuffled), every_answer[shuffled])
     assert float((-every_answer).exp().sum()) == pytest.approx(1, abs=1e-4)

@@ -137,9 +137,8 @@ def test_single_precision_and_the_fast_form_agree_to_1e_5(make) -> None:  # type
         for at_once in (False, True)
     )
     for method in STATIC_METHODS:
-        rtol = (
-            1e-4 if method == "mbpa-absolute" else 1e-5
-        )  # a rate that diverges makes rounding grow as well
+        # a rate that diverges makes rounding grow as well
+        rtol = 1e-4 if method == "mbpa-absolute" else 1e-5
         np.testing.assert_allclose(fast[method], slow[method], rtol=rtol, atol=1e-5, err_msg=method)
 
 

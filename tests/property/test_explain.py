@@ -147,9 +147,8 @@ class Plain:
     def ngram(self, order: int) -> tuple[float, dict[int, float]]:
         """What is left to the base, and what each time that the word was read gives to it."""
         read, given, rest = [None] * order + self.labels, defaultdict(float), 1.0
-        asked = [
-            token if token >= 0 else None for token in self.batch.contexts[0].tolist()
-        ]  # the nearest first
+        # the nearest first
+        asked = [token if token >= 0 else None for token in self.batch.contexts[0].tolist()]
         levels = []
         for n in range(order + 1):
             behind = [
@@ -271,12 +270,10 @@ def test_the_share_of_a_component_in_a_token_is_that_of_the_word(method: str) ->
     for row, target in enumerate(targets.tolist()):
         given = shares(rule, EvalBatch(hidden[row : row + 1], context))
         whole = sum(float(part[target]) for part in given.values())
-        for name, part in (
-            given.items() if whole else ()
-        ):  # a rate that is too large leaves nothing to some words
-            own = found[
-                name if name in found else rule.name
-            ]  # what says what the base says is called the base there
+        # a rate that is too large leaves nothing to some words
+        for name, part in given.items() if whole else ():
+            # what says what the base says is called the base there
+            own = found[name if name in found else rule.name]
             assert float(own[row]) == pytest.approx(float(part[target]) / whole, rel=1e-6, abs=1e-9)
 
 

@@ -26,11 +26,8 @@ from ..support.pieces import KINDS, LINES, tokenizer_of
 from ..unit.models.architectures import random_model
 
 PROMPTS = ("", "the end of", "the end of ", "the li", "the", "of the list\n", "la")
-CHANGED = (
-    "lower case",
-    "line breaks dropped",
-    "WordPiece",
-)  # the text that comes back is not the text that was given
+# the text that comes back is not the text that was given
+CHANGED = "lower case", "line breaks dropped", "WordPiece"
 
 
 @cache
@@ -166,10 +163,8 @@ def test_a_dictionary_separates_the_words_of_scripts_without_blanks() -> None:
 @pytest.mark.usefixtures("no_dictionary")
 def test_without_a_dictionary_characters_run_on_while_what_follows_is_likelier_than_not() -> None:
     texts = {"東京に行く。": 0.3, "東京都。": 0.3, "東大。": 0.1, "abc ": 0.3}
-    assert likely(texts, 2) == {
-        "東京": 0.6,
-        "abc": 0.3,
-    }  # 京 follows 東 in 6 of 7 texts, に and 都 in half of those
+    # 京 follows 東 in 6 of 7 texts, に and 都 in half of those
+    assert likely(texts, 2) == {"東京": 0.6, "abc": 0.3}
     found = words_ahead(Weighted(PIECES, texts), PIECES, 2, Place()).words
     assert [each.suggestion.ends for each in found] == [False, True]
     assert likely({"สวัสดี ": 0.9, "ก็ ": 0.1}, 2) == {"สวัสดี": 0.9, "ก็": 0.1}

@@ -50,9 +50,8 @@ def write_gguf(
     names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, SHAPE["num_hidden_layers"])
     for name, tensor in model.state_dict().items():
         weight = tensor.numpy()
-        if (
-            "q_proj" in name or "k_proj" in name
-        ):  # llama.cpp turns numbers by pairs that stand beside each other
+        # llama.cpp turns numbers by pairs that stand beside each other
+        if "q_proj" in name or "k_proj" in name:
             heads = SHAPE["num_attention_heads" if "q_proj" in name else "num_key_value_heads"]
             weight = (
                 weight.reshape(heads, 2, -1, weight.shape[1]).swapaxes(1, 2).reshape(weight.shape)

@@ -155,9 +155,8 @@ class LearnedGate:
         shares = log_softmax_shares(features, self.weights.expand(len(losses), -1, -1))  # (n, C)
         owned = (shares - losses).softmax(1)
         change = owned - shares.exp()  # (n, C)
-        squares = (change**2).t() @ features**2 + (
-            0 if self.squares is None else self.squares
-        )  # (C, 2F)
+        # (C, 2F)
+        squares = (change**2).t() @ features**2 + (0 if self.squares is None else self.squares)
         weights = self.weights + self.rate * (change.t() @ features) / (1 + squares).sqrt()
         odds, begun = self.odds, self.gain
         if self.anchor is not None:

@@ -22,9 +22,8 @@ def group_ids(labels: Tensor) -> Tensor:
     positions = torch.arange(labels.shape[1], dtype=torch.int32, device=labels.device)
     ids = []
     for part in torch.split(labels, max(1, SCRATCH // classes)):
-        table = torch.empty(
-            len(part), classes, dtype=torch.int32, device=labels.device
-        )  # places that are not written are not read
+        # places that are not written are not read
+        table = torch.empty(len(part), classes, dtype=torch.int32, device=labels.device)
         ids.append(table.scatter_(1, part, positions.expand_as(part)).gather(1, part))
     return (ids[0] if len(ids) == 1 else torch.cat(ids)).long()
 

@@ -95,9 +95,8 @@ def hebbian_term(  # noqa: PLR0913 - the parameters of Eq. 4, by name
     # One after the other: torch would divide them among threads, which costs more than it saves.
     sizes = group_sums(groups, member.to(lifts))
     sums = group_sums(groups, weights * lifts * member)
-    return HebbianTerm(
-        neighbors.values, sums / sizes.clamp_min(1), sizes > 0
-    )  # |N_i| (N, K) at the chosen
+    # |N_i| (N, K) at the chosen
+    return HebbianTerm(neighbors.values, sums / sizes.clamp_min(1), sizes > 0)
 
 
 def hebb_weights(counts: Tensor, beta: float) -> Tensor:
@@ -166,9 +165,8 @@ def hebb_combine(
         logits = base_logits + (1 - weights) * delta
     else:
         logits = base_logits + delta
-        change = torch.where(
-            term.chosen, change - delta.gather(1, term.labels), 0
-        )  # eta D_i . h - delta_i
+        # eta D_i . h - delta_i
+        change = torch.where(term.chosen, change - delta.gather(1, term.labels), 0)
     return logits.scatter_add_(1, term.labels, looked_up(weights, term.labels) * change)
 
 

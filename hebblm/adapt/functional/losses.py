@@ -101,9 +101,8 @@ def _matching(scores: Tensor, labels: Tensor, targets: Tensor) -> Tensor:
     row, column = (labels == targets[:, None]).nonzero(as_tuple=True)
     found = scores[row, column]
     peaks = scores.new_full((len(scores),), -torch.inf).scatter_reduce_(0, row, found, "amax")
-    safe = peaks.clamp_min(
-        torch.finfo(peaks.dtype).min
-    )  # an entry out of sight is -inf, and so may be the peak
+    # an entry out of sight is -inf, and so may be the peak
+    safe = peaks.clamp_min(torch.finfo(peaks.dtype).min)
     sums = torch.zeros_like(peaks).scatter_add_(0, row, (found - safe[row]).exp())
     return safe + sums.log()
 
@@ -135,18 +134,16 @@ def changed_losses(
         (N,) nats.
     """
     held = dense.gather(1, labels) - normalizer[:, None]  # log p_i (N, K)
-    moved = torch.where(chosen, (held + changes).exp() - held.exp(), 0).sum(
-        1
-    )  # (N,) new over old normaliser, less 1
+    # (N,) new over old normaliser, less 1
+    moved = torch.where(chosen, (held + changes).exp() - held.exp(), 0).sum(1)
     grown = moved.double().log1p()
     # One query at a time: the bits of a sum may depend on the number of sums.
     for row in (~((moved > DOUBTFUL) & (moved < torch.inf))).nonzero().flatten().tolist():
         here = chosen[row]
         logits = dense[row].double().index_add(0, labels[row, here], changes[row, here].double())
         grown[row] = logits.logsumexp(0) - normalizer[row]
-    own = torch.where(chosen & (labels == targets[:, None]), changes, 0).sum(
-        1
-    )  # the target's change (N,)
+    # the target's change (N,)
+    own = torch.where(chosen & (labels == targets[:, None]), changes, 0).sum(1)
     plain = normalizer - dense.gather(1, targets[:, None]).squeeze(1)
     return (plain + grown - own).to(dense.dtype)
 

@@ -90,9 +90,8 @@ def mbpa_delta(  # noqa: PLR0913 - the parameters of Eq. 5, by name
         normalization=closeness_normalization,
         scale=scale,
     )
-    weights = weights.to(hidden.dtype) / neighbors.mask.sum(1, keepdim=True).clamp_min(
-        1
-    )  # c_k / |N| (N, K)
+    # c_k / |N| (N, K)
+    weights = weights.to(hidden.dtype) / neighbors.mask.sum(1, keepdim=True).clamp_min(1)
     rises = torch.zeros_like(neighbors.mask[:, 0])
     if steps == 0 or (lr == 0 and optimizer != "newton") or not len(hidden):
         return MbpaResult(torch.zeros_like(base_logits), rises, rises.clone())
@@ -225,9 +224,8 @@ def _parts(
         followed = active_sizes(groups, weights > 0).clamp_max(classes)
     for size in sorted(set(followed.tolist())):
         alike = (followed == size).nonzero().squeeze(1)
-        floats = (
-            k * width + size * (width + 3 * k) if solver == "fast" else 6 * k * classes
-        )  # that a query takes
+        # that a query takes
+        floats = k * width + size * (width + 3 * k) if solver == "fast" else 6 * k * classes
         if optimizer == "rmsprop":
             floats = 5 * classes * (width + 1) + 3 * k * classes
         for block in blocks(hidden.element_size() * floats, len(alike), hidden.device):
@@ -288,9 +286,8 @@ def _solver(
     def descend(problem: Problem) -> Solution:
         follow = solve_exact if solver == "exact" or narrow(problem) else solve_fast
         solution = follow(problem, Descent.at(problem, lr, steps, pull, lr_units))
-        if lr_units == "guarded" and bool(
-            solution.rose.any()
-        ):  # those queries once more, at a rate that cannot climb
+        # those queries once more, at a rate that cannot climb
+        if lr_units == "guarded" and bool(solution.rose.any()):
             part = problem.rows(solution.rose)
             solution.put(solution.rose, follow(part, Descent.stable(part, lr, steps, pull)))
         return solution

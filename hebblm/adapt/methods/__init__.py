@@ -108,9 +108,8 @@ def register(method: Method) -> Method:
             )
     SECTIONS.update({kind.section: kind for kind in method.settings})
     METHODS[method.name] = EVALUATED[method.name] = method
-    if (
-        code := getattr(method.rule, "__code__", None)
-    ) is not None:  # a class or a partial has no code
+    # a class or a partial has no code
+    if (code := getattr(method.rule, "__code__", None)) is not None:
         SOURCES[method.name] = Path(code.co_filename)
     return method
 

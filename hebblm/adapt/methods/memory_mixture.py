@@ -29,9 +29,8 @@ class RememberedLabels(ABC):
     """``q(y) = sum_k 1[y_k = y] w_k``: labels of remembered entries, weighted by a score."""
 
     name: ClassVar[str]
-    in_window: ClassVar[bool] = (
-        False  # whether entries are the latest of the stream, not those the memory found
-    )
+    # whether entries are the latest of the stream, not those the memory found
+    in_window: ClassVar[bool] = False
     sharpness: ClassVar[str] = "theta"
 
     config: Any  # settings with a sharpness that is a number

@@ -84,10 +84,8 @@ class Method:
         """Learning rates, by dotted name, that make it diverge if they are too large."""
         names = ["dynamic.lr"] if self.moving else []
         for values in map(settings.__getitem__, self.settings):
-            own_rate = hasattr(values, "lr") and values.section not in (
-                "best",
-                "ngram",
-            )  # gates do not diverge
+            # gates do not diverge
+            own_rate = hasattr(values, "lr") and values.section not in ("best", "ngram")
             if own_rate and getattr(values, "optimizer", "sgd") != "newton":
                 names.append(f"{values.section}.lr")
         return ", ".join(names) or "base.lr"

@@ -22,21 +22,18 @@ def solve_exact(problem: Problem, descent: Descent) -> Solution:
     sizes, steps, last_step = descent.sizes, descent.steps, descent.steps + descent.finish
     keys, labels = problem.keys, problem.labels.unsqueeze(2)
     head, shrink = problem.head, descent.keep.view(-1, 1, 1)
-    alpha = (sizes * (problem.products + problem.one)).unsqueeze(
-        1
-    )  # what a residual does to the query (n, 1, K)
+    # what a residual does to the query (n, 1, K)
+    alpha = (sizes * (problem.products + problem.one)).unsqueeze(1)
     logits = keys @ head.weight.t()  # Z (n, K, V)
     if head.bias is not None:
         logits += head.bias
     logits = head.capped(logits)
     pulled = bool((descent.keep != 1).any())
     base = logits.clone() if pulled else logits  # Z_0; not read again without a pull
-    mixing = (keys @ keys.transpose(1, 2) + problem.one) * sizes.unsqueeze(
-        1
-    )  # of a residual to the keys (n, K, K)
-    residual = torch.empty_like(
-        logits
-    )  # R (n, K, V), written in place: it is the largest tensor besides Z
+    # of a residual to the keys (n, K, K)
+    mixing = (keys @ keys.transpose(1, 2) + problem.one) * sizes.unsqueeze(1)
+    # R (n, K, V), written in place: it is the largest tensor besides Z
+    residual = torch.empty_like(logits)
     ones = logits.new_ones(labels.shape)
     delta = logits.new_zeros(logits.shape[0], 1, logits.shape[2])  # (n, 1, V)
     first = last = logits.new_zeros(len(sizes))

@@ -73,9 +73,8 @@ class Followed:
     # (n, K, C) log-probabilities at the keys in nats; the last of the C places is the tail, if any
     logits: Tensor
     shares: Tensor  # (n, K, C) their exponentials
-    classes: (
-        Tensor | None
-    )  # (n, C - 1) int64 the active set; None where all classes are followed and no tail is left
+    # (n, C - 1) int64 the active set; None where all classes are followed and no tail is left
+    classes: Tensor | None
     shape: Tensor  # (n, V) of the query's own tail, q, zero on the active set; empty without a tail
     # (n, 1) sum_v q_v^2, 1 without a tail: the mean of the tail's classes moves by so much of what
     # its mass would do to a single class.
@@ -108,9 +107,8 @@ def follow(problem: Problem, present: Tensor, *, whole: bool = False) -> Followe
     chosen = choose(problem.base_logits, problem.labels, present, size)  # A (n, A)
     shape, tail = _tail(problem, chosen)
     # A label without an entry may lie outside A; it weighs nothing, so any place serves.
-    labels = torch.searchsorted(chosen, problem.labels).clamp_max_(
-        chosen.shape[1] - 1
-    )  # (n, K) places in A
+    # (n, K) places in A
+    labels = torch.searchsorted(chosen, problem.labels).clamp_max_(chosen.shape[1] - 1)
     logits = _log_shares(problem, chosen, shape)  # Z - lse, the tail's place last (n, K, A + 1)
     shares = logits.exp()
     shares[:, :, -1] = (1 - shares.sum(2)).clamp_min_(torch.finfo(logits.dtype).tiny)
@@ -163,9 +161,8 @@ def _descend(problem: Problem, descent: Descent, followed: Followed) -> tuple[Te
     """
     sizes, steps, last_step = descent.sizes, descent.steps, descent.steps + descent.finish
     labels, logits, shares = followed.labels, followed.logits, followed.shares
-    alpha = sizes * (
-        problem.products + problem.one
-    )  # what a key's residual does to the query (n, K)
+    # what a key's residual does to the query (n, K)
+    alpha = sizes * (problem.products + problem.one)
     if last_step == 1:  # one step needs the residuals at the base head alone: no key has moved yet
         drawn = torch.bmm(alpha.unsqueeze(1), shares).squeeze(1)  # (n, A + 1)
         return drawn.neg_().scatter_add_(1, labels, alpha), torch.zeros_like(
@@ -174,9 +171,8 @@ def _descend(problem: Problem, descent: Descent, followed: Followed) -> tuple[Te
     factor, _, own = factored(problem)  # U (n, K, r), e (n, K)
     own = (LOG2_E * own * sizes).unsqueeze(2)  # (n, K, 1)
     # What a step multiplies with R = Y - P: alpha, which gives the change, and U^T diag(a).
-    rows = torch.cat(
-        [alpha.unsqueeze(1), (factor * sizes.unsqueeze(2)).transpose(1, 2)], 1
-    )  # (n, 1 + r, K)
+    # (n, 1 + r, K)
+    rows = torch.cat([alpha.unsqueeze(1), (factor * sizes.unsqueeze(2)).transpose(1, 2)], 1)
     observed = observations(rows, followed)  # the rows' products with Y (n, 1 + r, A + 1)
     # From here on logits count in bits: 2^x takes a third of the time of e^x.
     logits.mul_(LOG2_E)
@@ -193,9 +189,8 @@ def _descend(problem: Problem, descent: Descent, followed: Followed) -> tuple[Te
             first = first if step else last
         if step == steps:  # one more softmax, which was for the loss alone
             break
-        products = torch.baddbmm(
-            observed, rows * scale.unsqueeze(1), shares, alpha=-1
-        )  # rows R (n, 1 + r, A + 1)
+        # rows R (n, 1 + r, A + 1)
+        products = torch.baddbmm(observed, rows * scale.unsqueeze(1), shares, alpha=-1)
         change.mul_(descent.keep.unsqueeze(1)).add_(products[:, 0])
         if step + 1 < last_step:
             if pulled:
@@ -241,9 +236,8 @@ def _log_shares(problem: Problem, chosen: Tensor, shape: Tensor) -> Tensor:
     """``log p_k(v) = W_v h_k + b_v - lse_k`` (n, K, A + 1) on the classes followed, and a place for
     the tail.
     """
-    logits = _logits_on(
-        problem, torch.nn.functional.pad(chosen, (0, 1))
-    )  # the last column is only a place
+    # the last column is only a place
+    logits = _logits_on(problem, torch.nn.functional.pad(chosen, (0, 1)))
     known = problem.log_normalizers
     if known is None:
         known = _estimated_normalizers(problem, logits[:, :, :-1], shape)
@@ -255,9 +249,8 @@ def _log_shares(problem: Problem, chosen: Tensor, shape: Tensor) -> Tensor:
 def _logits_on(problem: Problem, classes: Tensor) -> Tensor:
     """The keys' logits ``W_v h_k + b_v`` (n, K, m) on some classes of each query, (n, m) int64."""
     weight, bias = problem.head.weight, problem.head.bias
-    rows = (
-        weight.index_select(0, classes.flatten()).view(*classes.shape, -1).transpose(1, 2)
-    )  # (n, D, m)
+    # (n, D, m)
+    rows = weight.index_select(0, classes.flatten()).view(*classes.shape, -1).transpose(1, 2)
     offset = rows.new_zeros(()) if bias is None else bias[classes].unsqueeze(1)
     return problem.head.capped(torch.baddbmm(offset, problem.keys, rows))
 
@@ -273,14 +266,12 @@ def _estimated_normalizers(problem: Problem, logits: Tensor, shape: Tensor) -> T
     """
     cumulative = shape.cumsum(1)  # (n, V)
     total = cumulative[:, -1:]  # 1, or less for a query with next to no tail
-    middles = (
-        torch.arange(SAMPLED, dtype=shape.dtype, device=shape.device) + 0.5
-    ) / SAMPLED  # (M,)
+    # (M,)
+    middles = (torch.arange(SAMPLED, dtype=shape.dtype, device=shape.device) + 0.5) / SAMPLED
     drawn = torch.searchsorted(cumulative, total * middles).clamp_max_(shape.shape[1] - 1)  # (n, M)
     shares = shape.gather(1, drawn).unsqueeze(1)  # q_v (n, 1, M)
-    ratios = (_logits_on(problem, drawn) - shares.log()).masked_fill_(
-        shares == 0, -torch.inf
-    )  # (n, K, M)
+    # (n, K, M)
+    ratios = (_logits_on(problem, drawn) - shares.log()).masked_fill_(shares == 0, -torch.inf)
     tail = ratios.logsumexp(2) + (total / SAMPLED).log()  # (n, K)
     return torch.logaddexp(logits.logsumexp(2), tail)
 
@@ -294,18 +285,15 @@ def factored(problem: Problem) -> tuple[Tensor, Tensor, Tensor]:
     """
     keys = problem.keys
     rank = min(RANK, keys.shape[1])
-    present = (problem.weights > 0).sum(
-        1, keepdim=True
-    )  # of each query, ahead of what fills its row (n, 1)
+    # of each query, ahead of what fills its row (n, 1)
+    present = (problem.weights > 0).sum(1, keepdim=True)
     evenly = torch.arange(rank, device=keys.device) * (present - 1).clamp_min(0)
-    start = (
-        evenly.floor_divide(max(rank - 1, 1)).unsqueeze(2).expand(-1, -1, keys.shape[2])
-    )  # (n, r, D)
+    # (n, r, D)
+    start = evenly.floor_divide(max(rank - 1, 1)).unsqueeze(2).expand(-1, -1, keys.shape[2])
     # One round: what the keys that we start from see of all others, and from there back to D
     # numbers.
-    main = torch.bmm(keys.gather(1, start), keys.transpose(1, 2)) * problem.weights.unsqueeze(
-        1
-    )  # (n, r, K)
+    # (n, r, K)
+    main = torch.bmm(keys.gather(1, start), keys.transpose(1, 2)) * problem.weights.unsqueeze(1)
     tiny = torch.finfo(main.dtype).tiny
     main = main / main.abs().amax(2, keepdim=True).clamp_min(tiny)
     main = torch.nn.functional.normalize(torch.bmm(main, keys), dim=2, eps=tiny)  # X (n, r, D)

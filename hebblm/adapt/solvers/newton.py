@@ -26,9 +26,8 @@ from hebblm.runtime.blocks import side_by_side
 
 SMALL = 1e-9  # a direction of so much less curvature than the first is not followed
 DAMPED = 0.5  # what is done of a step that turns back
-LEVEL = (
-    1.01  # shares that rise by a smaller factor have their arithmetic mean for the logarithmic one
-)
+# shares that rise by a smaller factor have their arithmetic mean for the logarithmic one
+LEVEL = 1.01
 CLASSES = 2048  # a step takes so many at once, whose directions stay in a processor's caches
 DUPLICATES = 0.01  # what keys count as differing by at the least
 # curvature taken in each key's own direction: the most that a probability's p (1 - p) can be
@@ -43,9 +42,8 @@ class Directions:
     keys: Tensor
     queries: Tensor  # (n, r) those of the query
     curvatures: Tensor  # (n, r) lambda; the largest of all directions is 1
-    own: (
-        Tensor | None
-    )  # (n, K) e, squared length that the directions leave of each key; None where all are followed
+    # (n, K) e, squared length that the directions leave of each key; None where all are followed
+    own: Tensor | None
     rest: Tensor  # (n, K) what they leave of the products of the keys and the query
 
 
@@ -72,9 +70,8 @@ def solve_newton(problem: Problem, *, steps: int, pull: float, exact: bool) -> S
     follows all classes in all directions of the keys; without it, a few hundred classes in 16
     directions and each key's own direction.
     """
-    sizes = relative_weights(
-        problem
-    )  # a (n, K): the largest curvature is 1, so that pull has no unit of the model's
+    # a (n, K): the largest curvature is 1, so that pull has no unit of the model's
+    sizes = relative_weights(problem)
     # Which classes move. Nothing here knows the target, so that a score cannot depend on its
     # answer.
     followed = follow(problem, sizes > 0, whole=exact or narrow(problem))
@@ -93,13 +90,11 @@ def _other_curvatures(problem: Problem, sizes: Tensor) -> Tensor:
     """Return the sum of a query's curvatures without the largest, in units of that (n,): how much
     the keys differ.
     """
-    lengths = (
-        torch.linalg.vector_norm(problem.keys, dim=2).square_() + problem.one
-    )  # |h_k|^2 + 1 (n, K)
+    # |h_k|^2 + 1 (n, K)
+    lengths = torch.linalg.vector_norm(problem.keys, dim=2).square_() + problem.one
     trace: Tensor = (sizes * lengths).sum(1)  # lambda_1 + lambda_2 + ..., and lambda_1 = 1
-    return (trace - 1).clamp_min(
-        DUPLICATES
-    )  # duplicates leave rounding alone, which may be below 0
+    # duplicates leave rounding alone, which may be below 0
+    return (trace - 1).clamp_min(DUPLICATES)
 
 
 def _descend(
@@ -115,23 +110,17 @@ def _descend(
     # Both come from one product of (n, 2 r, K) with the probabilities (n, K, C), the most costly
     # operation of a step.
     weighted = (along.keys * sizes.unsqueeze(2)).transpose(1, 2)  # a_k u_ki: U^T diag(a) (n, r, K)
-    squares = torch.where(
-        curvatures > 0, weighted * along.keys.transpose(1, 2) / curvatures, 0
-    )  # a_k u_ki^2 / lambda
+    # a_k u_ki^2 / lambda
+    squares = torch.where(curvatures > 0, weighted * along.keys.transpose(1, 2) / curvatures, 0)
     rows = torch.cat([weighted, squares], 1)  # (n, 2 r, K)
     observed = observations(rows, followed)  # what the labels give to both sums: rows Y (n, 2 r, C)
-    wanted = observed.chunk(2, 1)[
-        1
-    ]  # share of each class among the labels (n, r, C): where its p is going
-    base, shares = (
-        followed.logits.mul_(LOG2_E),
-        followed.shares,
-    )  # in bits: 2^x takes a third of the time (n, K, C)
+    # share of each class among the labels (n, r, C): where its p is going
+    wanted = observed.chunk(2, 1)[1]
+    # in bits: 2^x takes a third of the time (n, K, C)
+    base, shares = followed.logits.mul_(LOG2_E), followed.shares
     keys, logits = LOG2_E * along.keys, base
-    theta, moved = (
-        torch.zeros_like(wanted),
-        torch.zeros_like(wanted),
-    )  # coordinates and their last steps (n, r, C)
+    # coordinates and their last steps (n, r, C)
+    theta, moved = torch.zeros_like(wanted), torch.zeros_like(wanted)
     own = None if along.own is None else along.own.unsqueeze(2)  # (n, K, 1)
     if own is not None:
         # The part of a key outside the 16 directions moves that key alone: one more coordinate
@@ -143,12 +132,10 @@ def _descend(
     def move(classes: slice) -> None:
         """One Newton step of some classes in all directions."""
         at = (..., classes)
-        products = torch.baddbmm(
-            observed[at], scaled, shares[at], alpha=-1
-        )  # rows (Y - P) (n, 2 r, c)
-        gradients, missing = products.chunk(
-            2, 1
-        )  # minus the gradient of the loss; share wanted less share now
+        # rows (Y - P) (n, 2 r, c)
+        products = torch.baddbmm(observed[at], scaled, shares[at], alpha=-1)
+        # minus the gradient of the loss; share wanted less share now
+        gradients, missing = products.chunk(2, 1)
         share = _mean(wanted[at] - missing, wanted[at])
         step = gradients.addcmul_(theta[at], pull, value=-1).div_(share.mul_(curvatures).add_(pull))
         # A coordinate that turns back went too far, and goes half of the way back.
@@ -159,23 +146,20 @@ def _descend(
     parts = [slice(start, start + CLASSES) for start in range(0, base.shape[2], CLASSES)]
     losses = []
     for number in range(steps):
-        scale = normalised(
-            logits, shares, fresh=number > 0
-        )  # 1 / sum_v 2^logits (n, K); P = scale * shares
+        # 1 / sum_v 2^logits (n, K); P = scale * shares
+        scale = normalised(logits, shares, fresh=number > 0)
         if number in (0, steps - 1):  # the first and the last known loss say whether it rose
             losses.append(neighbor_loss(logits, scale, followed.labels, sizes))
-        scaled = rows * scale.unsqueeze(
-            1
-        )  # normalising the rows takes less than normalising the shares (n, 2 r, K)
+        # normalising the rows takes less than normalising the shares (n, 2 r, K)
+        scaled = rows * scale.unsqueeze(1)
         side_by_side(move, parts, base.device)
         if own is not None:  # alpha <- alpha + (a (y - p) - mu alpha) / (a e / 4 + mu)
             alpha.mul_(OWN * step_size * own).addcmul_(
                 step_size * scale.unsqueeze(2), shares, value=-1
             )
             alpha.scatter_add_(2, labels, step_size)
-        if (
-            number + 1 < steps
-        ):  # the keys' logits under the new head; not needed after the last step
+        # the keys' logits under the new head; not needed after the last step
+        if number + 1 < steps:
             logits = torch.baddbmm(base, keys, theta)  # U theta (n, K, C)
             # The tail moves like the mean of its classes: by overlap = sum_v q_v^2 times the move
             # of one class.
@@ -185,9 +169,8 @@ def _descend(
             if own is not None:
                 logits.addcmul_(LOG2_E * own, alpha)
                 logits[:, :, -1] -= (1 - overlap) * LOG2_E * own.squeeze(2) * alpha[:, :, -1]
-    change = torch.bmm(
-        along.queries.unsqueeze(1), theta
-    )  # u theta: the query's change under the new head (n, 1, C)
+    # u theta: the query's change under the new head (n, 1, C)
+    change = torch.bmm(along.queries.unsqueeze(1), theta)
     if own is not None:
         change.baddbmm_(along.rest.unsqueeze(1), alpha)
     return change.squeeze(1), rose(losses[0], losses[-1])
@@ -215,12 +198,10 @@ def _all_directions(problem: Problem, sizes: Tensor) -> Directions:
     # K by K has the same eigenvalues other than 0 as the curvature H^T diag(a) H, D by D.
     values, vectors = torch.linalg.eigh(roots.unsqueeze(2) * gram * roots.unsqueeze(1))
     values = torch.where(values > SMALL, values, 0)
-    inverse = torch.where(
-        values > 0, values.rsqrt(), 0
-    )  # makes directions of unit length; 0 drops one
-    mixing = (
-        roots.unsqueeze(2) * vectors * inverse.unsqueeze(1)
-    )  # a direction is a sum of keys (n, K, r)
+    # makes directions of unit length; 0 drops one
+    inverse = torch.where(values > 0, values.rsqrt(), 0)
+    # a direction is a sum of keys (n, K, r)
+    mixing = roots.unsqueeze(2) * vectors * inverse.unsqueeze(1)
     products = (problem.products + problem.one).unsqueeze(1)  # (n, 1, K)
     return Directions(
         gram @ mixing, (products @ mixing).squeeze(1), values, None, torch.zeros_like(sizes)
@@ -231,13 +212,11 @@ def _few_directions(problem: Problem, sizes: Tensor) -> Directions:
     """Return the directions of a few keys after one round of subspace iteration, and the rest of
     each key.
     """
-    keys, query, own = factored(
-        problem
-    )  # (n, K, r), (n, r), (n, K): H H^T + 1 is near U U^T + diag(e)
+    # (n, K, r), (n, r), (n, K): H H^T + 1 is near U U^T + diag(e)
+    keys, query, own = factored(problem)
     # Turned so that the curvature is diagonal: every coordinate can then have its own step.
-    values, vectors = torch.linalg.eigh(
-        (keys * sizes.unsqueeze(2)).transpose(1, 2) @ keys
-    )  # r by r
+    # r by r
+    values, vectors = torch.linalg.eigh((keys * sizes.unsqueeze(2)).transpose(1, 2) @ keys)
     values = torch.where(values > SMALL, values, 0)
     rest = problem.products + problem.one - torch.bmm(keys, query.unsqueeze(2)).squeeze(2)
     return Directions(

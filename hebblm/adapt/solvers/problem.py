@@ -28,9 +28,8 @@ class Problem:
     labels: Tensor  # (n, K) int64
     weights: Tensor  # (n, K) w_k = c_k / |N|, not negative; zero where there is no entry
     base_logits: Tensor  # (n, V) W h + b
-    log_normalizers: (
-        Tensor | None
-    )  # (n, K) logsumexp of each key's base logits in nats; None where not known
+    # (n, K) logsumexp of each key's base logits in nats; None where not known
+    log_normalizers: Tensor | None
     products: Tensor  # (n, K) h_k . h
     normalizers: Tensor | None = None  # (n,) logsumexp of the queries' logits; None if not known
 
@@ -64,9 +63,8 @@ class Descent:
     # (n,) what a step leaves of the change so far: 1 - rate p with p the pull toward the base head
     keep: Tensor
     steps: int  # S, at least 1
-    finish: bool = (
-        False  # whether the loss is also taken after the last step, which costs as much as a step
-    )
+    # whether the loss is also taken after the last step, which costs as much as a step
+    finish: bool = False
 
     @classmethod
     def at(cls, problem: Problem, lr: float, steps: int, pull: float, lr_units: LrUnits) -> Descent:
@@ -136,9 +134,8 @@ def curvature(keys: Tensor, weights: Tensor, one: float) -> Tensor:
     entries.
     """
     image = key_products(torch.bmm(weights.unsqueeze(1), keys).squeeze(1), keys)  # H H^T w (n, K)
-    image = weights * (
-        image + one * weights.sum(1, keepdim=True)
-    )  # A^1/2 v, with v = A^1/2 (H H^T + 1) A^1/2 A^1/2 1
+    # A^1/2 v, with v = A^1/2 (H H^T + 1) A^1/2 A^1/2 1
+    image = weights * (image + one * weights.sum(1, keepdim=True))
     image = image / image.abs().amax(1, keepdim=True).clamp_min(torch.finfo(image.dtype).tiny)
     mean = torch.bmm(image.unsqueeze(1), keys).squeeze(1)  # H^T A^1/2 v (n, D)
     squares = torch.where(weights > 0, image.square() / weights, 0).sum(1)  # |v|^2

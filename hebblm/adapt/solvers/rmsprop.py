@@ -59,9 +59,8 @@ def _follow(problem: Problem, rates: Tensor, steps: int, pull: float) -> tuple[T
     for _ in range(steps):
         logits = torch.baddbmm(base, keys, change.transpose(1, 2))  # (n, K, V)
         residual = (-logits.softmax(2)).scatter_add_(2, labels, ones)  # Y - softmax(Z)
-        gradient = (
-            -(residual * problem.weights.unsqueeze(2)).transpose(1, 2) @ keys
-        )  # (n, V, D + 1)
+        # (n, V, D + 1)
+        gradient = -(residual * problem.weights.unsqueeze(2)).transpose(1, 2) @ keys
         square.mul_(SMOOTHING).addcmul_(gradient, gradient, value=1 - SMOOTHING)
         change = change * (1 - rate * pull) - rate * gradient / (square.sqrt() + EPSILON)
     last = torch.baddbmm(base, keys, change.transpose(1, 2))

@@ -51,10 +51,8 @@ def find_adapter(name: str, location: Mapping[str, Any]) -> PeftAdapter | None:
     if path is None:
         return None
     tokenizer = None
-    for file in (
-        WEIGHTS,
-        TOKENIZER,
-    ):  # where they lie on the hub, they are downloaded to the same folder
+    # where they lie on the hub, they are downloaded to the same folder
+    for file in (WEIGHTS, TOKENIZER):
         tokenizer = cached_file(name, file, **location, _raise_exceptions_for_missing_entries=False)
     folder = Path(path).parent
     _check_weights(folder)

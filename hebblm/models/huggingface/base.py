@@ -126,9 +126,8 @@ class HuggingFaceBase(GradientBase):
             if window.shape[1]:
                 self._advance(window)
             elif carried:
-                self._advance(
-                    self._trained.probe_ids[:1].expand(self._streams, 1)
-                )  # makes what holds the tensors
+                # makes what holds the tensors
+                self._advance(self._trained.probe_ids[:1].expand(self._streams, 1))
             if carried:
                 self._carry(carried)
         self._window = window.clone()
@@ -228,10 +227,8 @@ class HuggingFaceBase(GradientBase):
     def _branching(self) -> bool:
         """Whether continuations of one beginning have the same states in a batch as alone."""
         network, ids = self._trained, self._trained.probe_ids
-        tried = (
-            [ids[-2:], ids[:3].flip(0)],
-            [ids[-1:], ids[:1]],
-        )  # some models read rows of a single token otherwise
+        # some models read rows of a single token otherwise
+        tried = [ids[-2:], ids[:3].flip(0)], [ids[-1:], ids[:1]]
         with turn(network.model):
             exact = is_exact(network.model, ids)
 

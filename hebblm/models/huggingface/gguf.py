@@ -134,9 +134,8 @@ def opened(path: Path) -> Iterator[GgufFile]:
         # Norms are in float32 next to other types. In half precision, processors compute bfloat16
         # faster, or neither.
         stored = next((VALUES[kind] for kind in ("BF16", "F16", "F32") if kind in types), "float32")
-        with np.errstate(
-            all="ignore"
-        ):  # of damaged blocks; weights that are not finite are refused later
+        # of damaged blocks; weights that are not finite are refused later
+        with np.errstate(all="ignore"):
             yield GgufFile(path, len(tensors), stored if types <= {*VALUES} else "bfloat16")
     finally:
         gguf.GGUFReader, gguf.get_tensor_name_map, loading.tqdm = kept

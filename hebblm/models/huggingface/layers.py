@@ -29,9 +29,8 @@ ROUNDING = 4  # units of rounding that half precision may be off by, where it is
 ROWS = 1024  # of the output layer whose logits are compared at a time
 LAST = "last"
 FFN_INPUT = "ffn-input"
-FFN = re.compile(
-    r"(mlp|ffn|feed_forward|moe|fc1|dense_h_to_4h)$"
-)  # end of a feed-forward layer's name
+# end of a feed-forward layer's name
+FFN = re.compile(r"(mlp|ffn|feed_forward|moe|fc1|dense_h_to_4h)$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,9 +195,8 @@ def find_head(model: Any, ids: Tensor, exact: bool) -> FoundHead:
     rounding = 0.0 if exact else ROUNDING * torch.finfo(weight.dtype).eps
     plain = FoundHead(module, names[id(weight)], None if bias is None else names[id(bias)])
     hidden = states[0][0].double().to(weight.device)  # (T, D)
-    product = torch.cat(
-        [hidden @ rows.double().t() for rows in torch.split(weight, ROWS)], -1
-    )  # (T, V)
+    # (T, V)
+    product = torch.cat([hidden @ rows.double().t() for rows in torch.split(weight, ROWS)], -1)
     product = product if bias is None else product + bias.double()
     return _fitted(
         plain,
@@ -256,9 +254,8 @@ def _fitted(
     for cap in (*caps, None):
         clear = torch.ones_like(logits) if cap is None else (logits.abs() < CLEAR * cap).double()
         straight = logits if cap is None else cap * (clear * logits / cap).atanh()
-        scale = float(
-            (clear * straight * product).sum() / (clear * product.square()).sum()
-        )  # least squares
+        # least squares
+        scale = float((clear * straight * product).sum() / (clear * product.square()).sum())
         scale = 1.0 if abs(scale - 1) < tolerance else scale
         again = scale * product if cap is None else cap * (scale * product / cap).tanh()
         if scale > 0 and float((again - logits).abs().max()) <= tolerance * size:

@@ -154,9 +154,8 @@ def _load_model(
     with _in_one_line(name), quiet_hub(), _quiet():
         if folder.is_dir():
             _check_stored(folder / location.get("subfolder", ""))
-        config = AutoConfig.from_pretrained(
-            name, **location, trust_remote_code=False
-        )  # None would ask
+        # None would ask
+        config = AutoConfig.from_pretrained(name, **location, trust_remote_code=False)
         _check_causal(name, config)
         if folder.is_dir():
             _check_layers(folder / location.get("subfolder", ""), config)

@@ -157,9 +157,8 @@ class HuggingFaceModel(Network):
             labels = []
             for row, start in enumerate(starts):
                 first, stop = max(0, start - warm), min(start + self.stride, total)
-                offset = int(
-                    begins and (first > 0 or int(stream[0]) != self.begin)
-                )  # of the text in the window
+                # of the text in the window
+                offset = int(begins and (first > 0 or int(stream[0]) != self.begin))
                 block[row, :offset] = self.begin or 0
                 block[row, offset : offset + stop - first] = stream[first:stop]
                 keep[row, offset + start - first : offset + stop - first] = True
@@ -281,9 +280,8 @@ def longest(config: Any) -> int | None:
     text = config.get_text_config()
     most = getattr(text, "max_position_embeddings", None)
     rotary = getattr(text, "rope_parameters", None) or getattr(text, "rope_scaling", None) or {}
-    kinds = [
-        kind for kind in (rotary, *rotary.values()) if isinstance(kind, dict)
-    ]  # some have one a kind of layer
+    # some have one a kind of layer
+    kinds = [kind for kind in (rotary, *rotary.values()) if isinstance(kind, dict)]
     short = [
         kind.get(
             "original_max_position_embeddings",

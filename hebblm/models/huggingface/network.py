@@ -42,13 +42,11 @@ class Network:
     context: int  # tokens of a window
     stride: int  # by which it moves on
     begin: int | None  # token that each window begins with, None if it begins with any
-    carries: (
-        str | None
-    )  # name of what the forward pass carries from token to token, None if nothing
+    # name of what the forward pass carries from token to token, None if nothing
+    carries: str | None
     recurrent: bool  # whether that does not grow, so that no window is needed
-    steps: (
-        Steps  # how many tokens can be read after a carried state; with 0 the window is read again
-    )
+    # how many tokens can be read after a carried state; with 0 the window is read again
+    steps: Steps
     differentiable: bool  # whether gradients can be taken where something is carried
     probe_ids: Tensor  # (T,) a few tokens
     key: Key  # whose states memories keep

@@ -39,11 +39,8 @@ from hebblm.text.subwords import token_before
 CONTEXT = 4096  # default tokens of a window; less if the model was trained with less
 LARGE = 100_000_000  # parameters above which only some learn in dynamic evaluation
 LAST_PART = 4  # of its layers: the last of so many parts has those that learn
-LEARNS = (
-    "lm_head",
-    "norm",
-    "bias",
-)  # those where no layers are found; the output layer, by any name, is lm_head
+# those where no layers are found; the output layer, by any name, is lm_head
+LEARNS = "lm_head", "norm", "bias"
 PROBE = 12  # tokens that show how a model is read
 BEHIND = 7  # tokens that are read after the state of the others
 
@@ -76,9 +73,8 @@ def open_causal(
         origin: its origin, for results.
         file_sha256: hash of the file, if it was loaded from a single one.
     """
-    model = getattr(
-        model, "_orig_mod", model
-    )  # the model that torch.compile wrapped: the wrapper's own call does not show its arguments
+    # the model that torch.compile wrapped: the wrapper's own call does not show its arguments
+    model = getattr(model, "_orig_mod", model)
     given, model = model, unwrapped(model)
     if not hasattr(model, "get_output_embeddings") or not hasattr(model, "config"):
         raise UserError(
@@ -201,9 +197,8 @@ def _probed(opened: HuggingFaceModel, exact: bool) -> HuggingFaceModel:
             return False
         return agree(torch.cat(parts, 1), rows, exact)
 
-    if not alike and not (
-        exact and holds(causal, exact)
-    ):  # half precision allows for more than its rounding
+    # half precision allows for more than its rounding
+    if not alike and not (exact and holds(causal, exact)):
         raise UserError(
             f"{type(opened.model).__name__} lets later tokens change earlier predictions, so it is "
             f"not causal; {READS}"

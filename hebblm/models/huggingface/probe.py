@@ -26,9 +26,8 @@ TASKS = {  # by the end of the class's name
 }
 HALF = (torch.float16, torch.bfloat16)
 FLOATING = (*HALF, torch.float32)
-LOOSE = (
-    64  # units of float32's rounding, of the largest state, that two ways of reading may differ by
-)
+# units of float32's rounding, of the largest state, that two ways of reading may differ by
+LOOSE = 64
 NOISE = 1 / 16  # of a state's norm, where half precision is all that there is
 
 
@@ -83,9 +82,8 @@ class Wide(TorchFunctionMode):
         if name in ("__get__", "__set__", "__setitem__") or (
             name.endswith("_") and not name.endswith("__")
         ):
-            return func(
-                *args, **kwargs
-            )  # an attribute, or a change, which a copy would take in place of what is meant
+            # an attribute, or a change, which a copy would take in place of what is meant
+            return func(*args, **kwargs)
         return func(*tree_map(self._wide, args), **tree_map(self._wide, kwargs))
 
     def _wide(self, value: Any) -> Any:

@@ -44,9 +44,8 @@ class Claim:
 
     text: str  # what is claimed
     run: str  # name of the run
-    paper: (
-        float | None
-    )  # the paper's margin, above 0; None where it states an order without numbers
+    # the paper's margin, above 0; None where it states an order without numbers
+    paper: float | None
     here: float  # the run's margin; the order is the paper's where it is above 0
     interval: Interval = None  # both ends of an interval of that margin; None where none is known
     better: str = ""  # the method that the paper has before the other one

@@ -26,10 +26,8 @@ from hebblm.report.text_tables import forgetting_table
 from recipes.study.book.section import Picture, Section
 from recipes.study.paper import paper_tables
 
-_POLICIES = (
-    "new_rows",
-    "update_every",
-)  # of the scenario, in addition to those that every result has
+# of the scenario, in addition to those that every result has
+_POLICIES = "new_rows", "update_every"
 
 
 def language_sections(runs: Mapping[str, Result]) -> list[Section]:

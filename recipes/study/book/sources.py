@@ -64,14 +64,12 @@ class Sources:
 
     language: dict[str, Result] = field(default_factory=dict)  # evaluations of language models
     tunings: dict[str, Tuning] = field(default_factory=dict)  # tuned hyper-parameters
-    readings: dict[str, Readings] = field(
-        default_factory=dict
-    )  # what the paper leaves open, compared
+    # what the paper leaves open, compared
+    readings: dict[str, Readings] = field(default_factory=dict)
     costs: dict[str, BenchResult] = field(default_factory=dict)  # measurements of cost
     images: dict[str, dict[str, Any]] = field(default_factory=dict)  # image experiments, as JSON
-    unknown: dict[str, str] = field(
-        default_factory=dict
-    )  # by path, the schema that the book does not know
+    # by path, the schema that the book does not know
+    unknown: dict[str, str] = field(default_factory=dict)
     origins: dict[str, Origin] = field(default_factory=dict)  # by path
 
 

@@ -44,9 +44,8 @@ def _values(name: str, tuning: Tuning) -> Table:
     """Return the chosen values next to the paper's."""
     source, target = tuning.scenario.get("source"), tuning.scenario.get("target")
     starts = PAPER.get(str(target) if source == target else "cross", {})
-    printed = {
-        key: value for key, value in starts.items() if not key.startswith("knn.")
-    }  # none of the paper's
+    # none of the paper's
+    printed = {key: value for key, value in starts.items() if not key.startswith("knn.")}
     rows: list[tuple[Cell, ...]] = [
         (key, _text(tuning.values.get(key)), _text(printed.get(key)))
         for key in dict.fromkeys([*tuning.values, *printed])

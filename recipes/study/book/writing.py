@@ -32,9 +32,8 @@ _PREAMBLE = r"""% For pdflatex. It needs TeX Live's collections latex and latexr
 \usebox{\fitted}}
 """
 _WITHIN = r"width=0.8\linewidth,height=0.8\textheight,keepaspectratio"
-_LISTED = re.compile(
-    r",(?=[a-z])"
-)  # in a command: names without a space, between which a line may end
+# in a command: names without a space, between which a line may end
+_LISTED = re.compile(r",(?=[a-z])")
 _BREAK = r",\\allowbreak{}"
 _MARKDOWN, _FIGURES = "book.md", "figures"
 

@@ -16,12 +16,8 @@ WT2_ENTRIES = 2_300_000  # WikiText-2: training text and test stream
 WT2_CLASSES = 33_278
 FLAT = 1.1  # a cost that grows by less than a tenth over the stream is called flat
 LINEAR = 1.1  # largest exponent that is called linear
-ADAPTATION = {
-    (10_000, 1): 45,
-    (10_000, 5): 140,
-    (33_278, 1): 250,
-    (33_278, 5): 700,
-}  # times naive, by V and S
+# times naive, by V and S
+ADAPTATION = {(10_000, 1): 45, (10_000, 5): 140, (33_278, 1): 250, (33_278, 5): 700}
 HEBBIAN = 0.01  # of MbPA
 SEARCH_MS, SEARCH_TIMES = 0.25, 30  # and times exact search
 EVALUATION = 2  # times the unadapted base

@@ -191,9 +191,8 @@ def _tuned(
         part = f"part {begin // AT_ONCE + 1} of {math.ceil(len(tried) / AT_ONCE)}"
         title = f"tuned readings, memory {replay.scenario.config.memory_content}, {part}"
         for (key, point, _), losses in zip(some, replay.score(rules, title).values(), strict=True):
-            if losses.mean() < (
-                best[key][1].mean() if key in best else np.inf
-            ):  # which a nan is not
+            # which a nan is not
+            if losses.mean() < (best[key][1].mean() if key in best else np.inf):
                 best[key] = point, losses
     return best
 

@@ -37,14 +37,12 @@ class Effect:
     reading: str  # its name, ``default`` for the one that the others are compared with
     method: str  # its name
     nll: float  # mean loss, nats per token
-    change: (
-        float | None
-    )  # of the mean loss from the default, nats per token; None where a loss is infinite
+    # of the mean loss from the default, nats per token; None where a loss is infinite
+    change: float | None
     low: float | None  # lower end of its interval; None where the text is too short for one
     high: float | None  # upper end
-    values: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # the method's own, where they were chosen for this reading
+    # the method's own, where they were chosen for this reading
+    values: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def certain(self) -> bool:
@@ -57,9 +55,8 @@ class Readings:
     """All readings on one text."""
 
     scenario: Mapping[str, Any]  # source, target, split, tokens and policies
-    settings: Mapping[
-        str, Mapping[str, Any]
-    ]  # by reading, the hyper-parameters or policies that it is
+    # by reading, the hyper-parameters or policies that it is
+    settings: Mapping[str, Mapping[str, Any]]
     effects: tuple[Effect, ...]  # one a reading and method that it changes
     provenance: Mapping[str, Any]  # command, commit, versions, device, seed
 

@@ -59,9 +59,8 @@ def test_errors_are_those_of_the_fast_form(batch: Batch, monkeypatch: pytest.Mon
         .softmax(0)[batch.targets[0]]
         .item()
     )
-    gain = raised - math.log(
-        1 - p + p * math.exp(raised)
-    )  # what the raised logit adds to log p of the target
+    # what the raised logit adds to log p of the target
+    gain = raised - math.log(1 - p + p * math.exp(raised))
     assert found["error_max"] == pytest.approx(gain, rel=1e-3)
     assert found["error_mean"] == pytest.approx(gain / 9, rel=1e-3)
     assert found["perplexity_bias_percent"] == pytest.approx(100 * math.expm1(-gain / 9), rel=1e-3)

@@ -110,9 +110,8 @@ def test_adapt_measures_every_form_and_its_error(measured: dict[str, dict[str, A
         assert row["ratios"]["fast_hebb"]["to"] == "naive_mbpa"
         assert all(len(timing["seconds"]) == 5 for timing in row["timings"].values())
         values = row["values"]
-        assert (
-            0 <= values["error_mean"] <= values["error_max"] < 1e-1
-        )  # of some hundred classes, a hundred are followed
+        # of some hundred classes, a hundred are followed
+        assert 0 <= values["error_mean"] <= values["error_max"] < 1e-1
         assert -1e-12 < values["kl"] < 1e-3
         assert row["case"]["source"]["kind"] == "synthetic"
     for row in named(document, "network"):
@@ -127,9 +126,8 @@ def test_adapt_measures_every_form_and_its_error(measured: dict[str, dict[str, A
 def test_retrieve_finds_the_neighbours(measured: dict[str, dict[str, Any]]) -> None:
     rows = named(measured["retrieve"], "retrieve")
     assert [row["case"]["entries"] for row in rows] == [200, 300]
-    assert all(
-        row["values"]["recall"] == 1 for row in rows
-    )  # below 20,000 entries the memory compares all
+    # below 20,000 entries the memory compares all
+    assert all(row["values"]["recall"] == 1 for row in rows)
 
 
 def test_retrieve_times_what_a_search_consists_of(tmp_path: Path) -> None:

@@ -37,9 +37,8 @@ def test_a_file_holds_everything_and_comes_back(tmp_path: Path) -> None:
         "max": pytest.approx(24.0),
     }
     assert BenchResult.load(path) == made
-    row["floors"] = {
-        "fast_mbpa": {"ms_per_token": 0.1, "phases": {}}
-    }  # as version 0.2.0 counted them
+    # as version 0.2.0 counted them
+    row["floors"] = {"fast_mbpa": {"ms_per_token": 0.1, "phases": {}}}
     path.write_text(json.dumps(document))
     assert BenchResult.load(path).rows[0].floors == {"fast_mbpa": 0.1}
 

@@ -194,9 +194,8 @@ def test_paired_seeds_decide_on_images() -> None:
             seeds = [dict.fromkeys(("new", "old", "overall"), share) for share in shares]
             document["methods"][method]["conditions"]["50"]["seeds"] = seeds
         (claim,) = (c for c in image_claims({"run": document}) if c.text == text)
-        half = (
-            100 * 4.302653 * float(np.std(gaps, ddof=1)) / 3**0.5
-        )  # Student's t with two degrees of freedom
+        # Student's t with two degrees of freedom
+        half = 100 * 4.302653 * float(np.std(gaps, ddof=1)) / 3**0.5
         assert claim.interval == pytest.approx((-1 - half, -1 + half))
         assert (claim.outcome, claim.reason) == (outcome, "scale small, network resnet50-w16")
     (claim,) = (c for c in image_claims({"run": {**document, "scale": "paper"}}) if c.text == text)

@@ -113,9 +113,8 @@ def test_no_finite_input_gives_a_score_that_is_not_finite(
 def test_a_relative_rate_of_at_most_4_never_raises_the_loss_of_the_neighbors(
     seed: int, lr: float, steps: int, bias: bool
 ) -> None:
-    hidden, neighbors, head = problem(
-        seed, k=20, d=3
-    )  # more neighbours than a linear head can separate
+    # more neighbours than a linear head can separate
+    hidden, neighbors, head = problem(seed, k=20, d=3)
     head = OutputHead(head.weight, head.bias if bias else None)
     options = {"eps": 1e-3, "lr_units": "relative"}
     before = neighbor_loss(hidden, neighbors, head, lr=0.0, steps=0, **options)
@@ -180,9 +179,8 @@ def test_a_relative_rate_has_no_unit(method: str, stored: bool) -> None:
 @pytest.mark.parametrize("optimizer", ["sgd", "rmsprop"])
 @pytest.mark.parametrize("seed", [0, 3])
 def test_guarded_loss_of_the_neighbors_never_rises(optimizer: str, seed: int) -> None:
-    hidden, neighbors, head = problem(
-        seed, k=20, d=3
-    )  # more neighbours than a linear head can separate
+    # more neighbours than a linear head can separate
+    hidden, neighbors, head = problem(seed, k=20, d=3)
     options = {"steps": 5, "eps": 1e-3, "optimizer": optimizer}
     for lr in (0.01, 1.0, 100.0):
         before = neighbor_loss(hidden, neighbors, head, lr=0.0, **options)

@@ -89,9 +89,8 @@ def test_a_shift_a_unit_and_rounding_change_no_weight(
         atol=tolerance,
         rtol=0,
     )
-    same = (
-        1e3 * unit * (1 + torch.finfo(dtype).eps * scores.sign())
-    )  # the same number but for its last digit
+    # the same number but for its last digit
+    same = 1e3 * unit * (1 + torch.finfo(dtype).eps * scores.sign())
     weights = F.log_weights(same, mask, sharpness=1.5, scale="relative")
     assert weights.abs().max() < 0.1
 

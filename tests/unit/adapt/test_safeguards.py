@@ -20,9 +20,8 @@ from hebblm.types import OutputHead
 from ...support import toy
 
 CLASSES = 1100  # more than twice what the fast form follows
-FAR = MbpaConfig(
-    optimizer="sgd", lr=300.0, steps=4, pull=0.0, weight=1.0
-)  # a relative rate that climbs
+# a relative rate that climbs
+FAR = MbpaConfig(optimizer="sgd", lr=300.0, steps=4, pull=0.0, weight=1.0)
 
 
 def observed(fixed: bool = True, entries: int = 40) -> Context:

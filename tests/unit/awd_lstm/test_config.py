@@ -24,9 +24,8 @@ def test_published_architectures_have_the_published_size(
     model = built(name, vocabulary_size)
     assert parameter_count(model) == parameters
     # The softmax of the published model is tied, so its matrix is in no second parameter.
-    assert [p.shape[0] for p in model.parameters()].count(
-        vocabulary_size
-    ) == 2  # embedding and bias
+    # embedding and bias
+    assert [p.shape[0] for p in model.parameters()].count(vocabulary_size) == 2
 
 
 def test_the_published_variants_differ_where_the_official_commands_do() -> None:

@@ -136,9 +136,8 @@ def test_training_equals_the_plain_model_with_the_same_masks(
     hidden, raw = redrawn_reference(model, ids, state)
     assert_close(out.hidden, hidden, rtol=1e-12, atol=1e-12)
     assert_close(out.raw, raw, rtol=1e-12, atol=1e-12)
-    parameters = [
-        p for name, p in model.named_parameters() if name != "bias"
-    ]  # the head is not in the loss
+    # the head is not in the loss
+    parameters = [p for name, p in model.named_parameters() if name != "bias"]
     got = [grad.to_dense() for grad in torch.autograd.grad(out.hidden.square().sum(), parameters)]
     want = list(torch.autograd.grad(hidden.square().sum(), parameters))
     assert_close(got, want, rtol=1e-10, atol=1e-12)

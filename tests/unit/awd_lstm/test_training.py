@@ -112,9 +112,8 @@ def test_after_the_trigger_the_plain_mean_of_the_iterates_is_validated(tmp_path:
             assert_close(value.double(), mean, rtol=1e-4, atol=1e-6)
         event, resumed = ends[validations]
         for value, before in zip(resumed, last, strict=True):
-            assert torch.equal(
-                value, before
-            )  # training goes on from the iterate itself, bit for bit
+            # training goes on from the iterate itself, bit for bit
+            assert torch.equal(value, before)
         if averaged:
             assert not torch.equal(values[0], last[0])
         assert event.valid == run.record.valid[validations]

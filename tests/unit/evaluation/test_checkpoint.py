@@ -359,9 +359,8 @@ def test_runs_that_nobody_came_back_to_are_removed(tmp_path: Path) -> None:
 
 def test_ctrl_c_saves_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoint, "EVERY", 1e9)
-    former = signal.signal(
-        signal.SIGINT, signal.default_int_handler
-    )  # ignored where tests run in the background
+    # ignored where tests run in the background
+    former = signal.signal(signal.SIGINT, signal.default_int_handler)
     scenario, settings = scenario_of(tmp_path), settings_of(0.0)
     states = (tmp_path / "cache" / "positions").glob(f"*/*/{STATE}")
     with resumable(scenario, settings, {}, {}) as run:

@@ -59,10 +59,8 @@ def test_the_base_stays_and_the_rate_is_relative_unless_one_asks(config: Scenari
     assert plain.methods[MbpaConfig].lr_units == "relative"
     assert resolved(config, "default", base__lr="1e-4").base.lr == 1e-4
     paper = resolved(config, "paper")
-    assert (plain.memory.keys, paper.memory.keys) == (
-        "root",
-        "state",
-    )  # absolute values are in units of states
+    # absolute values are in units of states
+    assert (plain.memory.keys, paper.memory.keys) == ("root", "state")
     assert (paper.base.lr > 0) == (config is CROSS)
     assert (paper.methods[MbpaConfig].lr_units, paper.methods[MbpaConfig].scale) == (
         "guarded",

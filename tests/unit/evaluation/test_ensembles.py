@@ -63,9 +63,8 @@ def test_the_losses_before_a_token_and_in_its_interval_depend_on_nothing_behind_
     found, other = ensemble_losses(each, EVERY), ensemble_losses(changed, EVERY)
     assert np.array_equal(found[:16], other[:16])
     only = [part.copy() for part in each]
-    only[0][14] += (
-        1  # the first of an interval: the next tokens of that interval have the shares they had
-    )
+    # the first of an interval: the next tokens of that interval have the shares they had
+    only[0][14] += 1
     found_only = ensemble_losses(only, EVERY)
     assert np.array_equal(np.delete(found[:21], 14), np.delete(found_only[:21], 14))
     assert found_only[14] != found[14]

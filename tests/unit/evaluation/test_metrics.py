@@ -58,16 +58,14 @@ def test_buckets_and_vocabulary_parts_recombine_to_the_whole(
 
 def test_perplexity_a_word_and_bits_a_byte_count_the_text_and_not_its_pieces() -> None:
     ids = toy.tokens(0, 50)
-    stream = replace(
-        toy.stream_of(ids), words=17, lines=3, bytes=123
-    )  # as if words were cut into pieces
+    # as if words were cut into pieces
+    stream = replace(toy.stream_of(ids), words=17, lines=3, bytes=123)
     nll = np.linspace(1, 3, 50).astype(np.float32)
     whole = summarised(nll, stream, checked=False)
     total = float(nll.astype(float).sum())
     assert whole.words_perplexity == pytest.approx(math.exp(total / 20))
-    new = {
-        stream.symbols[index] for index in ids.tolist() if index >= toy.SOURCE
-    }  # each is spelled once
+    # each is spelled once
+    new = {stream.symbols[index] for index in ids.tolist() if index >= toy.SOURCE}
     assert new
     bits = total / math.log(2) + 8 * sum(len(word) + 1 for word in new)
     assert whole.bits_per_byte == pytest.approx(bits / 123)

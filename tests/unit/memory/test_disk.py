@@ -76,9 +76,8 @@ def test_a_saved_memory_is_found_in_and_grows_without_its_files_changing(tmp_pat
 
 
 def test_every_entry_is_in_one_of_many_lists(tmp_path: Path) -> None:
-    made = DiskMemory(
-        DIM, "IVF512,SQ8", nprobe=512
-    )  # all lists visited: nothing but the rounding of codes is lost
+    # all lists visited: nothing but the rounding of codes is lost
+    made = DiskMemory(DIM, "IVF512,SQ8", nprobe=512)
     made.add(keys(1, 6000), torch.arange(6000))
     save_memory(made, tmp_path / "m", **OWNER)
     reader, exact, queries = load_memory(tmp_path / "m", **OWNER), FlatMemory(DIM), keys(2, 20)
@@ -161,9 +160,8 @@ def test_lists_that_find_no_space_are_told(tmp_path: Path, monkeypatch: pytest.M
     save_memory(filled(2000), tmp_path / "m", **OWNER)
     (tmp_path / "m" / "lists.bin").unlink()
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(
-        resource.RLIMIT_FSIZE, (16_000, before[1])
-    )  # more than a shard, less than all lists
+    # more than a shard, less than all lists
+    resource.setrlimit(resource.RLIMIT_FSIZE, (16_000, before[1]))
     try:
         with pytest.raises(UserError, match=r"cannot write .*lists\.bin"):
             memory().write_index(tmp_path / "m")

@@ -152,9 +152,8 @@ def test_states_stay_states_where_that_is_asked_for() -> None:
         **MemoryConfig(keys="state").identity(),
         "dtype": "float32",
     }
-    assert (
-        "keys" not in MemoryConfig(keys="state").identity()
-    )  # a memory of an earlier version is found again
+    # a memory of an earlier version is found again
+    assert "keys" not in MemoryConfig(keys="state").identity()
 
 
 def test_an_unknown_kind_of_key_is_refused() -> None:

@@ -70,9 +70,8 @@ def test_without_rate_and_decay_it_is_the_fixed_base_bit_for_bit(
     squares = [p.detach().square() for p in model.parameters()] if rule == "rms" else None
     stream = toy.stream_of(toy.tokens(1, 120))
     fixed = toy.alone(toy.base_of(model), stream, UnionVocabulary(), segment=30)
-    still = toy.base_of(
-        model, lr=1.0
-    )  # keeps the graph, for which torch takes another kernel, but never learns
+    # keeps the graph, for which torch takes another kernel, but never learns
+    still = toy.base_of(model, lr=1.0)
     monkeypatch.setattr(still, "learn", lambda targets: None)
     expected = toy.alone(still, stream, UnionVocabulary(), segment=30)
     base = DynamicBase(toy.base_of(model), config, squares)

@@ -174,9 +174,8 @@ def test_the_window_is_checked_and_the_model_s_own_where_none_is_asked_for() -> 
 def test_gradient_statistics_stay_within_the_window() -> None:
     model, ids = opened("GPT2", context=None, stride=None).model, np.arange(240) % 20
     assert model.context == 64
-    squares = model.mean_squares(
-        ids, 50
-    )  # the window has no room for as many tokens before a segment
+    # the window has no room for as many tokens before a segment
+    squares = model.mean_squares(ids, 50)
     assert all(bool(torch.isfinite(square).all()) for square in squares)
     with pytest.raises(UserError, match=r"dynamic.segment = 70 must be at most the 64 tokens"):
         model.mean_squares(ids, 70)
@@ -241,9 +240,8 @@ def test_dynamic_evaluation_learns_and_returns(name: str, rule: str) -> None:
         return losses
 
     first, trained = run(), model.head.weight.clone()
-    assert sum(first[-5:]) < (0.97 if name == "Mamba" else 0.9) * sum(
-        first[:5]
-    )  # it learns less at these rates
+    # it learns less at these rates
+    assert sum(first[-5:]) < (0.97 if name == "Mamba" else 0.9) * sum(first[:5])
     assert torch.equal(model.head.weight, trained)
     base.reset()
     torch.testing.assert_close(run(), first)

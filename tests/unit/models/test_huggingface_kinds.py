@@ -73,9 +73,8 @@ def test_another_kind_of_model_is_refused_by_its_name(kind: str, tmp_path: Path)
     folder = saved(model, tmp_path / "model")
     with pytest.raises(UserError, match=stored) as error:
         hebblm.load(folder, device="cpu")
-    assert (
-        kind in str(error.value) or kind == "BertForPreTraining"
-    )  # which opens as what it can be read as
+    # which opens as what it can be read as
+    assert kind in str(error.value) or kind == "BertForPreTraining"
     assert "\n" not in str(error.value)
 
 
@@ -180,9 +179,8 @@ def test_a_model_that_cannot_be_probed_is_refused_by_its_name() -> None:
 
 def test_a_key_layer_without_a_state_for_each_token_is_refused() -> None:
     model = random_model("Llama")
-    model.spare = torch.nn.ModuleList(
-        [torch.nn.Linear(2, 2) for _ in range(9)]
-    )  # more than it has layers
+    # more than it has layers
+    model.spare = torch.nn.ModuleList([torch.nn.Linear(2, 2) for _ in range(9)])
     with pytest.raises(
         UserError, match="layer of key '8' in LlamaForCausalLM has no state for each token"
     ):

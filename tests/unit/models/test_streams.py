@@ -79,9 +79,8 @@ def test_continuations_by_awd_lstm() -> None:
     check_branches(AwdBase(toy.tiny_model()), toy.SOURCE, 5)
 
 
-@pytest.mark.parametrize(
-    "before", [0, 5, 12]
-)  # nothing, a part of a window of 16, and so much that it moves on
+# nothing, a part of a window of 16, and so much that it moves on
+@pytest.mark.parametrize("before", [0, 5, 12])
 @pytest.mark.parametrize("name", [*ARCHITECTURES, *OTHERS])
 def test_continuations_by_transformers(name: str, before: int) -> None:
     check_branches(opened(name).base(), 60, before)

@@ -62,9 +62,8 @@ def test_forms_that_differ_in_punctuation_that_follows_are_one_word() -> None:
     ]
     assert [item.probability for item, _ in found] == pytest.approx([0.45, 0.4, 0.05])
     assert sorted(words[index] for index in found[0].rest) == ["karm", "karm.", "karm;"]
-    [narrowed] = most_probable(
-        own, own, words, forms, 3, typed="Ka"
-    )  # the model has small letters alone
+    # the model has small letters alone
+    [narrowed] = most_probable(own, own, words, forms, 3, typed="Ka")
     assert narrowed.suggestion == Suggestion("karm", pytest.approx(1.0), pytest.approx(1.0))
     assert sum(float(own[at]) * share for at, share in narrowed.rest.items()) == pytest.approx(1.0)
     assert most_probable(own, own, words, forms, 3, typed="x") == []

@@ -82,9 +82,8 @@ def test_nothing_of_a_document_is_left_in_the_folder(
         model_hash=lm.model.sha256,
         dictionary_hash=lm.vocabulary.hash(),
     ).segments()
-    keys = (
-        torch.cat([part.keys for part in entries])[len(other) + 1 :].numpy().astype("<f4")
-    )  # the first state of a text is that of any other
+    # the first state of a text is that of any other
+    keys = torch.cat([part.keys for part in entries])[len(other) + 1 :].numpy().astype("<f4")
     again = lm.reader(memory=tmp_path / "known")
     again.forget("minutes 3 May")
     again.save(tmp_path / "known")
@@ -92,10 +91,8 @@ def test_nothing_of_a_document_is_left_in_the_folder(
     assert after == saved(other, tmp_path / "other")
     needles = [b"jabberwock", b"snarks", b"minutes", *(key.tobytes() for key in keys)]
     if lm.pieces is not None:
-        needles[:2] = [
-            b"jabberwock returns",
-            b"two snarks",
-        ]  # the letter has both in capital letters
+        # the letter has both in capital letters
+        needles[:2] = [b"jabberwock returns", b"two snarks"]
     for needle in needles:
         assert any(needle in content for content in before.values())
         assert not any(needle in content for content in after.values())

@@ -204,9 +204,8 @@ def test_later_words_leave_earlier_scores_alone_and_asking_changes_nothing(
     found = second.read(begin)
     assert entries == 0
     assert len(second) == len(found)
-    same = (
-        len(found) // second.update_every * second.update_every
-    )  # the last interval ends where the call does
+    # the last interval ends where the call does
+    same = len(found) // second.update_every * second.update_every
     assert torch.equal(found.nll[:same], expected.nll[:same])
 
 

@@ -99,9 +99,8 @@ def test_nothing_of_a_text_that_was_not_learned_is_written(
         for name, content in toy.files_in(tmp_path / folder).items():
             assert not [word for word in SECRET if word in content], name
     for where, row in rows_of_ids(tmp_path / "standing"):
-        window = (
-            where == "place.safetensors state.tokens"
-        )  # which a model with attention reads again
+        # which a model with attention reads again
+        window = where == "place.safetensors state.tokens"
         assert window or longest_run(row, ids) < LAST, where
 
 

@@ -14,9 +14,8 @@ from recipes.scale.build import main
 def test_a_build_is_timed_as_a_whole_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "text.txt").write_text(
-        "The function returns a list .\n" * 100
-    )  # 80 of them to train on
+    # 80 of them to train on
+    (tmp_path / "text.txt").write_text("The function returns a list .\n" * 100)
     arguments = ["--model", "tiny-pydoc-raw", "--corpus", f"text:{tmp_path / 'text.txt'}"]
     settings = ["--set", "memory.store=disk", "memory.index=IVF4,SQ8"]
     monkeypatch.setattr(

@@ -40,9 +40,8 @@ def test_lists_are_of_the_kinds_that_they_say() -> None:
 
 def test_intervals() -> None:
     found = share([True] * 8 + [False] * 2)
-    assert (found["low"], found["high"]) == pytest.approx(
-        (0.4902, 0.9433), abs=1e-4
-    )  # as published for 8 of 10
+    # as published for 8 of 10
+    assert (found["low"], found["high"]) == pytest.approx((0.4902, 0.9433), abs=1e-4)
     more = gain([True, True, False, True], [False, True, False, False])
     assert more["more"] == 0.5
     assert more["low"] < 0.5 < more["high"]

@@ -21,9 +21,8 @@ from hebblm.report.numbers import perplexity
 from hebblm.report.result import MethodResult, Result, ScenarioRecord
 from hebblm.report.tokens import TokenLosses, running_curve
 
-ACCURACY = (
-    Path(__file__).parents[3] / "recipes" / "accuracy" / "numpy.json"
-)  # committed, with suggestions and pairs
+# committed, with suggestions and pairs
+ACCURACY = Path(__file__).parents[3] / "recipes" / "accuracy" / "numpy.json"
 SHIFTS = {
     "mixture+hebb": 0.62,
     "hebb": 0.18,

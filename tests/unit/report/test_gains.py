@@ -32,9 +32,8 @@ def test_intervals_equal_those_of_streams_that_are_written_out() -> None:
     }
     found = bootstrap_gains(nll, parts, CONFIG)
     assert set(found) == {"hebb", "mbpa"}
-    draws = np.random.default_rng(3).multinomial(
-        24, np.full(24, 1 / 24), 1000
-    )  # 470 tokens are 24 blocks
+    # 470 tokens are 24 blocks
+    draws = np.random.default_rng(3).multinomial(24, np.full(24, 1 / 24), 1000)
     for name, items in found.items():
         for gain, mask in zip(items, parts.values(), strict=True):
             means = []

@@ -180,9 +180,8 @@ def test_a_sweep_that_another_process_fills_makes_no_room(monkeypatch: pytest.Mo
         prepare_sweep(base, memory, STREAM, plan, forget)
         os.utime(plan.folder(), (1e9 - age, 1e9 - age))
     size = sum(file.stat().st_size for file in plans[0].folder().iterdir())
-    (plans[0].folder() / "part").symlink_to(
-        "renamed"
-    )  # as a file that is gone between its name and its size
+    # as a file that is gone between its name and its size
+    (plans[0].folder() / "part").symlink_to("renamed")
     monkeypatch.setattr(sweep, "LIMIT_BYTES", int(2.5 * size))
     with held(plans[0].folder(), "states and neighbours"):
         prepare_sweep(base, memory, STREAM, plans[2], forget)

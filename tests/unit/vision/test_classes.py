@@ -65,9 +65,8 @@ def test_interrupted_runs_end_the_same(
     assert same(whole, RUNS[name](setup(tmp_path / "parted")))
 
 
-@pytest.mark.parametrize(
-    ("calls", "again"), [(1, 1), (3, 1), (4, 1)]
-)  # behind one rate, MbPA's values, and Hebb's
+# behind one rate, MbPA's values, and Hebb's
+@pytest.mark.parametrize(("calls", "again"), [(1, 1), (3, 1), (4, 1)])
 def test_a_tuning_goes_on_behind_what_it_has_tried(
     calls: int, again: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -347,11 +347,8 @@ def test_curves_have_a_panel_a_condition_and_a_line_a_method() -> None:
     ((_, figure),) = figures(class_document("incremental", ("1:1", "2:1"))).values()
     assert len(figure.axes) == 4
     assert all(len(axis.lines) == len(CLASS_MEANS) for axis in figure.axes)
-    assert list(figure.axes[0].lines[0].get_xdata()) == [
-        2,
-        3,
-        4,
-    ]  # no new picture at the first point
+    # no new picture at the first point
+    assert list(figure.axes[0].lines[0].get_xdata()) == [2, 3, 4]
     assert list(figure.axes[2].lines[0].get_xdata()) == [1, 2, 3, 4]
     assert figure.axes[2].lines[3].get_ydata()[-1] == pytest.approx(45)  # type: ignore[index]
 

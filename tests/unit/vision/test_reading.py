@@ -211,10 +211,5 @@ def test_score_by_hand() -> None:
     assert predicted.score(labels, new) == expected
     assert predicted.score(labels, ~new) == expected | {"old": 1.0, "new": pytest.approx(2 / 3)}
     alone = predicted.score(torch.tensor([1, 0, 1, 0]), new)
-    assert alone == {
-        "old": 0.5,
-        "new": 0.0,
-        "overall": 0.5,
-        "harmonic_mean": 0.0,
-        "loss": 3.0,
-    }  # no picture of a new class
+    # no picture of a new class
+    assert alone == {"old": 0.5, "new": 0.0, "overall": 0.5, "harmonic_mean": 0.0, "loss": 3.0}

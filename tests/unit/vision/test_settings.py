@@ -47,9 +47,8 @@ def test_grids_hold_the_papers_values(scale: str) -> None:
     settings = PERMUTED_SCALES[scale]  # type: ignore[index]
     for name in ("ewc_lambda", "hebb_beta", "hebb_eta"):
         assert float(PERMUTED_PAPER[name]) in getattr(settings, name)
-    assert (
-        settings.tune_tasks == settings.tasks
-    )  # EWC's best lambda depends on how many tasks follow
+    # EWC's best lambda depends on how many tasks follow
+    assert settings.tune_tasks == settings.tasks
 
 
 PERMUTED, CLASSES = PermutedSettings(), CLASS_SCALES["paper"]
