@@ -126,7 +126,9 @@ def done(  # noqa: C901 - one branch for each kind of act
         elif act.kind == "reopened":
             reader.save(folder / "known")
             reader = lm.reader(
-                act.options["method"], memory=folder / "known", settings=settings_of(reader.moving)
+                act.options["method"],
+                memory=folder / "known",
+                settings=settings_of(reader.uses_dynamic_base),
             )
         elif act.name == gone:
             continue
