@@ -5,7 +5,7 @@ set -euo pipefail
 here="$(dirname "${BASH_SOURCE[0]}")"
 
 for recipe in tune readings lm_intra_domain lm_cross_domain frequency vision_permuted_mnist vision_incremental \
-    vision_online vision_pretrain_classes vision_sensitivity vision_timing vision_ablation; do
+    vision_online vision_learning vision_pretrain_classes vision_sensitivity vision_timing vision_ablation; do
     echo "== $recipe"
     "$here/$recipe.sh"
 done

@@ -8,13 +8,13 @@ Usage: python -m recipes.readme_results [--check]
 
 from __future__ import annotations
 
-import json
 import sys
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from hebblm.adapt.former import GONE
 from hebblm.adapt.methods import PUBLISHED
@@ -240,20 +240,30 @@ def strength() -> str:
 
 
 def pictures() -> str:
-    """Return the two image experiments that say most: new classes picture by picture, and permuted
-    MNIST.
+    """Return the image experiments that say most: new classes at once and picture by picture, and
+    permuted MNIST.
     """
-    documents = [read_json(RESULTS / name / "result.json") for name in ("online", "permuted-mnist")]
-    return _headed([to_markdown(replace(tables(document)[0], notes=())) for document in documents])
+    names = ("incremental", "online", "permuted-mnist")
+    documents = [read_json(RESULTS / name / "result.json") for name in names]
+    shown = [table for document in documents for table in _balanced(document)]
+    return _headed([to_markdown(replace(table, notes=())) for table in shown])
 
 
 def vision() -> str:
     """Return the tables of the image experiments, balanced where there are several proportions."""
+    beside = ROOT / "recipes" / "vision"
     names = ("incremental", "online", "pretrain-classes", "ablation", "permuted-mnist")
     paths = [RESULTS / name / "result.json" for name in names]
-    paths.insert(2, ROOT / "recipes" / "vision" / "online-rmsprop.json")
-    documents = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
-    return _headed([to_markdown(tables(document)[0]) for document in documents])
+    further = sorted(path for path in beside.glob("*.json"))
+    documents = [read_json(path) for path in [*paths[:2], *further, *paths[2:]]]
+    shown = [table for document in documents for table in _balanced(document)]
+    return _headed([to_markdown(table) for table in shown])
+
+
+def _balanced(document: dict[str, Any]) -> list[Table]:
+    """Return the first table of an image experiment, and the differences that belong to it."""
+    first, *others = tables(document)
+    return [first, *(table for table in others if table.name.endswith(("pairs-1-1", "pairs-50")))]
 
 
 PAGES: dict[Path, dict[str, Callable[[], str]]] = {

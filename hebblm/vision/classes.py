@@ -10,97 +10,34 @@ from __future__ import annotations
 
 import itertools
 import statistics
-from collections.abc import Iterator
 from functools import lru_cache, partial
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from hebblm.adapt.work import clock_of
-from hebblm.vision.backbones import Classifier
-from hebblm.vision.learning import Pictures, Training, batches, features, features_of, learn
+from hebblm.vision.fine_tuning import FineTuning, Stream
+from hebblm.vision.learning import features_of
 from hebblm.vision.pretraining import Pretrained, Pretraining
 from hebblm.vision.reading import (
     METHODS,
     VARIANTS,
-    PictureBlock,
     Remembered,
     Snapshot,
     methods_of,
     read,
     values_of,
 )
-from hebblm.vision.result import Outcome, Point, SeedRun, Tried, at_end
+from hebblm.vision.result import MISSING, Outcome, Point, SeedRun, Tried, at_end
 from hebblm.vision.settings import Experiment, SensitivitySettings
 from hebblm.vision.split import increment, predicted_order
-from hebblm.vision.state import Step, divided, generator, stage, summed, take_steps
+from hebblm.vision.state import Step, divided, stage, summed, take_steps
 from hebblm.vision.tuning import ClassSetup, as_step, predict, run_of, start_of, tuned
 
-QUERIES = 100  # adapted at a time after an epoch
 WARM_UP_BLOCKS = 2  # of the timing
 ONLINE: tuple[Experiment, ...] = ("online", "pretrain-classes", "sensitivity", "ablation")
-
-
-class FineTuning:
-    """A copy of a network that learns an increment; the seed draws that and the order of its
-    pictures.
-    """
-
-    def __init__(
-        self, setup: ClassSetup, start: Pretrained, seed: int, *, ratio: int, lr: float
-    ) -> None:
-        samples = setup.settings.increment.samples
-        self.samples, self.fewer = increment(
-            setup.dataset, start.parts, samples=samples, ratio=ratio, seed=seed
-        )
-        network = start.copy()
-        pictures = start.pictures("train")
-        optimizer = torch.optim.RMSprop(network.parameters(), lr=lr)
-        self.training = Training(network, optimizer, pictures, setup.settings.pretraining)
-        self._batch_size, self._start, self._seed = setup.settings.increment.batch_size, start, seed
-
-    def learn(self, epoch: int, title: str) -> None:
-        order = generator(self._seed, f"epoch {epoch} of the increment")
-        with stage(f"{title}, epoch {epoch + 1}: learn", len(self.samples)) as progress:
-            self.training.epoch(
-                self.samples, batch_size=self._batch_size, generator=order, progress=progress
-            )
-
-    def snapshot(self, part: str, order: Tensor) -> Snapshot:
-        """What the network makes of the pictures to predict, and of those it remembers."""
-        network, train = self.training.classifier, self.training.pictures
-        tested, device, parts = self._start.pictures(part), self._start.device, self._start.parts
-        head, hidden = network.frozen_head(), features_of(network, tested, order)
-        blocks = [
-            PictureBlock(head, some, tested.labels[index.to(device)])
-            for some, index in zip(
-                torch.split(hidden, QUERIES), torch.split(order, QUERIES), strict=True
-            )
-        ]
-        # Each picture counts once: the increment's pictures of old classes are among those of
-        # pre-training.
-        seen = torch.unique(torch.cat([parts.train, self.samples]))
-        counts = torch.bincount(train.labels[seen.to(device)], minlength=len(parts.new))
-        keys, labels = (
-            features_of(network, train, self.samples),
-            train.labels[self.samples.to(device)],
-        )
-        return Snapshot(blocks, Remembered(keys, labels, counts, parts.new.to(device)))
-
-
-def stream(
-    classifier: Classifier, pictures: Pictures, order: Tensor, *, interval: int, lr: float
-) -> Iterator[PictureBlock]:
-    """Yield the pictures block by block as the network sees them; it learns from a block when the
-    next is asked for.
-    """
-    optimizer = torch.optim.RMSprop(classifier.parameters(), lr=lr)
-    for index in batches(order, interval):
-        batch, labels = pictures.batch(index), pictures.labels[index.to(pictures.labels.device)]
-        hidden = features(classifier, batch)
-        yield PictureBlock(classifier.frozen_head(), hidden, labels)
-        learn(classifier, optimizer, batch, labels)
 
 
 @lru_cache(maxsize=1)  # read once for all rates of a tuning
@@ -120,31 +57,36 @@ def run_incremental(setup: ClassSetup) -> Outcome:
     wanted = Pretraining.of(setup.dataset, setup.settings, classes, first)
     increment(setup.dataset, wanted.parts, samples=settings.samples, ratio=1, seed=first)
 
-    def learn_held_out(start: Pretrained, lr: float) -> list[Snapshot]:
-        held_out = start.parts.held_out[: settings.tested]  # in random order
-        tuning, snapshots = FineTuning(setup, start, first, ratio=1, lr=lr), []
+    def learn_held_out(start: Pretrained, point: Point) -> Snapshot:
+        tuning = FineTuning(setup, start, first, ratio=1, point=point)
         for epoch in range(settings.epochs):
-            tuning.learn(epoch, f"tune, lr {lr:g}")
-            if epoch + 1 in settings.reported:
-                snapshots.append(tuning.snapshot("train", held_out))
-        return snapshots
+            tuning.learn(epoch, f"tune, {_written(point)}")
+        held_out = start.parts.held_out[: settings.chosen_on]  # in random order
+        return tuning.snapshot("train", held_out)
 
     values, tried = tuned(
-        setup, "incremental", settings.lr, classes, learn_held_out, observes=False
+        setup, "incremental", settings.network, classes, learn_held_out, observes=False
     )
     methods = methods_of(METHODS, values, setup.settings.adaptation)
 
     def run_seed(seed: int, ratio: int) -> SeedRun:
         start, title = start_of(setup, seed, classes), f"seed {seed}, {ratio}:1"
         order = predicted_order(setup.dataset, settings.tested, seed)
-        tuning = FineTuning(setup, start, seed, ratio=ratio, lr=values["parametric"]["lr"])
+        tuning = FineTuning(setup, start, seed, ratio=ratio, point=values["parametric"])
 
         def step(epoch: int) -> Step:
             tuning.learn(epoch, title)
-            snapshot = tuning.snapshot("test", order)
-            return as_step(
+            if not (count := settings.tested_after(epoch + 1)):
+                nothing = torch.full((len(order),), MISSING, dtype=torch.uint8)
+                return dict.fromkeys(methods, nothing), {
+                    name: {"stabilized": 0} for name in methods
+                }
+            snapshot = tuning.snapshot("test", order[:count])
+            made, numbers = as_step(
                 predict(setup, snapshot, methods, f"{title}, epoch {epoch + 1}", observes=False)
             )
+            rest = len(order) - count
+            return {name: pad(own, (0, rest), value=MISSING) for name, own in made.items()}, numbers
 
         path = setup.state / f"incremental-{ratio}-seed-{seed}.state.safetensors"
         run = run_of(setup, start, seed, ratio=ratio, values=values)
@@ -194,8 +136,10 @@ def run_online(setup: ClassSetup, experiment: Experiment = "online") -> Outcome:
         order = predicted_order(setup.dataset, settings.online.streamed, seed)
 
         def step(_: int) -> Step:
-            snapshot = _follow(setup, start, "test", order, values["parametric"]["lr"], title)
-            return as_step(
+            snapshot, drift = _follow(
+                setup, start, "test", order, seed, values["parametric"], title
+            )
+            made, numbers = as_step(
                 predict(
                     setup,
                     snapshot,
@@ -204,6 +148,8 @@ def run_online(setup: ClassSetup, experiment: Experiment = "online") -> Outcome:
                     observes=True,
                 )
             )
+            first = next(iter(numbers))
+            return made, {**numbers, first: {**numbers[first], **drift}}
 
         path = setup.state / f"online-{old_classes}-seed-{seed}.state.safetensors"
         run = run_of(setup, start, seed, names=list(names), values=values)
@@ -229,34 +175,45 @@ def grid_points(grid: SensitivitySettings) -> dict[str, Point]:
 
 
 def _online_values(setup: ClassSetup, old_classes: int) -> tuple[dict[str, Point], Tried | None]:
-    def learn_held_out(start: Pretrained, lr: float) -> list[Snapshot]:
-        return [_follow(setup, start, "train", start.parts.held_out, lr, f"tune, lr {lr:g}")]
+    settings = setup.settings.online
+
+    def learn_held_out(start: Pretrained, point: Point) -> Snapshot:
+        order, title = start.parts.held_out[: settings.chosen_on], f"tune, {_written(point)}"
+        return _follow(setup, start, "train", order, setup.seeds[0], point, title)[0]
 
     return tuned(
         setup,
         f"online-{old_classes}",
-        setup.settings.online.lr,
+        settings.network,
         old_classes,
         learn_held_out,
         observes=True,
     )
 
 
+def _written(point: Point) -> str:
+    return ", ".join(f"{name} {value:g}" for name, value in point.items())
+
+
 def _follow(
-    setup: ClassSetup, start: Pretrained, part: str, order: Tensor, lr: float, title: str
-) -> Snapshot:
-    blocks = []
+    setup: ClassSetup,
+    start: Pretrained,
+    part: str,
+    order: Tensor,
+    seed: int,
+    point: Point,
+    title: str,
+) -> tuple[Snapshot, dict[str, float]]:
+    """Train the network along a stream; return the pictures as methods read them, and the drift of
+    its keys.
+    """
+    blocks, learning = [], Stream(setup, start, part, order, seed, point)
     with stage(f"{title}: learn", len(order)) as progress:
-        for block in stream(
-            start.copy(),
-            start.pictures(part),
-            order,
-            interval=setup.settings.online.interval,
-            lr=lr,
-        ):
+        for block in learning:
             blocks.append(block)
             progress(len(block.labels))
-    return Snapshot(blocks, old_memory(start))
+    remembered = old_memory(start)
+    return Snapshot(blocks, remembered), learning.drift(remembered, blocks)
 
 
 def run_timing(setup: ClassSetup) -> dict[str, Any]:
@@ -280,11 +237,10 @@ def run_timing(setup: ClassSetup) -> dict[str, Any]:
 
     def timed(name: str, samples: int) -> float:
         order = predicted_order(setup.dataset, min(samples, len(setup.dataset.test)), seed)
-        network, pictures, lr = start.copy(), start.pictures("test"), values["parametric"]["lr"]
         methods = methods_of((name,), values, settings.adaptation)
+        blocks = Stream(setup, start, "test", order, seed, values["parametric"])
         clock = clock_of(setup.device)
         begin = clock()
-        blocks = stream(network, pictures, order, interval=settings.online.interval, lr=lr)
         read(blocks, remembered, methods, k=settings.adaptation.k, observes=True)
         return clock() - begin
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,11 +20,10 @@ from hebblm.report import plots, render
 from hebblm.report.drawing import STYLE, End, label_ends
 from hebblm.report.methods import PLOTTED, Look, looks
 from hebblm.report.render import markdown_escape, print_table
-from hebblm.vision.result import KEYS
+from hebblm.vision.result import KEYS, paired_interval
 from hebblm.vision.tables import method_name, permuted_methods, summaries, tables
 
 REPORT = "report.md"
-LEVEL = 0.95
 _TITLES = {"new": "New classes", "old": "Old classes", "overall": "All classes"}
 _COLORS = {
     "parametric": "#555555",
@@ -59,24 +57,6 @@ def write_report(
     parts = [f"{markdown_escape(verdict(document))}\n", *map(render.to_markdown, written)]
     write_text(folder / REPORT, "\n".join(parts) + shown)
     return [folder / REPORT, *saved]
-
-
-def paired_interval(first: Sequence[float], second: Sequence[float]) -> tuple[float, float, float]:
-    """The mean difference of two methods over the same seeds, and both ends of its 95 % interval by
-    Student's t.
-
-    The ends are infinite for a single seed.
-    """
-    from scipy.stats import t
-
-    gaps = [one - other for one, other in zip(first, second, strict=True)]
-    mean = statistics.fmean(gaps)
-    if len(gaps) == 1:
-        return mean, -math.inf, math.inf
-    half = (
-        float(t.ppf((1 + LEVEL) / 2, len(gaps) - 1)) * statistics.stdev(gaps) / math.sqrt(len(gaps))
-    )
-    return mean, mean - half, mean + half
 
 
 def verdict(document: Mapping[str, Any]) -> str:

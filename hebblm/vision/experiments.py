@@ -3,19 +3,23 @@
 After what every result begins with (:func:`run_experiment`), that of an experiment on new classes
 says::
 
-    "tuning":  {condition: {method: [{hyper-parameters, "old", "new", "harmonic_mean", "loss"},
-                   ...]} or null}; of the network's rates "harmonic_mean_reached" as well, by it
-                   or by Mixture over it
+    "tuning":  {condition: {method: [{hyper-parameters, "old", "new", "overall",
+                   "harmonic_mean", "loss"}, ...]} or null}; of the network "overall_at_end" as
+                   well, by which it is chosen, and of best's gate the weights that it learned
     "at_end":  [tuned values that are the least or the largest tried, as "hebb.eta (condition)",
                    ...]
     "seeds":   [{"condition", "seed", "file", "file_sha256", "sha256", "old_classes",
                    "pretraining"}, ...]
     "methods": {method: {"conditions": {condition: {
-                   "hyperparameters", "new", "old", "overall": {"mean", "std"},
+                   "hyperparameters", "new", "old", "overall", "harmonic_mean": {"mean", "std"},
                    "curve": [{"at", "new", "old", "overall": {"mean", "std"}}, ...],
                    "seeds": [{"seed", "new", "old", "overall", "curve", "stabilized"}, ...]}}}}
+    "pairs":   {condition: [{"first", "second", "over", "new", "old", "overall":
+                   {"mean", "low", "high"}}, ...]}: first minus second with its 95 % interval,
+                   over seeds, or for a single one over its pictures
     "grid":    {method: {"beta", "eta"}}, for sensitivity alone
 
+Along a stream, "late_new", "late_old" and "late_overall" are of its second half.
 Accuracies are shares, null where there is no such picture; ``at`` counts epochs in the incremental
 experiment and pictures in the others. A condition is a ratio such as ``2:1``, or a number of old
 classes. For timing, a method has ``seconds`` and ``ratio`` with ``median``, ``min``, ``max`` and
@@ -35,9 +39,22 @@ from hebblm.io.files import write_json
 from hebblm.report.record import encode
 from hebblm.runtime.ranks import current
 from hebblm.vision.classes import ONLINE, grid_points, run_incremental, run_online, run_timing
-from hebblm.vision.permuted import MISSING, run_permuted
+from hebblm.vision.permuted import run_permuted
 from hebblm.vision.reading import top1, values_of
-from hebblm.vision.result import RESULT_FILE, SCHEMA, Outcome, SeedRun, at_end, over_seeds, spread
+from hebblm.vision.result import (
+    KEYS,
+    MISSING,
+    RESULT_FILE,
+    SCHEMA,
+    Outcome,
+    SeedRun,
+    at_end,
+    harmonic_mean,
+    over_seeds,
+    paired_interval,
+    paired_pictures,
+    spread,
+)
 from hebblm.vision.settings import PERMUTED_MNIST, PermutedSettings
 from hebblm.vision.state import Setup
 
@@ -49,6 +66,15 @@ RUNS: dict[str, Callable[[Any], Any]] = {
     **{name: partial(run_online, experiment=name) for name in ONLINE},
 }
 """From a setup to predictions, of timing to what the result says."""
+PAIRS = (
+    ("mbpa", "parametric"),
+    ("hebb", "parametric"),
+    ("best", "parametric"),
+    ("hebb", "mbpa"),
+    ("best", "mbpa"),
+    ("best", "hebb"),
+)
+"""Methods whose difference a result has with its interval."""
 Accuracies = list[list[float]]
 """Shares of right answers of one method with one seed; ``[t][i]`` is that on task i <= t after task
 t was learnt.
@@ -106,6 +132,14 @@ def _body(experiment: str, outcome: Outcome, setup: Setup[Any]) -> dict[str, Any
         }
         for name in runs[0].predictions
     }
+    body["pairs"] = {
+        condition: [
+            pair(own, first, second)
+            for first, second in PAIRS
+            if {first, second} <= own[0].predictions.keys()
+        ]
+        for condition, own in conditions.items()
+    }
     if experiment == "sensitivity":
         body["grid"] = grid_points(settings.sensitivity)
     return body
@@ -137,8 +171,15 @@ def _class_method(runs: Sequence[SeedRun], name: str, interval: int | None) -> d
     for run in runs:
         made, new = run.predictions[name], run.drawn["new"]
         if interval is None:
+            tested = [
+                (at, after[after != MISSING]) for at, after in enumerate(made, 1)
+            ]  # the first of them, as many as were predicted
             curves.append(
-                [{"at": at, **top1(after, run.labels, new)} for at, after in enumerate(made, 1)]
+                [
+                    {"at": at, **top1(first, run.labels[: len(first)], new)}
+                    for at, first in tested
+                    if len(first)
+                ]
             )
         else:
             curves.append(along(made[0], run.labels, new, interval))
@@ -146,10 +187,54 @@ def _class_method(runs: Sequence[SeedRun], name: str, interval: int | None) -> d
         runs,
         name,
         values_of(name, runs[0].values),
-        [top1(run.predictions[name][-1], run.labels, run.drawn["new"]) for run in runs],
+        [_scores(run, name, late=interval is not None) for run in runs],
         [{**over_seeds(points), "at": points[0]["at"]} for points in zip(*curves, strict=True)],
         [{"curve": curve} for curve in curves],
     )
+
+
+def _scores(run: SeedRun, name: str, *, late: bool) -> dict[str, float | None]:
+    """The accuracies of a method in the end or over a stream, and for ``late`` over its second
+    half.
+    """
+    made, labels, new = run.predictions[name][-1], run.labels, run.drawn["new"]
+    found: dict[str, float | None] = dict(top1(made, labels, new))
+    found["harmonic_mean"] = harmonic_mean(found["old"] or 0.0, found["new"] or 0.0)
+    if late:
+        half = top1(made[len(made) // 2 :], labels[len(made) // 2 :], new)
+        found |= {f"late_{key}": half[key] for key in KEYS}
+    return found
+
+
+def pair(runs: Sequence[SeedRun], first: str, second: str) -> dict[str, Any]:
+    """What the result says of the difference between two methods.
+
+    The interval is over seeds. A single seed has none, and its interval is over its pictures, which
+    says nothing about other pre-trained networks or other orders.
+    """
+    found: dict[str, Any] = {
+        "first": first,
+        "second": second,
+        "over": "pictures" if len(runs) == 1 else "seeds",
+    }
+    for key in KEYS:
+        scores = [
+            [top1(run.predictions[name][-1], run.labels, run.drawn["new"])[key] for run in runs]
+            for name in (first, second)
+        ]
+        if None in scores[0]:
+            found[key] = None  # there is no such picture
+            continue
+        if len(runs) == 1:
+            (run,) = runs
+            is_new = run.drawn["new"][run.labels]
+            part = {"new": is_new, "old": ~is_new, "overall": is_new | ~is_new}[key]
+            right = [(run.predictions[name][-1] == run.labels)[part] for name in (first, second)]
+            interval = paired_pictures(right[0], right[1])
+        else:
+            interval = paired_interval(scores[0], scores[1])  # type: ignore[arg-type]
+        found[key] = dict(zip(("mean", "low", "high"), interval, strict=True))
+    return found
 
 
 def along(classes: Tensor, labels: Tensor, new: Tensor, interval: int) -> list[dict[str, Any]]:

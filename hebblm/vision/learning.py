@@ -4,20 +4,24 @@ features.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from hebblm.vision.backbones import Classifier
 from hebblm.vision.data import Images
-from hebblm.vision.settings import PretrainingSettings
+from hebblm.vision.settings import LearningSettings, PretrainingSettings
 from hebblm.vision.state import DivergedError
 
 PLANES = 3
 READ = 100  # pictures read at a time; more are slower, the maps of a layer no longer fit a cache
 MODEL = "model."
+WARM_UP = 0.25  # share of onecycle's steps in which the rate rises
+START = 0.04  # of the peak, where onecycle begins
 Progress = Callable[[int], None]
 """Called with the number of pictures seen."""
 
@@ -104,14 +108,19 @@ def batches(order: Tensor, size: int) -> Iterator[Tensor]:
 
 
 def learn(
-    classifier: Classifier, optimizer: torch.optim.Optimizer, pictures: Tensor, labels: Tensor
+    classifier: Classifier,
+    optimizer: torch.optim.Optimizer,
+    pictures: Tensor,
+    labels: Tensor,
+    *,
+    frozen_norms: bool = False,
 ) -> Tensor:
     """Take one step on the mean cross-entropy of a batch, and return that () in nats before the
     step.
 
-    The norms use and gather the statistics of the batch.
+    The norms use and gather the statistics of the batch, or for ``frozen_norms`` keep theirs.
     """
-    classifier.train()
+    classifier.train(not frozen_norms)
     optimizer.zero_grad()
     with (
         torch.enable_grad()
@@ -122,6 +131,54 @@ def learn(
     return loss.detach()
 
 
+def optimizer_of(
+    classifier: Classifier, settings: LearningSettings, *, head: float
+) -> torch.optim.Optimizer:
+    """Return the network's optimizer, whose rate :func:`set_rate` sets before each step.
+
+    The head's rate is ``head`` times that of the backbone.
+    """
+    groups: list[dict[str, Any]] = [
+        {"params": list(classifier.backbone.parameters()), "scale": 1.0},
+        {"params": list(classifier.output.parameters()), "scale": head},
+    ]
+    if settings.optimizer == "sgd":
+        return torch.optim.SGD(groups, lr=0.0, momentum=settings.momentum)
+    return torch.optim.RMSprop(groups, lr=0.0)
+
+
+def set_rate(optimizer: torch.optim.Optimizer, lr: float) -> None:
+    """Set the rate of every group of parameters, each by its own scale."""
+    for group in optimizer.param_groups:
+        group["lr"] = lr * group.get("scale", 1.0)
+
+
+def one_cycle(peak: float, done: float) -> float:
+    """The rate that rises to a peak and falls to zero along a cosine; ``done`` is a share of the
+    steps.
+    """
+    if done < WARM_UP:
+        return peak * (START + (1 - START) * done / WARM_UP)
+    return peak / 2 * (1 + math.cos(math.pi * (done - WARM_UP) / (1 - WARM_UP)))
+
+
+def warmed(lr: float, step: int, warm_up: int) -> float:
+    """The rate of a step, counted from 0, that rises evenly over the first ``warm_up`` steps."""
+    return lr * min(1.0, (step + 1) / warm_up) if warm_up else lr
+
+
+def begin_new_rows(classifier: Classifier, new: Tensor, how: str) -> None:
+    """Set the head's rows of the new classes (C,) bool to the mean of the others, or leave them.
+
+    Pre-training never had a new class as its answer, and left their logits far below the others'.
+    """
+    if how == "pretrained":
+        return
+    with torch.no_grad():
+        for rows in (classifier.output.weight, classifier.output.bias):
+            rows[new] = rows[~new].mean(0)
+
+
 @dataclass(frozen=True, slots=True)
 class Training:
     """Network that learns from pictures, with everything by which training goes on."""
@@ -130,6 +187,7 @@ class Training:
     optimizer: torch.optim.Optimizer
     pictures: Pictures
     settings: PretrainingSettings  # how pictures are cropped and flipped
+    frozen_norms: bool = False
 
     def epoch(
         self,
@@ -150,10 +208,15 @@ class Training:
         total = torch.zeros((), device=labels.device)
         for step, index in enumerate(batches(order, batch_size)):
             if lr is not None:
-                for group in self.optimizer.param_groups:
-                    group["lr"] = lr(step)
+                set_rate(self.optimizer, lr(step))
             varied = self.pictures.varied(index, generator, padding=crops.padding, flip=crops.flip)
-            total += learn(self.classifier, self.optimizer, varied, labels[index.to(labels.device)])
+            total += learn(
+                self.classifier,
+                self.optimizer,
+                varied,
+                labels[index.to(labels.device)],
+                frozen_norms=self.frozen_norms,
+            )
             progress(len(index))
         if not bool(total.isfinite()):
             raise DivergedError(

@@ -25,7 +25,7 @@ from hebblm.runtime.ranks import current
 from hebblm.vision.data import ImageDataset, Images
 from hebblm.vision.mlp import MLP, Parameters, Penalty, fisher_diagonal, train_task
 from hebblm.vision.mlp_adaptation import Adapted, Stored, adapt_mlp
-from hebblm.vision.result import Outcome, Point, SeedRun, Tried, Values, best
+from hebblm.vision.result import MISSING, Outcome, Point, SeedRun, Tried, Values, best
 from hebblm.vision.settings import PermutedSettings
 from hebblm.vision.state import (
     NUMBERS,
@@ -42,8 +42,6 @@ from hebblm.vision.state import (
 
 PARAMETERS = ("weight", "bias", "output", "offset")
 TRAINED = "training"
-MISSING = 255
-"""Stands for no prediction: the task had not been learnt yet, or the sample was not tested."""
 
 Measure = Callable[[MLP, int], Step]
 """From the network after task t, and t, to every method that starts from it: predictions (t + 1, n)

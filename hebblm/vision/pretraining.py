@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
@@ -14,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import BatchNorm2d
 
 from hebblm.errors import UserError
 from hebblm.io.files import atomic_path, hash_of, read_json, sha256, write_json
@@ -22,7 +22,14 @@ from hebblm.io.locks import held
 from hebblm.io.tensors import read_tensors, write_tensors
 from hebblm.vision.backbones import Classifier, build_classifier
 from hebblm.vision.data import ImageDataset
-from hebblm.vision.learning import Pictures, Training, batches, features_of, statistics
+from hebblm.vision.learning import (
+    Pictures,
+    Training,
+    batches,
+    features_of,
+    one_cycle,
+    statistics,
+)
 from hebblm.vision.settings import ClassSettings, Precision, PretrainingSettings
 from hebblm.vision.split import Split, split
 from hebblm.vision.state import KIND, TRAINING, generator, load_state, program, save_state, stage
@@ -31,8 +38,6 @@ FOLDER = "vision"
 MODEL_FILE, RECORD_FILE = "model.safetensors", "pretraining.json"
 SAVE_SECONDS = 60.0  # least time between two states on disk
 SHARED_SEED = 1
-WARM_UP = 0.25  # share of onecycle's steps in which the rate rises
-START = 0.04  # of the peak, where onecycle begins
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,10 +226,12 @@ def _train(
                 save_state(path, training.state_dict(), record)
                 saved = time.perf_counter()
         seconds += time.perf_counter() - begin
+    kept = as_shipped(classifier)
+    classifier.load_state_dict(kept)  # what is said of it holds for what is kept
     held_out = wanted.parts.held_out
     old = held_out[~wanted.parts.new[wanted.dataset.train.labels[held_out]]]
     made = classifier.head().logits(features_of(classifier, pictures, old)).argmax(1).cpu()
-    return {**classifier.state_dict(), "mean": mean, "deviation": deviation}, {
+    return {**kept, "mean": mean, "deviation": deviation}, {
         "run": wanted.run,
         "backbone": wanted.settings.backbone,
         "precision": "bfloat16" if classifier.reduced else "float32",
@@ -250,7 +257,18 @@ def rate_at(settings: PretrainingSettings, epoch: int, step: int, steps: int) ->
             epoch -= epochs
         raise ValueError(f"epoch {epoch} is beyond the last phase")
     done = (epoch * steps + step) / (settings.epochs[0] * steps)
-    peak = settings.lr[0]
-    if done < WARM_UP:
-        return peak * (START + (1 - START) * done / WARM_UP)
-    return peak / 2 * (1 + math.cos(math.pi * (done - WARM_UP) / (1 - WARM_UP)))
+    return one_cycle(settings.lr[0], done)
+
+
+def as_shipped(classifier: Classifier) -> dict[str, Tensor]:
+    """The weights as they are kept, the fewest bytes that lose nothing which a run can tell.
+
+    Convolutions and head are float16. Norms stay float32: their statistics may be beyond float16.
+    """
+    norms = tuple(
+        f"{name}." for name, layer in classifier.named_modules() if isinstance(layer, BatchNorm2d)
+    )
+    return {
+        name: value if name.startswith(norms) else value.to(torch.float16)
+        for name, value in classifier.state_dict().items()
+    }

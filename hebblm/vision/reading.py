@@ -14,6 +14,7 @@ from torch import Tensor
 
 from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.context import Context
+from hebblm.adapt.functional.gating import LearnedGate
 from hebblm.adapt.methods.base import Unadapted
 from hebblm.adapt.methods.hebb import Hebb, HebbConfig
 from hebblm.adapt.methods.mbpa import Mbpa, MbpaConfig, Safeguards
@@ -23,14 +24,18 @@ from hebblm.adapt.methods.rule import Rule
 from hebblm.memory import FlatMemory, RingMemory
 from hebblm.online.session import FixedHead, Losses, OnlineSession, Unit
 from hebblm.types import OutputHead
-from hebblm.vision.result import KEYS, Values
+from hebblm.vision.gate import image_best, weights_of
+from hebblm.vision.result import KEYS, Values, harmonic_mean
 from hebblm.vision.settings import AdaptationSettings
 
-METHODS = ("parametric", "mixture", "mbpa", "hebb")
+METHODS = ("parametric", "mixture", "mbpa", "hebb", "best")
+MIXED = METHODS[:-1]  # what best mixes
 VARIANTS = ("hebb-v1", "hebb-v2", "hebb-v3")
 """Of Hebb. Any further name is that of Hebb with values of its own; ``hebb-N`` without values is
 Hebb with those of ``hebb`` and a memory of N pairs.
 """
+Grid = Mapping[str, tuple[float, ...]]
+"""Values to choose from, by the name of a hyper-parameter."""
 Top1 = dict[str, float | None]
 """Shares of right answers by ``new``, ``old`` and ``overall``; None where there is no such
 picture.
@@ -46,38 +51,40 @@ class ImageMethod(NamedTuple):
     capacity: int | None = None
 
 
-def grids(
-    lr: tuple[float, ...], settings: AdaptationSettings
-) -> dict[str, dict[str, tuple[float, ...]]]:
-    """The values to choose from by method and hyper-parameter; ``lr`` are those of training."""
+def grids(network: Grid, settings: AdaptationSettings) -> dict[str, Grid]:
+    """The values to choose from by method and hyper-parameter; ``network`` are those of its
+    training.
+    """
     beta, eta = settings.hebb_beta, settings.hebb_eta
-    mbpa: dict[str, tuple[float, ...]] = {
+    mbpa: Grid = {
         "rate": settings.mbpa_lambda,
         "steps": settings.mbpa_steps,
     }
     if settings.mbpa_optimizer == "newton":
         mbpa = {"pull": settings.mbpa_pull}
     return {
-        "parametric": {"lr": lr},
+        "parametric": network,
         "mixture": {"theta": settings.mixture_theta, "gamma": settings.mixture_gamma},
         "mbpa": mbpa,
         "hebb": {"beta": beta, "eta": eta},
         "hebb-v1": {"eta": eta},
         "hebb-v2": {"beta": beta, "eta": eta},
         "hebb-v3": {"constant": settings.hebb_constant, "eta": eta},
+        "best": {"lr": settings.best_lr},
     }
 
 
-def given_values(lr: float, settings: AdaptationSettings) -> dict[str, dict[str, float]]:
+def given_values(network: Grid, settings: AdaptationSettings) -> dict[str, dict[str, float]]:
+    """The first of the values to choose from, by method and hyper-parameter."""
     return {
         name: {key: values[0] for key, values in grid.items()}
-        for name, grid in grids((lr,), settings).items()
+        for name, grid in grids(network, settings).items()
     }
 
 
 def values_of(name: str, values: Values) -> dict[str, float]:
     """Everything that a method runs with, MbPA's part of Hebb included."""
-    if name in ("parametric", "mixture", "mbpa"):
+    if name in ("parametric", "mixture", "mbpa", "best"):
         return dict(values[name])
     own = values.get(name, values["hebb"])  # Hebb-N takes over Hebb's
     return dict(own) if name == "hebb-v1" else {**values["mbpa"], **own}
@@ -96,6 +103,9 @@ def method_of(name: str, values: Values, settings: AdaptationSettings) -> ImageM
         mixture = values[name]
         config = MixtureConfig(theta=mixture["theta"], gamma=mixture["gamma"], scale="absolute")
         return ImageMethod(memory_mixture(Mixture, config))
+    if name == "best":
+        rules = tuple(method_of(part, values, settings).rule for part in MIXED)
+        return ImageMethod(image_best(rules, values[name]))
     own = values["mbpa"]
     solver: dict[str, Any] = {}
     if settings.mbpa_optimizer == "newton":
@@ -126,6 +136,9 @@ class PictureBlock(NamedTuple):
     head: OutputHead  # the softmax layer at that moment
     hidden: Tensor  # (n, D) their features at that moment
     labels: Tensor  # (n,) int64
+    # (m, D) keys of all that was remembered before this block, pre-training's first, where they
+    # were computed anew; None where each stays as it was stored
+    keys: Tensor | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,10 +184,11 @@ class Predicted:
     classes: Tensor  # (n,) uint8 the likeliest class of each picture
     losses: Tensor  # (n,) float32 nats of the right one
     stabilized: int  # queries whose adaptation diverged and was run at a smaller rate
+    gate: Mapping[str, float] | None = None  # weights that a gate had in the end, by name
 
     def score(self, labels: Tensor, new: Tensor) -> dict[str, float]:
-        """Accuracies on ``old`` and on ``new`` classes, their ``harmonic_mean``, and the mean
-        ``loss`` in nats.
+        """Accuracies on ``old``, on ``new`` and on all classes (``overall``), the
+        ``harmonic_mean`` of the former two, and the mean ``loss`` in nats.
 
         The harmonic mean is the measure of generalised zero-shot learning (Xian et al. 2019): 0 for
         a network that knows nothing of one side, however much it knows of the other. A side without
@@ -182,11 +196,11 @@ class Predicted:
         """
         found = top1(self.classes, labels.cpu(), new.cpu())
         old, fresh = found["old"] or 0.0, found["new"] or 0.0
-        both = 2 * old * fresh / (old + fresh) if old + fresh else 0.0
         return {
             "old": old,
             "new": fresh,
-            "harmonic_mean": both,
+            "overall": found["overall"] or 0.0,
+            "harmonic_mean": harmonic_mean(old, fresh),
             "loss": float(self.losses.double().mean()),
         }
 
@@ -234,7 +248,7 @@ def read(
     """Predict every block with every method; all of them share retrieval and adaptation.
 
     Each block is predicted and scored before any of it is observed. For ``observes`` it then goes
-    to the memories and counts.
+    to the memories and counts. A gate with a rate learns from it in any case.
     """
     sessions: dict[int | None, OnlineSession[PictureSource]] = {}  # by capacity of the memory
     classes: dict[str, list[Tensor]] = {name: [] for name in methods}
@@ -248,6 +262,7 @@ def read(
             losses[name].append(nll.float().cpu())
             stabilized[name] += int(Safeguards.of(rule, unit.batch).stabilized.sum())
 
+    stored = [remembered.labels]  # of all that a memory without a limit holds
     for block in blocks:
         for capacity in {method.capacity for method in methods.values()}:
             if capacity not in sessions:
@@ -261,10 +276,24 @@ def read(
             session.source.head = block.head
             (context,) = session.contexts
             context.set_head(block.head)
+            if block.keys is not None and capacity != 0:
+                begin = len(remembered.keys) if capacity else 0  # a ring has the stream alone
+                context.memory.reset()
+                context.memory.add(block.keys[begin:], torch.cat(stored)[begin:])
             unit = Unit(EvalBatch(block.hidden, context), block.labels)
             session.interval([unit], partial(record, session), learn=observes, write=capacity != 0)
+        if observes:
+            stored.append(block.labels)
         progress(len(block.labels))
+
+    def gate(method: ImageMethod) -> Mapping[str, float] | None:
+        (context,) = sessions[method.capacity].contexts
+        learned = context.shares.get(method.rule)  # type: ignore[call-overload]
+        return weights_of(learned) if isinstance(learned, LearnedGate) else None
+
     return {
-        name: Predicted(torch.cat(classes[name]), torch.cat(losses[name]), stabilized[name])
-        for name in methods
+        name: Predicted(
+            torch.cat(classes[name]), torch.cat(losses[name]), stabilized[name], gate(method)
+        )
+        for name, method in methods.items()
     }

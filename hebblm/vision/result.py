@@ -5,7 +5,9 @@ the seeds.
 from __future__ import annotations
 
 import hashlib
+import math
 import re
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,7 +24,15 @@ from hebblm.vision.state import KIND
 SCHEMA = "hebblm-vision/1"
 RESULT_FILE = "result.json"
 KEYS = ("new", "old", "overall")
-SCORES = ("accuracy", "old", "new", "harmonic_mean", "harmonic_mean_reached", "loss")
+MISSING = 255
+"""Stands for no prediction: the task had not been learnt yet, or the sample was not tested."""
+LEVEL = 0.95
+END = "overall_at_end"  # accuracy over all classes in the end, by which a network's point is chosen
+OVERALL = "overall"  # accuracy over all classes, by which a method's point is chosen
+GATE = "gate "  # before the name of a weight that the gate has learned, and nobody tried
+# What a point was chosen by, the first that it has; the last ones are of results before these.
+CHOSEN_BY = ("harmonic_mean_reached", END, OVERALL, "harmonic_mean", "accuracy")
+SCORES = (*CHOSEN_BY, "old", "new", "loss")
 LIMITS = {("gamma", 1.0)}
 """Values of hyper-parameters beyond which there is none: a share is 1 at most."""
 
@@ -81,9 +91,48 @@ class Outcome(NamedTuple):
     tuning: Mapping[str, Tried | None]
 
 
+def paired_interval(first: Sequence[float], second: Sequence[float]) -> tuple[float, float, float]:
+    """The mean difference of two methods over the same seeds, and both ends of its 95 % interval by
+    Student's t.
+
+    The ends are infinite for a single seed.
+    """
+    from scipy.stats import t
+
+    gaps = [one - other for one, other in zip(first, second, strict=True)]
+    mean = statistics.fmean(gaps)
+    if len(gaps) == 1:
+        return mean, -math.inf, math.inf
+    half = (
+        float(t.ppf((1 + LEVEL) / 2, len(gaps) - 1)) * statistics.stdev(gaps) / math.sqrt(len(gaps))
+    )
+    return mean, mean - half, mean + half
+
+
+def paired_pictures(first: Tensor, second: Tensor) -> tuple[float, float, float]:
+    """The mean difference of two methods over the same pictures, and both ends of its 95 % interval
+    by the normal distribution.
+
+    Args:
+        first: (n,) bool, whether the first method was right.
+        second: (n,) bool, whether the second was.
+    """
+    gaps = first.double() - second.double()
+    mean = float(gaps.mean())
+    if len(gaps) == 1:
+        return mean, -math.inf, math.inf
+    half = statistics.NormalDist().inv_cdf((1 + LEVEL) / 2) * float(gaps.std()) / len(gaps) ** 0.5
+    return mean, mean - half, mean + half
+
+
 def digest(tensor: Tensor) -> str:
     """The sha256 of a tensor of whole numbers, as little-endian int64."""
     return hashlib.sha256(tensor.to(torch.int64).numpy().astype("<i8").tobytes()).hexdigest()
+
+
+def harmonic_mean(old: float, new: float) -> float:
+    """The harmonic mean of two shares; 0 where both are."""
+    return 2 * old * new / (old + new) if old + new else 0.0
 
 
 def over_seeds(scores: Sequence[Mapping[str, float | None]]) -> dict[str, Spread | None]:
@@ -110,14 +159,12 @@ def at_end(tuning: Mapping[str, Tried | None]) -> list[str]:
     found = []
     for condition, tried in tuning.items():
         for method, points in (tried or {}).items():
-            score = next(
-                name
-                for name in ("harmonic_mean_reached", "harmonic_mean", "accuracy")
-                if name in points[0]
-            )
+            score = next(name for name in CHOSEN_BY if name in points[0])
             winner = max(map(partial(_rank, score), points))
             tied = [point for point in points if _rank(score, point) == winner]
             for name, value in best(points, score).items():
+                if name.startswith(GATE):
+                    continue
                 values = {point[name] for point in points}
                 at_ends = {point[name] for point in tied} <= {min(values), max(values)}
                 if len(values) > 1 and at_ends and (name, value) not in LIMITS:

@@ -36,8 +36,8 @@ TRAINING = tuple(
 )
 NUMBERS = (
     "adapt", "memory", "online/ranks.py", "online/session.py", "types.py", *TRAINING,
-    *(f"vision/{name}.py" for name in ("classes", "mlp", "mlp_adaptation", "permuted", "reading",
-    "state", "tuning")),
+    *(f"vision/{name}.py" for name in ("classes", "fine_tuning", "gate", "mlp", "mlp_adaptation",
+    "permuted", "reading", "state", "tuning")),
 )  # fmt: skip
 """Parts of the program that the numbers of an experiment depend on; those of a pre-training, on
 ``TRAINING`` alone.

@@ -11,7 +11,7 @@ from hebblm.report import paper
 from hebblm.report.methods import name_of
 from hebblm.report.record import decode
 from hebblm.report.table import Cell, Column, Table
-from hebblm.vision.result import KEYS, at_end
+from hebblm.vision.result import KEYS, Spread, at_end, harmonic_mean, spread
 from hebblm.vision.settings import family_of
 
 SOURCE = f"Paper: {paper.SOURCE}."
@@ -20,6 +20,7 @@ PAPER_ORDER = {"hebb": 1, "mbpa": 2, "ewc": 3, "mlp": 4}
 OPTIMIZERS = {"newton": "Newton steps", "rmsprop": "the paper's RMSprop"}
 _NETWORKS = {"parametric": "Parametric", "mlp": "MLP", "ewc": "EWC"}
 _TITLES = {"new": "New", "old": "Old", "overall": "Overall"}
+_STREAMED = {"late_new": "New, second half", "harmonic_mean": "Harmonic mean"}
 _PER_CENT = 100.0
 
 Accuracy = tuple[Mapping[str, float | None] | None, float | None]
@@ -51,7 +52,8 @@ def _tables(document: Mapping[str, Any]) -> list[Table]:
             return [_permuted(document)]
         case "incremental":
             ratios = next(iter(document["methods"].values()))["conditions"]
-            return [_incremental(document, ratio) for ratio in ratios]
+            found = [_incremental(document, ratio) for ratio in ratios]
+            return [*found, *(_pairs(document, ratio) for ratio in document.get("pairs", ()))]
         case "pretrain-classes":
             return [_pretrain(document)]
         case "timing":
@@ -59,7 +61,8 @@ def _tables(document: Mapping[str, Any]) -> list[Table]:
         case "sensitivity":
             return [_sensitivity(document)]
         case _:
-            return [_stream(document)]
+            found = [_stream(document)]
+            return [*found, *(_pairs(document, count) for count in document.get("pairs", ()))]
 
 
 def _permuted(document: Mapping[str, Any]) -> Table:
@@ -126,6 +129,9 @@ def permuted_methods(document: Mapping[str, Any]) -> list[str]:
 def _stream(document: Mapping[str, Any]) -> Table:
     family, experiment = _family(document), document["experiment"]
     title = "Ablation of Hebb" if experiment == "ablation" else "Online adaptation"
+    point = next(iter(summaries(document).values())).get("hyperparameters", {})
+    if "steps" in point and experiment == "online":
+        title += f", {point['steps']:g} steps an interval at {point['lr']:g}"
     rows = [
         (
             (method_name(name),),
@@ -133,7 +139,46 @@ def _stream(document: Mapping[str, Any]) -> Table:
         )
         for name, summary in summaries(document).items()
     ]
-    return _table(document, experiment, title, [Column("Method")], _TITLES.values(), rows)
+    table = _table(document, experiment, title, [Column("Method")], _TITLES.values(), rows)
+    return _beside(table, list(summaries(document).values()), _STREAMED)
+
+
+def _beside(table: Table, found: Sequence[Mapping[str, Any]], more: Mapping[str, str]) -> Table:
+    """A table with the means of further scores on its right, those that the result has."""
+    rows = list(table.rows)
+    columns = list(table.columns)
+    for key, title in more.items():
+        if all(key in summary for summary in found):
+            columns.append(Column(title, "nll", "max", "%", 2))
+            means = [_per_cent(summary[key], "mean") for summary in found]
+            rows = [(*row, mean) for row, mean in zip(rows, means, strict=True)]
+    return replace(table, columns=tuple(columns), rows=tuple(rows))
+
+
+def _pairs(document: Mapping[str, Any], condition: str) -> Table:
+    """Differences between methods over the same pictures, in percentage points."""
+    rows = []
+    for pair in document["pairs"][condition]:
+        cells = [_points(pair[key]) for key in KEYS]
+        rows.append((f"{method_name(pair['first'])} - {method_name(pair['second'])}", *cells))
+    over = document["pairs"][condition][0]["over"]
+    notes = (
+        f"Percentage points with their 95 % interval over the {over}; * where it leaves out 0."
+        + (" It says nothing about other orders and networks." if over == "pictures" else ""),
+    )
+    columns = (Column("Difference"), *(Column(_TITLES[key]) for key in KEYS))
+    name = f"{document['experiment']}-pairs-{condition.replace(':', '-')}"
+    which = f", {condition}" if document["experiment"] == "incremental" else ""
+    title = f"Differences between methods{which}, {document['scale']}"
+    return Table(name, title, columns, tuple(rows), notes)
+
+
+def _points(interval: Mapping[str, float] | None) -> str | None:
+    """An interval in percentage points as text, with a star where it leaves out 0."""
+    if interval is None:
+        return None
+    mean, low, high = (_PER_CENT * interval[end] for end in ("mean", "low", "high"))
+    return f"{mean:+.1f} ({low:+.1f} to {high:+.1f}){'*' if low > 0 or high < 0 else ''}"
 
 
 def _incremental(document: Mapping[str, Any], ratio: str) -> Table:
@@ -148,11 +193,22 @@ def _incremental(document: Mapping[str, Any], ratio: str) -> Table:
                 for epoch in epochs
             ]
             rows.append(((_TITLES[key], method_name(name)), own))
+    for name, method in document["methods"].items():
+        found = method["conditions"][ratio]
+        if "harmonic_mean" in found:
+            both = [(_balance_after(found["seeds"], epoch), None) for epoch in epochs]
+            rows.append((("Harmonic mean", method_name(name)), both))
     name, title = f"incremental-{ratio.replace(':', '-')}", f"Incremental learning, {ratio}"
     heads = [f"Epoch {epoch}" for epoch in epochs]
     return _table(
         document, name, title, [Column("Classes"), Column("Method")], heads, rows, contest=False
     )
+
+
+def _balance_after(seeds: Sequence[Mapping[str, Any]], epoch: int) -> Spread | None:
+    """The harmonic mean of the accuracies on old and on new classes after an epoch, over seeds."""
+    points = [point for seed in seeds for point in seed["curve"] if point["at"] == epoch]
+    return spread([harmonic_mean(point["old"] or 0.0, point["new"] or 0.0) for point in points])
 
 
 def _pretrain(document: Mapping[str, Any]) -> Table:
@@ -306,6 +362,7 @@ def _notes(document: Mapping[str, Any], printed: bool) -> tuple[str, str]:
         f"{sum(settings['pretraining']['epochs'])} epochs: {held_out} of the held-out pictures "
         "right. MbPA, and Hebb "
         f"over it, by {OPTIMIZERS[settings['adaptation'].get('mbpa_optimizer', 'rmsprop')]}."
+        + _learning(document)
         + (
             shared
             if settings["pretrainings"] == "shared" and len(document["provenance"]["seeds"]) > 1
@@ -315,6 +372,17 @@ def _notes(document: Mapping[str, Any], printed: bool) -> tuple[str, str]:
         if printed
         else "The paper shows this as a figure without numbers.",
     )
+
+
+def _learning(document: Mapping[str, Any]) -> str:
+    """How the network went on learning, in one sentence."""
+    experiment, settings = document["experiment"], document["settings"]
+    section = settings.get("increment" if experiment == "incremental" else "online", {})
+    if "optimizer" not in section:
+        return ""  # a result from before there was a choice
+    point = next(iter(next(iter(document["methods"].values()))["conditions"].values()))
+    values = ", ".join(f"{name} {value:g}" for name, value in point["hyperparameters"].items())
+    return f" The network goes on learning by {section['optimizer']}: {values}."
 
 
 def _seeds(document: Mapping[str, Any]) -> str:

@@ -1,11 +1,9 @@
-"""Hyper-parameters of the methods on new classes, chosen on pictures held out of training, never on
-test pictures.
+"""Hyper-parameters of the network and of the methods over it, chosen on pictures held out of
+training, never on test pictures.
 
-The best has the largest harmonic mean of the accuracies on old and on new classes. By the accuracy
-on all pictures a network that stands still is the best: it learns no new class and forgets no old
-one. A rate of the network is as good as what the network or any Mixture over it reaches: one that
-is best by itself may have forgotten what the methods over it need, and Mixture tells for the price
-of a search.
+The network comes first: its numbers are the best by its own accuracy over all classes in the end,
+which along a stream is the second half. Then each method over that network, as in the paper: the
+best by accuracy over all classes.
 """
 
 from __future__ import annotations
@@ -25,6 +23,7 @@ from hebblm.runtime.ranks import current
 from hebblm.vision.pretraining import FOLDER, Pretrained, Pretraining, pretrained
 from hebblm.vision.reading import (
     VARIANTS,
+    Grid,
     ImageMethod,
     Predicted,
     Snapshot,
@@ -32,18 +31,17 @@ from hebblm.vision.reading import (
     grids,
     method_of,
     read,
+    top1,
 )
-from hebblm.vision.result import Point, Tried, best
+from hebblm.vision.result import END, OVERALL, Point, Tried, Values, best
 from hebblm.vision.settings import ClassSettings
 from hebblm.vision.state import NUMBERS, DivergedError, Setup, Step, program, stage
 
 ClassSetup = Setup[ClassSettings]
-Learn = Callable[[Pretrained, float], list[Snapshot]]
-"""Trains a network at a rate; returns the snapshots of held-out pictures that the methods read
-meanwhile.
+Learn = Callable[[Pretrained, Point], Snapshot]
+"""Trains a network with numbers of its own; returns the held-out pictures that the methods read:
+after training, or along the stream.
 """
-BALANCE = "harmonic_mean"
-REACHED = "harmonic_mean_reached"
 
 
 def start_of(setup: ClassSetup, seed: int, old_classes: int) -> Pretrained:
@@ -96,10 +94,10 @@ def as_step(predicted: Mapping[str, Predicted]) -> Step:
     return made, {name: {"stabilized": each.stabilized} for name, each in predicted.items()}
 
 
-def left_to_choose(lr: tuple[float, ...], settings: ClassSettings) -> bool:
+def left_to_choose(network: Grid, settings: ClassSettings) -> bool:
     return any(
         len(values) > 1
-        for grid in grids(lr, settings.adaptation).values()
+        for grid in grids(network, settings.adaptation).values()
         for values in grid.values()
     )
 
@@ -107,7 +105,7 @@ def left_to_choose(lr: tuple[float, ...], settings: ClassSettings) -> bool:
 def tuned(
     setup: ClassSetup,
     name: str,
-    lr: tuple[float, ...],
+    network: Grid,
     old_classes: int,
     learn: Learn,
     *,
@@ -117,19 +115,22 @@ def tuned(
     choose.
 
     They come from the cache where the same was tuned before. The first seed tunes; ``learn`` lets a
-    network learn at one of the rates ``lr``.
+    network learn with values of the grid ``network``. Where methods do not observe what they
+    predict, held-out pictures are read in any case: the gate of ``best`` learns on them, and stays.
     """
-    if not left_to_choose(lr, setup.settings):
-        return given_values(lr[0], setup.settings.adaptation), None
+    if observes and not left_to_choose(network, setup.settings):
+        return given_values(network, setup.settings.adaptation), None
     with current().in_turn():
         start = start_of(setup, setup.seeds[0], old_classes)
-        run = run_of(setup, start, setup.seeds[0], scenario=name.partition("-")[0], score=REACHED)
+        run = run_of(setup, start, setup.seeds[0], scenario=name.partition("-")[0], score=OVERALL)
         path = setup.cache / FOLDER / f"tuning-{name}-{run}.json"
         if not path.exists():
             with held(path, f"the tuning of {name}"):
                 if not path.exists():  # another process may have ended it meanwhile
                     part = path.with_suffix(".part.json")
-                    values, tried = _tune(setup, lr, partial(learn, start), part, observes=observes)
+                    values, tried = _tune(
+                        setup, network, partial(learn, start), part, observes=observes
+                    )
                     write_json(
                         path, encode({"values": values, "tried": tried}, "tuning"), seal=True
                     )
@@ -140,73 +141,74 @@ def tuned(
 
 def _tune(
     setup: ClassSetup,
-    lr: tuple[float, ...],
-    learn: Callable[[float], list[Snapshot]],
+    network: Grid,
+    learn: Callable[[Point], Snapshot],
     part: Path,
     *,
     observes: bool,
 ) -> tuple[dict[str, Point], Tried]:
-    """Choose the rate of the network, then every method along the best one, going on after what
+    """Choose the numbers of the network, then every method along the best ones, going on after what
     ``part`` has.
 
-    Hebb and its variants take over MbPA's values, as in the paper (its appendix).
+    Hebb and its variants take over MbPA's values, as in the paper (its appendix), and the gate of
+    ``best`` those of all its parts.
     """
     settings = setup.settings.adaptation
 
     def points_of(name: str) -> list[Point]:
-        grid = grids(lr, settings)[name]
+        grid = grids(network, settings)[name]
         return [
             dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())
         ]
 
-    def scored(
-        snapshots: list[Snapshot], points: Mapping[str, list[Point]], values: Mapping[str, Point]
-    ) -> Tried:
-        # Every method with each of its points, and its means over the snapshots, all alike.
+    def scored(snapshot: Snapshot, name_points: Mapping[str, list[Point]], values: Values) -> Tried:
+        """Every method with each of its points, and its scores."""
         methods = {
             f"{name}/{at}": method_of(name, {**values, name: point}, settings)
-            for name, own in points.items()
+            for name, own in name_points.items()
             for at, point in enumerate(own)
         }
-        title = f"tune, {len(methods)} points"
-        made = [
-            (predict(setup, snapshot, methods, title, observes=observes), snapshot)
-            for snapshot in snapshots
-        ]
+        made = predict(setup, snapshot, methods, f"tune, {len(methods)} points", observes=observes)
 
-        def means(key: str) -> dict[str, float]:
-            scores = [predicted[key].score(of.labels, of.remembered.new) for predicted, of in made]
-            return {name: sum(score[name] for score in scores) / len(scores) for name in scores[0]}
+        def scores(name: str, at: int) -> dict[str, float]:
+            predicted, labels, new = made[f"{name}/{at}"], snapshot.labels, snapshot.remembered.new
+            found = predicted.score(labels, new)
+            if name == "parametric":
+                begin = len(labels) // 2 if observes else 0
+                late = top1(predicted.classes[begin:], labels[begin:].cpu(), new.cpu())
+                found[END] = late["overall"] or 0.0
+            if predicted.gate is not None and not observes:
+                found |= predicted.gate
+            return found
 
         return {
-            name: [{**point, **means(f"{name}/{at}")} for at, point in enumerate(own)]
-            for name, own in points.items()
+            name: [{**point, **scores(name, at)} for at, point in enumerate(own)]
+            for name, own in name_points.items()
         }
 
     tried: Tried = decode(read_json(part), "tuning") if part.exists() else {"parametric": []}
-    rates, kept = tried["parametric"], None  # of the best rate so far
-    unadapted: dict[str, list[Point]] = {"mixture": points_of("mixture"), "parametric": [{}]}
-    for rate in lr[len(rates) :]:
-        snapshots: list[Snapshot] = []
+    points, kept = tried["parametric"], None  # the snapshot of the best point so far
+    for point in points_of("parametric")[len(points) :]:
+        snapshot = None
         try:
-            snapshots = learn(rate)
-            found = scored(snapshots, unadapted, {})
-            reached = max(point[BALANCE] for points in found.values() for point in points)
-            rates.append({"lr": rate, **found["parametric"][0], REACHED: reached})
+            snapshot = learn(point)
+            points += scored(snapshot, {"parametric": [point]}, {})["parametric"]
         except DivergedError:
-            rates.append(
-                {"lr": rate, "old": 0.0, "new": 0.0, BALANCE: 0.0, "loss": math.inf, REACHED: 0.0}
-            )
+            nothing = dict.fromkeys(("old", "new", OVERALL, "harmonic_mean", END), 0.0)
+            points.append({**point, **nothing, "loss": math.inf})
         write_json(part, encode(tried, "tuning"), seal=True)
-        kept = snapshots if best(rates, REACHED)["lr"] == rate else kept
-    chosen = best(rates, REACHED)["lr"]
-    values = given_values(chosen, settings)
+        if best(points, END) == point:
+            kept = snapshot
+    chosen = best(points, END)
+    values = {**given_values(network, settings), "parametric": chosen}
     # Hebb and its variants come after MbPA, whose values they take over; they share one adaptation
-    # pass.
-    for names in (("mixture", "mbpa"), ("hebb", *VARIANTS)):
+    # pass. The gate comes last.
+    for names in (("mixture", "mbpa"), ("hebb", *VARIANTS), ("best",)):
         if not tried.keys() >= set(names):
             kept = kept or learn(chosen)
             tried |= scored(kept, {name: points_of(name) for name in names}, values)
             write_json(part, encode(tried, "tuning"), seal=True)
-        values |= {name: best(tried[name], BALANCE) for name in names}
+        values |= {name: best(tried[name], OVERALL) for name in names}
+    if not observes:
+        values["best"]["lr"] = 0.0  # it has learned, and stays
     return values, tried

@@ -10,8 +10,7 @@ from statistics import fmean
 from typing import Any
 
 from hebblm.report import paper
-from hebblm.vision.document import paired_interval
-from hebblm.vision.result import KEYS
+from hebblm.vision.result import KEYS, paired_interval
 from hebblm.vision.settings import PERMUTED_MNIST, family_of
 from hebblm.vision.tables import method_name
 from recipes.study.book.claims import Claim, Interval, pair_claims

@@ -155,8 +155,9 @@ TINY_CLASSES = ClassSettings(
         batch_size=16,
         lr=(1e-3, 1e-2),
         tested=24,
+        curve_tested=12,
     ),
-    online=OnlineSettings(interval=8, lr=(1e-4, 1e-3), streamed=40),
+    online=OnlineSettings(interval=8, lr=(1e-4, 1e-3), steps=(2,), batch_size=6, streamed=40),
     adaptation=AdaptationSettings(
         k=6,
         mixture_theta=(0.1,),
@@ -167,6 +168,7 @@ TINY_CLASSES = ClassSettings(
         hebb_beta=(0.5,),
         hebb_eta=(0.1, 1.0),
         hebb_constant=(0.5,),
+        best_lr=(0.15,),
         rings=(4, 9),
     ),
     sensitivity=SensitivitySettings(beta=(0.5, 0.8), eta=(0.2, 1.0)),

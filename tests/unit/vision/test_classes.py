@@ -15,11 +15,12 @@ from safetensors.torch import load_file
 from hebblm.errors import UserError
 from hebblm.io.files import sha256
 from hebblm.vision import classes, pretraining, tuning
-from hebblm.vision.classes import run_incremental, run_online, run_timing, stream
-from hebblm.vision.experiments import along, run_experiment
+from hebblm.vision.classes import run_incremental, run_online, run_timing
+from hebblm.vision.experiments import along, pair, run_experiment
+from hebblm.vision.fine_tuning import Stream
 from hebblm.vision.learning import Training
 from hebblm.vision.reading import top1
-from hebblm.vision.result import Outcome, over_seeds
+from hebblm.vision.result import END, MISSING, Outcome, SeedRun, over_seeds
 from hebblm.vision.state import load_state
 from hebblm.vision.tuning import ClassSetup, run_of, start_of
 
@@ -64,7 +65,9 @@ def test_interrupted_runs_end_the_same(
     assert same(whole, RUNS[name](setup(tmp_path / "parted")))
 
 
-@pytest.mark.parametrize(("calls", "again"), [(1, 1), (3, 1)])  # behind one rate, and MbPA's values
+@pytest.mark.parametrize(
+    ("calls", "again"), [(1, 1), (3, 1), (4, 1)]
+)  # behind one rate, MbPA's values, and Hebb's
 def test_a_tuning_goes_on_behind_what_it_has_tried(
     calls: int, again: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -75,13 +78,13 @@ def test_a_tuning_goes_on_behind_what_it_has_tried(
             run_online(setup(tmp_path / "parted"))
     follow, rates = classes._follow, []
 
-    def watched(own: ClassSetup, start: Any, part: str, order: Any, lr: float, title: str) -> Any:
-        rates.append((part, lr))
-        return follow(own, start, part, order, lr, title)
+    def watched(own: ClassSetup, start: Any, part: str, *rest: Any) -> Any:
+        rates.append(part)
+        return follow(own, start, part, *rest)
 
     monkeypatch.setattr(classes, "_follow", watched)
     assert same(whole, run_online(setup(tmp_path / "parted")))
-    assert [part for part, _ in rates].count("train") == again
+    assert rates.count("train") == again
     assert not list(tmp_path.rglob("*.part.json"))
 
 
@@ -90,9 +93,9 @@ def test_a_rate_that_diverges_is_tried_like_any_other(name: str, tmp_path: Path)
     settings = TINY_CLASSES.changed({"online.lr": "1e30,1e-3", "increment.lr": "1e30,1e-3"})
     outcome = RUNS[name](setup(tmp_path, settings))
     first, second = next(iter(outcome.tuning.values()))["parametric"]
-    assert (first["lr"], first["harmonic_mean_reached"], first["loss"]) == (1e30, 0.0, math.inf)
+    assert (first["lr"], first[END], first["loss"]) == (1e30, 0.0, math.inf)
     assert second["loss"] < math.inf
-    assert outcome.runs[0].values["parametric"] == {"lr": 1e-3}
+    assert outcome.runs[0].values["parametric"]["lr"] == 1e-3
 
 
 def test_another_program_tunes_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,6 +140,8 @@ def test_a_zero_probability_is_an_infinite_loss_among_what_was_tried(tmp_path: P
 def test_keys_are_rebuilt_each_epoch_and_every_picture_counts_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    run_incremental(setup(tmp_path, FIXED))  # it is tuned already when the seeds run again
+    setup(tmp_path, FIXED).clear()
     read, seen = tuning.read, []
 
     def watched(blocks: Any, remembered: Any, *args: Any, **options: Any) -> Any:
@@ -158,21 +163,66 @@ def test_keys_are_rebuilt_each_epoch_and_every_picture_counts_once(
         assert torch.equal(first.new, run.drawn["new"])
 
 
-def test_rates_are_scored_along_the_held_out_stream(tmp_path: Path) -> None:
-    own = setup(tmp_path, TINY_CLASSES.changed({"online.lr": "1e-3,3e-2"}))
+def test_after_other_epochs_fewer_pictures_are_predicted_or_none(tmp_path: Path) -> None:
+    settings = FIXED.changed({"increment.reported": "2", "increment.ratios": "1"})
+    whole = run_incremental(
+        setup(tmp_path / "whole", settings.changed({"increment.curve_tested": "24"}))
+    )
+    few = run_incremental(setup(tmp_path / "few", settings))
+    own = setup(tmp_path / "none", settings.changed({"increment.curve_tested": "0"}))
+    none = run_incremental(own)
+    for name, made in whole.runs[0].predictions.items():
+        assert torch.equal(few.runs[0].predictions[name][0, :12], made[0, :12])
+        assert bool((few.runs[0].predictions[name][0, 12:] == MISSING).all())
+        assert bool((none.runs[0].predictions[name][0] == MISSING).all())
+        for other in (few, none):
+            assert torch.equal(other.runs[0].predictions[name][1], made[1])
+    document = run_experiment("incremental", "smoke", own, {"command": "c"})
+    curve = document["methods"]["hebb"]["conditions"]["1:1"]["curve"]
+    assert [point["at"] for point in curve] == [2]
+
+
+def test_points_of_the_network_are_scored_along_the_held_out_stream(tmp_path: Path) -> None:
+    own = setup(tmp_path, TINY_CLASSES.changed({"online.lr": "1e-3,3e-2", "online.steps": "1,3"}))
     start = start_of(own, 1, 3)
-    parts, pictures = start.pretraining.parts, start.pictures("train")
-    labels = own.dataset.train.labels[parts.held_out]
-    for point in run_online(own).tuning["3"]["parametric"]:
-        blocks = stream(start.copy(), pictures, parts.held_out, interval=8, lr=point["lr"])
+    held_out, new = start.parts.held_out, start.parts.new
+    labels = own.dataset.train.labels[held_out]
+    points = run_online(own).tuning["3"]["parametric"]
+    assert [(point["lr"], point["steps"]) for point in points] == [
+        (1e-3, 1), (1e-3, 3), (3e-2, 1), (3e-2, 3),
+    ]  # fmt: skip
+    for point in points:
+        blocks = list(Stream(own, start, "train", held_out, 1, point))
         logits = torch.cat([block.head.logits(block.hidden) for block in blocks])
         assert point["loss"] == pytest.approx(
             float(torch.nn.functional.cross_entropy(logits, labels)), rel=1e-5
         )
-        for side, among in {"old": ~parts.new[labels], "new": parts.new[labels]}.items():
-            assert point[side] == pytest.approx(
-                float((logits.argmax(1) == labels)[among].double().mean())
-            )
+        right = logits.argmax(1) == labels
+        for side, among in {"old": ~new[labels], "new": new[labels]}.items():
+            assert point[side] == pytest.approx(float(right[among].double().mean()))
+        assert point["overall"] == pytest.approx(float(right.double().mean()))
+        late = right[len(right) // 2 :]
+        assert point[END] == pytest.approx(float(late.double().mean()))
+
+
+def test_the_incremental_gate_learns_on_held_out_pictures_and_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    methods, gates = tuning.read, []
+
+    def watched(*args: Any, **options: Any) -> Any:
+        found = methods(*args, **options)
+        gates.append(found["best"].gate if "best" in found else None)
+        return found
+
+    monkeypatch.setattr(tuning, "read", watched)
+    outcome = run_incremental(setup(tmp_path, FIXED))
+    assert outcome.tuning["1:1"] is not None, "the gate learns although nothing is left to choose"
+    (point,) = outcome.tuning["1:1"]["best"]
+    weights = {name: value for name, value in point.items() if name.startswith("gate ")}
+    assert any(weights.values())
+    assert outcome.runs[0].values["best"] == {"lr": 0.0, **weights}
+    assert gates[-1] is None, "a gate that stays learns nothing from test pictures"
 
 
 def test_finished_seeds_are_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -206,21 +256,17 @@ def test_chooses_the_best_point(name: str, tmp_path: Path) -> None:
     values, tried = outcome.runs[0].values, next(iter(outcome.tuning.values()))
     assert set(tried) == set(values)
     for method, points in tried.items():
-        score = "harmonic_mean_reached" if method == "parametric" else "harmonic_mean"
+        score = END if method == "parametric" else "overall"
         winner = sorted(points, key=lambda point: (-point[score], point["loss"]))[0]
-        assert values[method] == {key: winner[key] for key in values[method]}
+        frozen = {"lr"} if (method, name) == ("best", "incremental") else set()
+        for key in values[method].keys() - frozen:
+            assert values[method][key] == winner[key]
         old, new = winner["old"], winner["new"]
-        if name == "online":  # of one reading; the incremental experiment's is a mean over epochs
-            assert winner["harmonic_mean"] == pytest.approx(
-                2 * old * new / (old + new) if old + new else 0.0
-            )
-    chosen = max(point["harmonic_mean_reached"] for point in tried["parametric"])
-    assert chosen >= max(
-        point["harmonic_mean"] for point in (*tried["parametric"], *tried["mixture"])
-    )
-    assert [point["lr"] for point in tried["parametric"]] == list(
-        TINY_CLASSES.online.lr if name == "online" else TINY_CLASSES.increment.lr
-    )
+        assert winner["harmonic_mean"] == pytest.approx(
+            2 * old * new / (old + new) if old + new else 0.0
+        )
+    settings = TINY_CLASSES.online if name == "online" else TINY_CLASSES.increment
+    assert [point["lr"] for point in tried["parametric"]] == list(settings.lr)
 
 
 def test_by_newton_steps_no_query_is_run_again_and_the_pull_is_what_is_tuned(
@@ -352,7 +398,7 @@ def test_ablation_and_numbers_of_old_classes(tmp_path: Path) -> None:
 def test_times_are_ratios_within_a_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own = setup(tmp_path, FIXED)
     with monkeypatch.context() as patch:
-        patch.setattr(classes, "read", after(9, classes.read))  # in the second round
+        patch.setattr(classes, "read", after(11, classes.read))  # in the second round
         with pytest.raises(KeyboardInterrupt):
             run_timing(own)
     path = next(own.state.glob("timing-*.safetensors"))
@@ -416,6 +462,51 @@ def test_accuracies_by_hand() -> None:
     )
     assert means["new"] == {"mean": pytest.approx(0.3), "std": pytest.approx(0.02**0.5)}
     assert means["overall"] is None
+
+
+def test_differences_are_paired_over_seeds_and_over_the_pictures_of_a_single_one() -> None:
+    new, labels = torch.tensor([False, True]), torch.tensor([0, 1, 0, 1])
+    hebb = {1: [0, 1, 0, 1], 2: [0, 1, 0, 0]}
+    runs = [
+        SeedRun(
+            seed, {}, labels,
+            {
+                "hebb": torch.tensor([made], dtype=torch.uint8),
+                "mbpa": torch.tensor([[0, 0, 0, 0]], dtype=torch.uint8),
+            },
+            {}, {"new": new},
+        )
+        for seed, made in hebb.items()
+    ]  # fmt: skip
+    both = pair(runs, "hebb", "mbpa")
+    assert (both["first"], both["second"], both["over"]) == ("hebb", "mbpa", "seeds")
+    assert both["old"] == {"mean": 0.0, "low": 0.0, "high": 0.0}
+    # 1 and 1/2 ahead on new pictures: 0.75, with t = 12.706 of one degree of freedom.
+    half = 12.7062 * 0.125**0.5 / 2**0.5
+    assert both["new"] == pytest.approx(
+        {"mean": 0.75, "low": 0.75 - half, "high": 0.75 + half}, rel=1e-4
+    )
+    alone = pair(runs[1:], "hebb", "mbpa")
+    half = 1.95996 * (3 * 0.25**2 + 0.75**2) ** 0.5 / 3**0.5 / 4**0.5
+    assert alone["over"] == "pictures"
+    assert alone["overall"] == pytest.approx(
+        {"mean": 0.25, "low": 0.25 - half, "high": 0.25 + half}, rel=1e-4
+    )
+
+
+def test_a_stream_is_scored_again_over_its_second_half(tmp_path: Path) -> None:
+    own = setup(tmp_path, FIXED)
+    document = run_experiment("online", "smoke", own, {"command": "c"})
+    file = load_file(own.folder / document["seeds"][0]["file"])
+    for name, method in document["methods"].items():
+        summary = method["conditions"]["3"]
+        right = (file[f"predictions.{name}"][0] == file["labels"])[20:]
+        is_new = file["new"].bool()[file["labels"]][20:]
+        assert summary["late_overall"]["mean"] == pytest.approx(float(right.double().mean()))
+        assert summary["late_new"]["mean"] == pytest.approx(float(right[is_new].double().mean()))
+    (seed,) = document["methods"]["parametric"]["conditions"]["3"]["seeds"]
+    assert seed["drift_of_pretraining_keys"] > 0
+    assert seed["drift_of_stream_keys"] > 0
 
 
 def test_a_long_curve_has_about_a_hundred_points_and_ends_at_the_end() -> None:

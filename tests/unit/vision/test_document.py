@@ -184,6 +184,48 @@ def timing() -> dict[str, Any]:
     return found
 
 
+def pair_of(over: str) -> dict[str, Any]:
+    return {
+        "first": "hebb",
+        "second": "mbpa",
+        "over": over,
+        "new": {"mean": 0.05, "low": 0.01, "high": 0.09},
+        "old": {"mean": -0.01, "low": -0.03, "high": 0.01},
+        "overall": None,
+    }
+
+
+@pytest.mark.parametrize("over", ["seeds", "pictures"])
+def test_differences_stand_below_their_table_with_a_star_where_they_are_decided(over: str) -> None:
+    found = class_document("incremental", ("1:1", "2:1"))
+    found["pairs"] = {"1:1": [pair_of(over)], "2:1": [pair_of(over)]}
+    *_, first, second = tables(found)
+    assert (first.name, second.name) == ("incremental-pairs-1-1", "incremental-pairs-2-1")
+    assert first.text() == [["Hebb - MbPA", "+5.0 (+1.0 to +9.0)*", "-1.0 (-3.0 to +1.0)", "-"]]
+    assert ("nothing about other orders" in first.notes[0]) == (over == "pictures")
+
+
+def test_the_harmonic_mean_is_shown_of_results_that_have_it() -> None:
+    found = class_document("incremental", ("1:1",))
+    assert "Harmonic mean" not in str(tables(found)[0].text())
+    for method in found["methods"].values():
+        summary = method["conditions"]["1:1"]
+        summary["harmonic_mean"] = part(0.3, 3)
+        for seed, new in zip(summary["seeds"], (0.1, 0.3, 0.6), strict=True):
+            seed["curve"] = [{"at": at, "old": 0.3, "new": new} for at in (1, 2, 3)]
+    rows = [row for row in tables(found)[0].text() if row[0] == "Harmonic mean"]
+    # 0.15, 0.3 and 0.4
+    assert [row[1] for row in rows] == ["Parametric", "Mixture", "MbPA", "Hebb"]
+    assert rows[0][2:4] == ["28.33", "12.58"]
+
+    stream = class_document("online", ("50",))
+    for method in stream["methods"].values():
+        method["conditions"]["50"] |= {"late_new": part(0.4, 3), "harmonic_mean": part(0.2, 3)}
+    (table,) = tables(stream)
+    assert [column.header for column in table.columns[-2:]] == ["New, second half", "Harmonic mean"]
+    assert table.text()[0][-2:] == ["40.00", "20.00"]
+
+
 def test_online_table_stands_beside_the_papers() -> None:
     (table,) = tables(class_document("online", ("50",)))
     text = table.text()

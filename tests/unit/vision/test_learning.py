@@ -7,7 +7,6 @@ import torch
 
 from hebblm.errors import UserError
 from hebblm.vision.backbones import Classifier, build_classifier
-from hebblm.vision.classes import stream
 from hebblm.vision.data import Images
 from hebblm.vision.learning import (
     Pictures,
@@ -147,28 +146,6 @@ def test_crops_and_flips_are_those_of_a_loop(flip: bool) -> None:
         framed[:, 2:7, 2:7] = images.pixels[picture]
         cut = framed[:, top : top + 5, left : left + 5]
         assert torch.equal(made[row], cut.flip(2) if mirror else cut)
-
-
-IMAGES = classes().test
-STREAM_PICTURES = Pictures.of(IMAGES, *statistics(IMAGES, torch.arange(len(IMAGES))), CPU)
-ORDER = torch.randperm(len(IMAGES), generator=torch.Generator().manual_seed(3))[:20]
-
-
-def plain_network() -> Classifier:
-    return build_classifier("cnn2-w16", 6, 1)
-
-
-def test_each_block_is_seen_by_a_network_that_learnt_from_all_before_it() -> None:
-    plain = plain_network()
-    optimizer = torch.optim.RMSprop(plain.parameters(), 1e-3)
-    made = list(stream(plain_network(), STREAM_PICTURES, ORDER, interval=8, lr=1e-3))
-    assert [len(block.labels) for block in made] == [8, 8, 4]
-    for block, index in zip(made, ORDER.split(8), strict=True):
-        pictures = STREAM_PICTURES.batch(index)
-        assert torch.equal(block.hidden, features(plain, pictures))
-        assert torch.equal(block.head.weight, plain.head().weight)
-        assert torch.equal(block.labels, IMAGES.labels[index])
-        learn(plain, optimizer, pictures, block.labels)
 
 
 def test_the_papers_phases() -> None:

@@ -12,8 +12,8 @@ from hebblm.errors import UserError
 from hebblm.vision import permuted
 from hebblm.vision.experiments import _permuted_method, accuracies_of, continual_scores
 from hebblm.vision.mlp import MLP, Penalty, fisher_diagonal
-from hebblm.vision.permuted import MISSING, Chain, TaskStream, draw, run_permuted, train_task
-from hebblm.vision.result import Outcome, SeedRun, at_end
+from hebblm.vision.permuted import Chain, TaskStream, draw, run_permuted, train_task
+from hebblm.vision.result import MISSING, Outcome, SeedRun, at_end
 from hebblm.vision.settings import PermutedSettings
 from hebblm.vision.state import Setup, generator
 

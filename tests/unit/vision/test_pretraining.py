@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from hebblm.errors import UserError
 from hebblm.vision import pretraining
@@ -84,6 +85,25 @@ def test_trains_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert again.record == first.record
     with pytest.raises(AssertionError, match="trained again"):
         train(tmp_path, wanted(held_out=5))
+
+
+def test_weights_are_kept_in_half_the_bytes_and_norms_as_they_are(tmp_path: Path) -> None:
+    found = train(tmp_path)
+    kept = load_file(next(tmp_path.rglob("model.safetensors")))
+    for name in ("output.weight", "output.bias", "backbone.layers.0.weight"):
+        assert kept[name].dtype == torch.float16
+    for name in ("weight", "bias", "running_mean", "running_var"):
+        assert kept[f"backbone.layers.1.{name}"].dtype == torch.float32
+    for name, value in found.classifier.state_dict().items():
+        assert torch.equal(value, kept[name].to(value.dtype)), name
+        assert value.dtype in (torch.float32, torch.int64)
+    # What the record says holds for the network that is kept.
+    old = found.parts.held_out[~found.parts.new[DATA.train.labels[found.parts.held_out]]]
+    made = found.classifier.head().logits(
+        features_of(found.classifier, found.pictures("train"), old)
+    )
+    right = (made.argmax(1) == DATA.train.labels[old]).double().mean()
+    assert found.record["held_out_top1"] == pytest.approx(float(right))
 
 
 def test_takes_the_network_that_ships(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ import re
 import pytest
 
 from hebblm.errors import UserError
+from hebblm.vision.reading import given_values, grids
 from hebblm.vision.settings import (
     BACKBONES,
     CLASS_SCALES,
@@ -80,6 +81,13 @@ PERMUTED, CLASSES = PermutedSettings(), CLASS_SCALES["paper"]
         (CLASSES, {"pretraining.epochs": "0,1,1"}, "pretraining.epochs = 0"),
         (CLASSES, {"pretraining.momentum": "1"}, "pretraining.momentum = 1 is"),
         (CLASSES, {"increment.reported": "1,11"}, "is beyond increment.epochs = 10"),
+        (CLASSES, {"increment.reported": "1,3"}, "must have the last epoch, 10; add it"),
+        (
+            CLASSES,
+            {"increment.schedule": "onecycle", "increment.warm_up": "5"},
+            "set increment.warm_up=0",
+        ),
+        (CLASSES, {"online.norms": "thawed"}, "unknown online.norms 'thawed'"),
         (CLASSES, {"increment.samples": "4"}, "leaves no picture at a ratio of 5:1"),
         (CLASSES, {"adaptation.hebb_beta": "1"}, "adaptation.hebb_beta = 1 is"),
         (CLASSES, {"adaptation.mixture_gamma": "1.5"}, "adaptation.mixture_gamma = 1.5"),
@@ -133,9 +141,27 @@ def test_of_classes_paper_scale_is_the_papers() -> None:
 @pytest.mark.parametrize("experiment", ["incremental", "online"])
 def test_of_classes_paper_values_leave_nothing_to_tune(backbone: str, experiment: str) -> None:
     settings = CLASS_SCALES["paper"].changed(paper_values(backbone, experiment))
-    lr = settings.increment.lr if experiment == "incremental" else settings.online.lr
-    assert not left_to_choose(lr, settings)
-    assert left_to_choose(CLASS_SCALES["paper"].online.lr, settings)
+    section = settings.increment if experiment == "incremental" else settings.online
+    assert not left_to_choose(section.network, settings)
+    assert left_to_choose(CLASS_SCALES["paper"].online.network, settings)
+
+
+@pytest.mark.parametrize("experiment", ["incremental", "online"])
+def test_paper_values_are_its_optimizer_too_whatever_the_scale_has(experiment: str) -> None:
+    settings = CLASS_SCALES["small"].changed(paper_values("resnet50-w16", experiment))
+    section = settings.increment if experiment == "incremental" else settings.online
+    assert (section.optimizer, section.warm_up, section.new_rows) == ("rmsprop", 0, "pretrained")
+    own = {"schedule": "constant"} if experiment == "incremental" else {"steps": (1,)}
+    assert {name: getattr(section, name) for name in own} == own
+
+
+def test_of_the_network_several_numbers_are_chosen() -> None:
+    settings = CLASS_SCALES["paper"].changed({"online.steps": "1,5", "online.head": "1,10"})
+    grid = settings.online.network
+    assert grid == {"lr": (5e-5, 1e-4, 5e-4, 1e-3), "head": (1.0, 10.0), "steps": (1, 5)}
+    assert grids(grid, settings.adaptation)["parametric"] == grid
+    first = given_values(grid, settings.adaptation)["parametric"]
+    assert first == {"lr": 5e-5, "head": 1.0, "steps": 1}
 
 
 def test_paper_values_of_the_narrow_variant_are_those_of_its_network() -> None:
