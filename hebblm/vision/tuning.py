@@ -139,7 +139,7 @@ def tuned(
     return found["values"], found["tried"]
 
 
-def _tune(
+def _tune(  # noqa: C901 - the steps of one search in their order
     setup: ClassSetup,
     network: Grid,
     learn: Callable[[Point], Snapshot],
