@@ -109,7 +109,7 @@ def test_the_front_door_evaluates_a_model_that_the_caller_holds(llama: Path) -> 
     assert run.losses.train_counts is None
     assert Inspection.load(out).methods() == ["mixture"]
     assert '"counts":null' in inspect_page(run)
-    with pytest.raises(UserError, match="--source CORPUS"):
+    with pytest.raises(UserError, match="source=CORPUS"):
         with_edges(run.result, run.losses, [1])
     # Neighbours stand at their words: as many as the pieces of a word have together.
     table = pq.read_table(out / "neighbors.parquet").to_pydict()

@@ -168,7 +168,7 @@ def test_two_processes_build_a_memory(world: World, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"streams": 1}, "2 processes are more than streams = 1; use --streams 2 or more"),
+        ({"streams": 1}, "2 processes are more than streams = 1; use streams=2 or more"),
         ({"streams": 3, "settings": CAPPED}, "memory.capacity=50 is not divided over 2 processes"),
     ],
 )

@@ -260,7 +260,7 @@ def test_a_data_set_has_its_column_asked_for(
 
 def test_python_names_arguments_and_leaves_commands_as_they_are(tmp_path: Path) -> None:
     (tmp_path / "train.jsonl").write_text(TWO * 5)
-    with pytest.raises(UserError, match=r"choose one with column$"):
+    with pytest.raises(UserError, match=r"choose one with `column`$"):
         hebblm.evaluate(MODEL, tmp_path / "train.jsonl", ["lstm"])
     assert (
         hebblm.evaluate(MODEL, tmp_path / "train.jsonl", ["lstm"], column="content").scenario.tokens
