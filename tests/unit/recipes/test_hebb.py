@@ -143,7 +143,7 @@ def test_pages_say_what_hebb_gains_by_the_solver_of_mbpa() -> None:
     one, five, newton, printed = (gain for gain in gains.values() if gain is not None)
     assert one.certain
     assert five.certain
-    assert (f"{one.gain:.3f}", f"{five.gain:.3f}") == ("0.022", "0.006"), "docs/results.md"
+    assert (f"{one.gain:.3f}", f"{five.gain:.3f}") == ("0.022", "0.006")
     for worse in (newton, printed):
         assert worse.gain is not None
         assert worse.certain
@@ -171,7 +171,7 @@ def test_pages_say_what_hebb_gains_over_a_base_that_learns() -> None:
     assert new is not None
     assert not every.certain
     assert new.certain
-    assert f"{new.gain:.3f}" == "0.059", "docs/results.md"
+    assert f"{new.gain:.3f}" == "0.059"
 
 
 def test_pages_say_that_hebb_adds_nothing_to_best() -> None:
