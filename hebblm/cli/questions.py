@@ -17,7 +17,7 @@ BREAK = "⏎"  # shows a line break
 BUDGET = 50  # beginnings of words that a model of pieces follows for an answer
 
 
-class Asked(Protocol):
+class QuestionOptions(Protocol):
     """What the options ask for; see :class:`hebblm.cli.read.ReadConfig`."""
 
     @property
@@ -45,7 +45,7 @@ class Questions:
         piped: whether standard output is for something else; then answers go to standard error.
     """
 
-    def __init__(self, reader: Reader, asked: Asked, *, piped: bool) -> None:
+    def __init__(self, reader: Reader, asked: QuestionOptions, *, piped: bool) -> None:
         self.print_line = say if piped else tell
         self._reader, self._asked = reader, asked
         self._console = Console(stderr=piped)

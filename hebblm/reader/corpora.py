@@ -354,8 +354,8 @@ def _merged_counts(memories: Sequence[SavedMemory], place: Mapping[str, int]) ->
         if own.order != merged.order:
             raise UserError(
                 f"{counted[0][0].folder} counts n-grams with ngram.order={merged.order} and "
-                f"{one.folder} with "
-                f"{own.order}; build one of them again with ngram.order of the other in `settings`"
+                f"{one.folder} with {own.order}; build {one.folder} again with "
+                f"settings={{'ngram.order': {merged.order}}}"
             )
         ids = None
         if one.known is not None and any(

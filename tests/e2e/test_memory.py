@@ -381,8 +381,8 @@ def test_merged_ngrams_are_those_of_both_texts(
     assert main(["merge", "one", "longer", "--output-path", "all"]) == 2
     told = capsys.readouterr().err
     assert (
-        "one counts n-grams with ngram.order=3 and longer with 4; build one of them again with "
-        "--set ngram.order" in told
+        "one counts n-grams with ngram.order=3 and longer with 4; build longer again with "
+        "--set ngram.order=3" in told
     )
     build("c.txt", "longer", "--set", "ngram.order=3")
     assert main(["merge", "one", "longer", "--output-path", "all"]) == 0

@@ -8,10 +8,6 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
-# A class of the tail moves by x q; the series below ends where the largest of these, |x| q, is
-# smaller than this. It leaves out a part of the tail's mass of at most NEAR^4 / 24.
-NEAR = 0.25
-
 
 @dataclass(frozen=True, slots=True)
 class CompactChange:
@@ -70,8 +66,9 @@ class CompactChange:
         """Return ``log sum_v p_v exp(w d_v)``, how much the logsumexp of the logits grows by w
         times the change d.
 
-        On the tail the sum is a series in ``w x`` and the sums of powers of q. Where that does not
-        converge fast, it is taken over all classes.
+        On the tail the sum is a series in ``w x`` and the sums of powers of q, which leaves out
+        ``t (|w x| q)^4 / 24`` at most, with the largest q. Where that is more than the rounding of
+        the logits' dtype, the sum is taken over all classes.
 
         Args:
             weights: (N, W) w of each query.
@@ -89,7 +86,8 @@ class CompactChange:
         series = x * (second + x / 2 * (third + x / 3 * fourth))
         tail = self.mass.double().unsqueeze(1) + self.tail.double().unsqueeze(1) * series
         grown = torch.logaddexp(own.logsumexp(1), tail.clamp_min(0).log())
-        far = x.abs() * self.largest.double().unsqueeze(1) >= NEAR
+        left_out = self.mass.unsqueeze(1) * (x * self.largest.double().unsqueeze(1)) ** 4 / 24
+        far = ~(left_out <= torch.finfo(self.logits.dtype).eps)  # also where it is not finite
         for row in far.any(1).nonzero().flatten().tolist():
             grown[row] = self._exact_growth(row, weights[row])
         return grown

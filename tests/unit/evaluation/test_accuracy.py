@@ -192,7 +192,7 @@ def test_a_result_has_them_by_part_with_intervals_and_so_has_its_page(
         "read less ahead"
     )
     assert without.methods["cache"].accuracy == ()
-    with pytest.raises(UserError, match="accuracy follows a single stream"):
+    with pytest.raises(UserError, match="`accuracy` follows a single stream"):
         hebblm.evaluate(lm, tmp_path / "text.txt", "base,cache", accuracy=True, streams=2)
 
 
@@ -208,6 +208,6 @@ def test_the_list_of_an_open_vocabulary_has_no_word_before_it_was_read(tmp_path:
         [first] = [part for part in result.methods["cache"].accuracy if part.part == "OOV 1st"]
         saved[vocabulary] = first.saved
         page = (tmp_path / vocabulary / "report.md").read_text()
-        assert ("--vocabulary open lists what a reader would" in page) == (vocabulary == "union")
+        assert ("vocabulary=open lists what a reader would" in page) == (vocabulary == "union")
     assert saved["open"] == 0
     assert saved["union"] != 0

@@ -100,7 +100,7 @@ def test_options_of_other_models_are_refused(name: str | None) -> None:
         ("context", 9),
         ("stride", 3),
     ):
-        with pytest.raises(UserError, match=f"--{option} {value} is for models of transformers"):
+        with pytest.raises(UserError, match=f"{option}={value} is for models of transformers"):
             ScenarioConfig(**asked, **{option: value}).completed()
 
 

@@ -147,7 +147,7 @@ def test_broken_weights_are_told_from_those_that_overflow() -> None:
         (broken, "weights .* are not finite in float32"),
         (empty, "logits .* are all zero in float32"),
     ):
-        with pytest.raises(UserError, match=f"the {told}; get the model anew"):
+        with pytest.raises(UserError, match=f"the {told}; download the model again"):
             hebblm.load((model, tokenizer()))
 
 
