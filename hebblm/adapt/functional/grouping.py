@@ -22,7 +22,7 @@ def group_ids(labels: Tensor) -> Tensor:
     positions = torch.arange(labels.shape[1], dtype=torch.int32, device=labels.device)
     ids = []
     for part in torch.split(labels, max(1, SCRATCH // classes)):
-        # places that are not written are not read
+        # only the places that are written are read
         table = torch.empty(len(part), classes, dtype=torch.int32, device=labels.device)
         ids.append(table.scatter_(1, part, positions.expand_as(part)).gather(1, part))
     return (ids[0] if len(ids) == 1 else torch.cat(ids)).long()
