@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from hebblm.report.GONE import interval_text
+
 from hebblm.adapt.methods import DYNAMIC
 from hebblm.adapt.methods.best import BEST_OF_BOTH
 from hebblm.io.files import read_json
 from hebblm.report import Result
-from hebblm.report.methods import BASE, name_of
-from hebblm.report.table import Column, Table
-from hebblm.report.tables import interval_text
+from hebblm.report.result.methods import BASE, name_of
+from hebblm.report.tables.table import Column, Table
 from recipes.markdown import ROOT, body, origin_of
 
 FOLDER = ROOT / "recipes" / "best"

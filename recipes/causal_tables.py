@@ -15,9 +15,10 @@ from pathlib import Path
 from hebblm.adapt.methods import DEFAULT_METHODS, DYNAMIC, PUBLISHED
 from hebblm.io.files import read_json
 from hebblm.report import Result
-from hebblm.report.methods import BASE, name_of
-from hebblm.report.sections import scenario_line
-from hebblm.report.table import Cell, Column, Table
+from hebblm.report.result.methods import BASE, name_of
+from hebblm.report.result.numbers import Cell
+from hebblm.report.tables.facts import scenario_line
+from hebblm.report.tables.table import Column, Table
 from recipes.bench.record import BenchResult
 from recipes.bench.tables import origin
 from recipes.markdown import ROOT, body, origin_of

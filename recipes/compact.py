@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hebblm.io.files import SEAL, read_json, sealed, write_text
-from hebblm.report.result import SCHEMA as RESULT_SCHEMA
+from hebblm.report.result.schema import SCHEMA as RESULT_SCHEMA
 from hebblm.vision.result import SCHEMA as VISION_SCHEMA
 from recipes.markdown import ROOT
 

@@ -15,15 +15,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from hebblm.report.GONE import interval_text
 
 from hebblm.adapt.methods import PUBLISHED
 from hebblm.io.files import read_json, write_json
 from hebblm.report import Result
-from hebblm.report.gains import Bootstrap, Gain, Losses, bootstrap_gains
-from hebblm.report.methods import BASE, name_of
-from hebblm.report.table import Cell, Column, Table
-from hebblm.report.tables import interval_text
-from hebblm.report.tokens import TokenLosses
+from hebblm.report.result.methods import BASE, name_of
+from hebblm.report.result.numbers import Cell
+from hebblm.report.result.parts import Bootstrap, Gain, Losses, bootstrap_gains
+from hebblm.report.result.tokens import TokenLosses
+from hebblm.report.tables.table import Column, Table
 from recipes.markdown import body
 
 SCHEMA = "hebblm-conclusions/1"

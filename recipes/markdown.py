@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from hebblm.report import Result
-from hebblm.report.render import to_markdown
-from hebblm.report.table import Table
+from hebblm.report.render.table import to_markdown
+from hebblm.report.tables.table import Table
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -16,22 +16,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from hebblm.report.GONE import interval_text
+
 from hebblm.adapt.former import GONE
 from hebblm.adapt.methods import PUBLISHED
 from hebblm.io.files import read_json
 from hebblm.report import Result
-from hebblm.report.methods import BASE, name_of, ordered
-from hebblm.report.plots import occurrence_figure, save
-from hebblm.report.render import to_markdown
-from hebblm.report.sections import scenario_line
-from hebblm.report.table import Cell, Column, Table, present
-from hebblm.report.tables import (
-    frequency_table,
-    gain_table,
-    interval_text,
-    occurrence_table,
-    side_by_side,
-)
+from hebblm.report.plots.drawing import save
+from hebblm.report.plots.figures import occurrence_figure
+from hebblm.report.render.table import to_markdown
+from hebblm.report.result.methods import BASE, name_of, ordered
+from hebblm.report.result.numbers import Cell
+from hebblm.report.tables.by_part import frequency_table, gain_table, occurrence_table
+from hebblm.report.tables.facts import scenario_line
+from hebblm.report.tables.overall import side_by_side
+from hebblm.report.tables.table import Column, Table, present
 from hebblm.vision.tables import tables
 from recipes import (
     best_tables,

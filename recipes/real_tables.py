@@ -13,10 +13,10 @@ from pathlib import Path
 
 from hebblm.io.files import read_json
 from hebblm.report import Result
-from hebblm.report.accuracy_tables import accuracy_table
-from hebblm.report.methods import BASE, name_of
-from hebblm.report.plots import save
-from hebblm.report.table import Column, Table
+from hebblm.report.plots.drawing import save
+from hebblm.report.result.methods import BASE, name_of
+from hebblm.report.tables.suggestions import accuracy_table
+from hebblm.report.tables.table import Column, Table
 from recipes.best_tables import origin
 from recipes.markdown import ROOT, body, origin_of
 

@@ -21,16 +21,16 @@ from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
+from hebblm.report.GONE import interval_text
 from numpy.typing import NDArray
 
 import hebblm
 from hebblm.errors import UserError
 from hebblm.io.files import read_json, write_json
-from hebblm.report.gains import Bootstrap, Gain, bootstrap_gains
-from hebblm.report.methods import BASE, name_of
-from hebblm.report.table import Column, Table
-from hebblm.report.tables import interval_text
-from hebblm.report.tokens import FILE_NAME
+from hebblm.report.result.methods import BASE, name_of
+from hebblm.report.result.parts import Bootstrap, Gain, bootstrap_gains
+from hebblm.report.result.tokens import FILE_NAME
+from hebblm.report.tables.table import Column, Table
 from hebblm.text.dictionary import EOS, UNK
 from recipes.markdown import ROOT, body
 

@@ -33,12 +33,13 @@ from hebblm.evaluation.resume import resumable
 from hebblm.evaluation.run import Evaluation, run_scenario
 from hebblm.evaluation.scenario import Scenario
 from hebblm.evaluation.scenario_config import several
-from hebblm.report.document import write_report
-from hebblm.report.inspection import write_inspection
-from hebblm.report.methods import BASE
-from hebblm.report.result import FILE_NAME, Result
-from hebblm.report.tokens import FILE_NAME as TOKENS
-from hebblm.report.tokens import TokenLosses
+from hebblm.report.render.document import write_report
+from hebblm.report.render.inspection import write_inspection
+from hebblm.report.render.result import Result
+from hebblm.report.result.methods import BASE
+from hebblm.report.result.schema import FILE_NAME
+from hebblm.report.result.tokens import FILE_NAME as TOKENS
+from hebblm.report.result.tokens import TokenLosses
 from hebblm.runtime.progress import say
 from hebblm.runtime.ranks import current
 from hebblm.tuning.search import TUNED_FILE, Search, write_tuned

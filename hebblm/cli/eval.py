@@ -25,7 +25,7 @@ from hebblm.evaluation.options import EvalOptions
 from hebblm.evaluation.scenario_config import Groups, ScenarioConfig
 from hebblm.io.provenance import command_line
 from hebblm.models.device import check_device, keep_freed_memory
-from hebblm.report.accuracy import WORDS_ASKED
+from hebblm.report.result.accuracy import WORDS_ASKED
 from hebblm.runtime.interrupts import GOES_ON, interrupted
 from hebblm.runtime.ranks import leads, opened
 
@@ -115,14 +115,14 @@ def main(config: EvalConfig, argv: list[str]) -> int:
 
 def _evaluate(config: EvalConfig, argv: list[str]) -> None:
     from hebblm.api.runs import evaluate
-    from hebblm.report.accuracy_tables import accuracy_table, suggested_table
-    from hebblm.report.document import print_summary
-    from hebblm.report.inspection import INSPECTED
-    from hebblm.report.render import print_table
-    from hebblm.report.table import present
-    from hebblm.report.text_tables import document_table
-    from hebblm.report.tokens import FILE_NAME as TOKENS
-    from hebblm.report.tokens import TokenLosses, word_table
+    from hebblm.report.render.document import print_summary
+    from hebblm.report.render.inspection import INSPECTED
+    from hebblm.report.render.table import print_table
+    from hebblm.report.result.tokens import FILE_NAME as TOKENS
+    from hebblm.report.result.tokens import TokenLosses
+    from hebblm.report.tables.suggestions import accuracy_table, suggested_table
+    from hebblm.report.tables.table import present
+    from hebblm.report.tables.texts import document_table, word_table
 
     form = {} if config.method is None else {"mbpa.solver": config.method}
     result = evaluate(
@@ -163,8 +163,8 @@ def print_models() -> None:
     """
     from hebblm.models.catalog import missing_models, shipped_models
     from hebblm.models.pretrained import PRETRAINED
-    from hebblm.report.render import print_table
-    from hebblm.report.table import Column, Table
+    from hebblm.report.render.table import print_table
+    from hebblm.report.tables.table import Column, Table
 
     columns = (
         Column("Model"),

@@ -70,8 +70,8 @@ class Questions:
     def suggest(self, when: str, text: str) -> None:
         """Print the next words after a text, with their probabilities adapted and not."""
         from hebblm.online.prompts import split_typed
-        from hebblm.report.render import print_table
-        from hebblm.report.table import Column, Table
+        from hebblm.report.render.table import print_table
+        from hebblm.report.tables.table import Column, Table
 
         context, typed = split_typed(text)
         words = self._reader.suggest(context, self._asked.words, typed=typed, budget=BUDGET)
@@ -93,7 +93,7 @@ class Questions:
         """Print why the next words after a text are suggested."""
         from hebblm.online.prompts import split_typed
         from hebblm.reader.explain import explanation_tables
-        from hebblm.report.render import print_table
+        from hebblm.report.render.table import print_table
 
         context, typed = split_typed(text)
         reasons = self._reader.explain(context, self._asked.words, typed=typed, budget=BUDGET)

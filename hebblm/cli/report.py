@@ -14,8 +14,8 @@ from rich.console import Console
 
 from hebblm.cli.common import guarded, options, tell
 from hebblm.errors import UserError
-from hebblm.report.buckets import parse_edges
-from hebblm.report.methods import PLOTTED, check_plotted
+from hebblm.report.result.methods import PLOTTED, check_plotted
+from hebblm.report.result.parts import parse_edges
 from hebblm.runtime.spelling import closest, unknown
 
 if TYPE_CHECKING:  # they load matplotlib, and are imported after the command line is checked
@@ -70,7 +70,7 @@ class InspectConfig:
 )
 def _inspect(config: InspectConfig, argv: list[str]) -> None:
     """One HTML page of a run's text, each token shaded by what a method gained or lost."""
-    from hebblm.report.inspection import write_inspection
+    from hebblm.report.render.inspection import write_inspection
 
     path = write_inspection(
         config.run, config.output_path, method=config.method, count=config.tokens
@@ -88,7 +88,7 @@ def _report(config: ReportConfig, argv: list[str]) -> None:
         raise UserError(f"no result given; name a folder that hebblm-eval wrote: {PROG} DIR")
     check_plotted(config.plotted)
     from hebblm.report import print_summary, write_comparison, write_report
-    from hebblm.report.document import check_formats, print_comparison
+    from hebblm.report.render.document import check_formats, print_comparison
 
     formats = check_formats([name.strip() for name in config.format.split(",")])
     paths = config.results

@@ -16,10 +16,10 @@ from hebblm.evaluation.hyperparameters import parse_settings, plain_name
 from hebblm.evaluation.scenario_config import Groups, ScenarioConfig
 from hebblm.io.provenance import command_line
 from hebblm.models.device import check_device, keep_freed_memory
-from hebblm.report.methods import name_of
-from hebblm.report.numbers import perplexity
-from hebblm.report.render import print_table
-from hebblm.report.table import Column, Table
+from hebblm.report.render.table import print_table
+from hebblm.report.result.methods import name_of
+from hebblm.report.result.numbers import perplexity
+from hebblm.report.tables.table import Column, Table
 from hebblm.runtime.interrupts import GOES_ON, interrupted
 from hebblm.runtime.ranks import opened
 

@@ -19,7 +19,7 @@ from hebblm.io.files import check_writable
 from hebblm.io.locks import held
 from hebblm.io.provenance import command_line, provenance
 from hebblm.models.device import check_device, pick_device
-from hebblm.report.methods import PLOTTED, check_plotted
+from hebblm.report.result.methods import PLOTTED, check_plotted
 from hebblm.runtime.interrupts import GOES_ON, interrupted
 from hebblm.runtime.progress import say
 from hebblm.runtime.ranks import current, leads, opened, size

@@ -17,7 +17,7 @@ from torch import Tensor
 from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.methods.rule import Rule
 from hebblm.evaluation.observers import Notes
-from hebblm.report.accuracy import Guesses
+from hebblm.report.result.accuracy import Guesses
 from hebblm.text import EvaluationStream
 from hebblm.text.dictionary import EOS, FAIRSEQ_SPECIALS, UNK
 from hebblm.text.graphemes import graphemes

@@ -17,7 +17,7 @@ from hebblm.memory.ngram_rows import contexts_of
 from hebblm.models.base import StreamBase
 from hebblm.online.session import OnlineSession, Unit
 from hebblm.online.text import TextSource
-from hebblm.report.result import Forgetting
+from hebblm.report.result.schema import Forgetting
 from hebblm.runtime.progress import bar
 from hebblm.text import EvaluationStream
 

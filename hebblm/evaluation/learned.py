@@ -21,7 +21,7 @@ from hebblm.evaluation.word_accuracy import BUDGET, Expectations, places_of
 from hebblm.models.base import StreamBase
 from hebblm.online.prompts import Prompt
 from hebblm.online.word_beam import words_ahead
-from hebblm.report.methods import BASE
+from hebblm.report.result.methods import BASE
 from hebblm.text import EvaluationStream
 from hebblm.text.dictionary import EOS, UNK
 from hebblm.text.piece_texts import PieceTexts

@@ -20,7 +20,7 @@ from hebblm.evaluation.options import EvalOptions
 from hebblm.evaluation.passes import Watching
 from hebblm.evaluation.scenario import Scenario
 from hebblm.evaluation.word_accuracy import WordsAsked, places_of
-from hebblm.report.accuracy import Guesses
+from hebblm.report.result.accuracy import Guesses
 from hebblm.text.dictionary import UNK
 from hebblm.text.piece_texts import PieceTexts
 from hebblm.text.subwords import Subwords

@@ -8,8 +8,8 @@ from typing import Any, Self
 
 from hebblm.errors import UserError
 from hebblm.evaluation.scenario_config import whole
-from hebblm.report.accuracy import WORDS_ASKED
-from hebblm.report.buckets import DEFAULT_EDGES, parse_edges
+from hebblm.report.result.accuracy import WORDS_ASKED
+from hebblm.report.result.parts import DEFAULT_EDGES, parse_edges
 
 # Metadata of a field that changes what is written, not what is computed: a run resumes without it.
 WRITTEN = {"written": True}

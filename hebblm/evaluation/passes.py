@@ -31,7 +31,7 @@ from hebblm.evaluation.word_accuracy import WordsAsked
 from hebblm.models.base import StreamBase
 from hebblm.models.dynamic import DynamicBase, DynamicConfig
 from hebblm.online.layout import Layout
-from hebblm.report.result import Forgetting
+from hebblm.report.result.schema import Forgetting
 from hebblm.runtime.progress import bar, say
 from hebblm.runtime.ranks import ALONE, Ranks
 

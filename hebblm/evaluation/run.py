@@ -31,23 +31,24 @@ from hebblm.evaluation.written_words import written_words
 from hebblm.io.files import atomic_path, sha256
 from hebblm.io.locks import held
 from hebblm.report import MethodResult, Result, ScenarioRecord, frequency_report
-from hebblm.report.accuracy import Accuracy, Guesses, accuracy_report
-from hebblm.report.buckets import (
+from hebblm.report.result.accuracy import Accuracy, Guesses, accuracy_report
+from hebblm.report.result.methods import BASE
+from hebblm.report.result.numbers import perplexity
+from hebblm.report.result.parts import (
     OOV_BY_OCCURRENCE,
     PIECES,
+    Bootstrap,
+    bootstrap_gains,
+    lead,
     occurrence_report,
     occurrences_so_far,
+    paired_gains,
     stream_parts,
 )
-from hebblm.report.gains import Bootstrap, bootstrap_gains, lead, paired_gains
-from hebblm.report.inspection import COMPONENTS_FILE, NEIGHBORS_FILE
-from hebblm.report.methods import BASE
-from hebblm.report.numbers import perplexity
-from hebblm.report.result import FILE_NAME as RESULT_FILE
-from hebblm.report.stored import METHOD, RUN, SHARED, Part, Seconds
-from hebblm.report.tokens import FILE_NAME as TOKENS_FILE
-from hebblm.report.tokens import FILES, running_curve
-from hebblm.report.units import PIECES_OF_PARTS
+from hebblm.report.result.schema import FILE_NAME as RESULT_FILE
+from hebblm.report.result.schema import METHOD, PIECES_OF_PARTS, RUN, SHARED, Part, Seconds
+from hebblm.report.result.tokens import COMPONENTS_FILE, FILES, NEIGHBORS_FILE, running_curve
+from hebblm.report.result.tokens import FILE_NAME as TOKENS_FILE
 from hebblm.runtime.ranks import ALONE, Ranks
 from hebblm.text import EvaluationStream
 from hebblm.text.dictionary import UNK

@@ -20,7 +20,7 @@ from hebblm.evaluation.accuracy import LISTED, NEVER, NOT_ASKED, Ints, letters_o
 from hebblm.evaluation.observers import Notes
 from hebblm.models.base import StreamBase
 from hebblm.online.word_beam import Expect, Place, WordSearch
-from hebblm.report.accuracy import Guesses
+from hebblm.report.result.accuracy import Guesses
 from hebblm.text import EvaluationStream
 from hebblm.text.dictionary import UNK
 from hebblm.text.graphemes import graphemes

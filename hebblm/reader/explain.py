@@ -21,8 +21,9 @@ from hebblm.reader.history import Laid
 from hebblm.reader.session import ReaderSession
 from hebblm.reader.spans import WrittenText
 from hebblm.reader.suggest import expected_words
-from hebblm.report.methods import name_of
-from hebblm.report.table import Cell, Column, Table
+from hebblm.report.result.methods import name_of
+from hebblm.report.result.numbers import Cell
+from hebblm.report.tables.table import Column, Table
 from hebblm.text.vocabulary import Vocabulary
 
 MOST = 3  # entries of a word

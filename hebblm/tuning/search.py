@@ -20,7 +20,7 @@ from hebblm.evaluation.scenario import Scenario
 from hebblm.io.files import write_json
 from hebblm.io.locks import held
 from hebblm.models.update import MEASURED
-from hebblm.report.record import encode
+from hebblm.report.result.record import encode
 from hebblm.tuning.points import BestPoint, Losses, Point
 from hebblm.tuning.replay import describe
 

@@ -17,9 +17,9 @@ from rich.text import Text
 
 from hebblm.io.files import write_text
 from hebblm.report import plots, render
-from hebblm.report.drawing import STYLE, End, label_ends
-from hebblm.report.methods import PLOTTED, Look, looks
-from hebblm.report.render import markdown_escape, print_table
+from hebblm.report.plots.drawing import STYLE, End, label_ends
+from hebblm.report.render.table import markdown_escape, print_table
+from hebblm.report.result.methods import PLOTTED, Look, looks
 from hebblm.vision.result import KEYS, paired_interval
 from hebblm.vision.tables import method_name, permuted_methods, summaries, tables
 

@@ -36,7 +36,7 @@ from typing import Any
 from torch import Tensor
 
 from hebblm.io.files import write_json
-from hebblm.report.record import encode
+from hebblm.report.result.record import encode
 from hebblm.runtime.ranks import current
 from hebblm.vision.classes import ONLINE, grid_points, run_incremental, run_online, run_timing
 from hebblm.vision.permuted import run_permuted

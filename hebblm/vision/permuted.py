@@ -20,7 +20,7 @@ from hebblm.errors import UserError
 from hebblm.io.files import hash_of, read_json, write_json
 from hebblm.io.tensors import placed
 from hebblm.memory import FlatMemory
-from hebblm.report.record import decode, encode
+from hebblm.report.result.record import decode, encode
 from hebblm.runtime.ranks import current
 from hebblm.vision.data import ImageDataset, Images
 from hebblm.vision.mlp import MLP, Parameters, Penalty, fisher_diagonal, train_task

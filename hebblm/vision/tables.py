@@ -7,10 +7,11 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
-from hebblm.report import paper
-from hebblm.report.methods import name_of
-from hebblm.report.record import decode
-from hebblm.report.table import Cell, Column, Table
+from hebblm.report.result.methods import name_of
+from hebblm.report.result.numbers import Cell
+from hebblm.report.result.record import decode
+from hebblm.report.tables.table import Column, Table
+from hebblm.vision import paper
 from hebblm.vision.result import KEYS, Spread, at_end, harmonic_mean, spread
 from hebblm.vision.settings import family_of
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from hebblm.io.files import hash_of, read_json, write_json
 from hebblm.io.locks import held
-from hebblm.report.record import decode, encode
+from hebblm.report.result.record import decode, encode
 from hebblm.runtime.ranks import current
 from hebblm.vision.pretraining import FOLDER, Pretrained, Pretraining, pretrained
 from hebblm.vision.reading import (

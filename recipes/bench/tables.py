@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from hebblm.report.table import Cell, Column, Table
+from hebblm.report.result.numbers import Cell
+from hebblm.report.tables.table import Column, Table
 from recipes.bench.record import BenchResult, Row
 from recipes.bench.timing import Spread
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from hebblm.report.GONE import interval_text
+
 from hebblm.io.files import read_json
 from hebblm.report import Result
-from hebblm.report.buckets import part_label
-from hebblm.report.gains import Gain
-from hebblm.report.methods import BASE, name_of
-from hebblm.report.table import Cell, Column, Table
-from hebblm.report.tables import interval_text, occurrence_table
+from hebblm.report.result.methods import BASE, name_of
+from hebblm.report.result.numbers import Cell
+from hebblm.report.result.parts import Gain, part_label
+from hebblm.report.tables.by_part import occurrence_table
+from hebblm.report.tables.table import Column, Table
 from recipes.markdown import ROOT, body, origin_of
 
 FOLDER = ROOT / "recipes" / "hebb"

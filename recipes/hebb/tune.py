@@ -28,7 +28,7 @@ from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters, parse_settings
 from hebblm.evaluation.resume import resumable
 from hebblm.evaluation.scenario_config import ScenarioConfig
-from hebblm.report.render import print_table
+from hebblm.report.render.table import print_table
 from hebblm.runtime.interrupts import GOES_ON, interrupted
 from hebblm.tuning.search import Search, write_tuned
 from hebblm.tuning.tune import tune

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from hebblm.io.files import read_json, write_json
 from hebblm.io.provenance import provenance
-from hebblm.report.table import Column, Table
+from hebblm.report.tables.table import Column, Table
 from recipes.bench.machine import cpu_name
 from recipes.markdown import body
 

@@ -16,7 +16,7 @@ from hebblm.evaluation.scenario_config import ScenarioConfig
 from hebblm.io.files import write_text
 from hebblm.io.provenance import command_line
 from hebblm.report import Result
-from hebblm.report.render import print_table, to_markdown
+from hebblm.report.render.table import print_table, to_markdown
 from hebblm.runtime.interrupts import GOES_ON, interrupted
 from recipes.bench.record import BenchResult
 from recipes.study.book import contents, load_sources, write_book

@@ -13,12 +13,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from hebblm.report.buckets import ALL
-from hebblm.report.methods import BASE, name_of, ordered
-from hebblm.report.numbers import Kind, difference
-from hebblm.report.paper import SOURCE
-from hebblm.report.result import Result, ScenarioRecord
-from hebblm.report.table import Cell, Column, Table
+from hebblm.report.render.result import Result
+from hebblm.report.result.methods import BASE, name_of, ordered
+from hebblm.report.result.numbers import Cell, Kind, difference
+from hebblm.report.result.parts import ALL
+from hebblm.report.result.schema import ScenarioRecord
+from hebblm.report.tables.table import Column, Table
+from hebblm.vision.paper import SOURCE
 
 _PRINTED: dict[str, Any] = json.loads(Path(__file__).with_name("paper.json").read_text("utf-8"))
 _Losses = Mapping[str, float]

@@ -20,7 +20,7 @@ from hebblm.cli.preprocess import main as preprocess
 from hebblm.cli.report import main as report
 from hebblm.cli.train import main as train
 from hebblm.cli.tune import main as tune
-from hebblm.report.numbers import perplexity
+from hebblm.report.result.numbers import perplexity
 from recipes.study.command import main as study
 from recipes.study.readings.record import Readings
 

@@ -20,7 +20,7 @@ from hebblm.adapt import contract
 from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.methods import METHODS, named
 from hebblm.adapt.methods.rule import Needs
-from hebblm.report.methods import name_of
+from hebblm.report.result.methods import name_of
 from recipes.referee import Known, Verdict, decode, encode, examine, main, opened
 
 from .conftest import World, one_thread

@@ -9,12 +9,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import hebblm
-from hebblm.report.document import write_report
-from hebblm.report.plots import comparison_figure, running_figure
-from hebblm.report.summary import headline
-from hebblm.report.tables import comparison_table, frequency_table, gain_table, occurrence_table
-from hebblm.report.tokens import TokenLosses, with_edges
-from hebblm.report.units import PIECES_OF_PARTS
+from hebblm.report.plots.figures import comparison_figure, running_figure
+from hebblm.report.render.document import write_report
+from hebblm.report.result.schema import PIECES_OF_PARTS
+from hebblm.report.result.tokens import TokenLosses, with_edges
+from hebblm.report.tables.by_part import frequency_table, gain_table, occurrence_table
+from hebblm.report.tables.overall import comparison_table, headline
 
 COUNTED = (
     "The function returns a list .\nThe list is empty , and the function returns None .\n" * 30

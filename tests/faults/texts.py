@@ -20,7 +20,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hebblm.report import Result, write_comparison, write_report
-from hebblm.report.inspection import Inspection, inspect_page
+from hebblm.report.render.inspection import inspect_page
+from hebblm.report.result.tokens import Inspection
 from hebblm.text.prepared import load_prepared
 from hebblm.vision.document import write_report as write_vision
 

@@ -11,10 +11,11 @@ from functools import partial
 from itertools import chain
 from typing import Literal, get_args
 
-from hebblm.report.buckets import ALL, OOV
-from hebblm.report.methods import BASE, name_of
-from hebblm.report.result import MethodResult, Result
-from hebblm.report.table import Column, Table
+from hebblm.report.render.result import Result
+from hebblm.report.result.methods import BASE, name_of
+from hebblm.report.result.parts import ALL, OOV
+from hebblm.report.result.schema import MethodResult
+from hebblm.report.tables.table import Column, Table
 from recipes.study import paper
 
 # The comparisons that the paper's text makes. Which of the two is better is read off its numbers,

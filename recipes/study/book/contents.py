@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
-from hebblm.report import paper
-from hebblm.report.table import Column, Table
+from hebblm.report.tables.table import Column, Table
+from hebblm.vision import paper
 from recipes.study.book.claims import (
     base_lines,
     claim_tables,

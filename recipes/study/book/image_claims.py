@@ -9,7 +9,7 @@ from functools import partial
 from statistics import fmean
 from typing import Any
 
-from hebblm.report import paper
+from hebblm.vision import paper
 from hebblm.vision.result import KEYS, paired_interval
 from hebblm.vision.settings import PERMUTED_MNIST, family_of
 from hebblm.vision.tables import method_name

@@ -10,19 +10,20 @@ from dataclasses import replace
 from hebblm.adapt.methods.rule import dotted
 from hebblm.models.presets import PRESETS, get_preset
 from hebblm.report import plots
-from hebblm.report.document import CAPTIONS
-from hebblm.report.result import Result, scenario_label
-from hebblm.report.sections import flatten, hyperparameter_table, scenario_line
-from hebblm.report.table import Cell, Column, Table, present
-from hebblm.report.tables import (
-    comparison_table,
+from hebblm.report.plots.figures import CAPTIONS
+from hebblm.report.render.result import Result
+from hebblm.report.result.numbers import Cell
+from hebblm.report.result.schema import scenario_label
+from hebblm.report.tables.by_part import (
     frequency_table,
     gain_table,
     occurrence_table,
     occurrences_by_run,
-    side_by_side,
 )
-from hebblm.report.text_tables import forgetting_table
+from hebblm.report.tables.facts import flatten, hyperparameter_table, scenario_line
+from hebblm.report.tables.overall import comparison_table, side_by_side
+from hebblm.report.tables.table import Column, Table, present
+from hebblm.report.tables.texts import forgetting_table
 from recipes.study.book.section import Picture, Section
 from recipes.study.paper import paper_tables
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from jinja2 import FileSystemLoader
 from markupsafe import Markup
 
-from hebblm.report.numbers import INFINITY, MISSING
-from hebblm.report.render import environment
-from hebblm.report.table import Column, Table, Written
+from hebblm.report.render.table import Written, environment
+from hebblm.report.result.numbers import INFINITY, MISSING
+from hebblm.report.tables.table import Column, Table
 
 _WIDE = 0.5  # of the line, for a column of sentences
 _LATEX_SPECIALS = str.maketrans(

@@ -10,10 +10,10 @@ from typing import Any
 
 from hebblm.adapt.grid import Grid
 from hebblm.evaluation.defaults import paper_values
-from hebblm.report.buckets import ALL, recombine
-from hebblm.report.methods import BASE, name_of
-from hebblm.report.numbers import display
-from hebblm.report.result import FrequencyBucket, Result
+from hebblm.report.render.result import Result
+from hebblm.report.result.methods import BASE, name_of
+from hebblm.report.result.numbers import display
+from hebblm.report.result.parts import ALL, FrequencyBucket, recombine
 from recipes.study import paper
 from recipes.study.book.claims import Claim
 from recipes.study.book.standing import settings_of

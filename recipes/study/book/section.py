@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from matplotlib.figure import Figure
 
-from hebblm.report.table import Table
+from hebblm.report.tables.table import Table
 
 
 @dataclass(frozen=True, slots=True)

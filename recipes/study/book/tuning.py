@@ -7,8 +7,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from hebblm.evaluation.defaults import PAPER
-from hebblm.report.methods import name_of, ordered
-from hebblm.report.table import Cell, Column, Table
+from hebblm.report.result.methods import name_of, ordered
+from hebblm.report.result.numbers import Cell
+from hebblm.report.tables.table import Column, Table
 from recipes.study.book.section import Section
 from recipes.study.book.sources import Tuning
 

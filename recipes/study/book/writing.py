@@ -9,7 +9,7 @@ from pathlib import Path
 
 from hebblm.io.files import write_bytes, write_text
 from hebblm.report import plots
-from hebblm.report.render import HTML, markdown_escape, to_markdown
+from hebblm.report.render.table import HTML, markdown_escape, to_markdown
 from recipes.study.book.latex import latex_escape, to_latex
 from recipes.study.book.section import Section
 

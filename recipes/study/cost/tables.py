@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hebblm.report.numbers import MISSING
-from hebblm.report.table import Column, Table, present
+from hebblm.report.result.numbers import MISSING
+from hebblm.report.tables.table import Column, Table, present
 from recipes.bench.record import BenchResult
 from recipes.bench.tables import origin, training_table
 from recipes.study.cost.goals import goals

@@ -23,9 +23,8 @@ from hebblm.evaluation.resume import resumable
 from hebblm.evaluation.scenario import Scenario
 from hebblm.evaluation.scenario_config import Content
 from hebblm.io.files import write_json
-from hebblm.report.buckets import ALL
-from hebblm.report.gains import Bootstrap, bootstrap_gains
-from hebblm.report.methods import BASE
+from hebblm.report.result.methods import BASE
+from hebblm.report.result.parts import ALL, Bootstrap, bootstrap_gains
 from hebblm.tuning.points import Losses, Point, points
 from hebblm.tuning.replay import Replay, describe
 from recipes.study.readings.record import DEFAULT, FILE_NAME, Effect, Readings, tuned

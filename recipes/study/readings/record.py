@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hebblm.errors import UserError
-from hebblm.report.gains import leaves_out_zero
-from hebblm.report.methods import name_of, ordered
-from hebblm.report.numbers import display
-from hebblm.report.record import decode, encode, plain, read
-from hebblm.report.result import scenario_label
-from hebblm.report.table import Cell, Column, Table
+from hebblm.report.result.methods import name_of, ordered
+from hebblm.report.result.numbers import Cell, display
+from hebblm.report.result.parts import leaves_out_zero
+from hebblm.report.result.record import decode, encode, plain, read
+from hebblm.report.result.schema import scenario_label
+from hebblm.report.tables.table import Column, Table
 
 SCHEMA = "hebblm-readings/1"
 FILE_NAME = "readings.json"

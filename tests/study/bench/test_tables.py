@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from hebblm.errors import UserError
-from hebblm.report.plots import save
+from hebblm.report.plots.drawing import save
 from recipes.bench.plots import cost_figure, mbpa_curves, memory_curves
 from recipes.bench.tables import row_table
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hebblm.report.result import Result
+from hebblm.report.render.result import Result
 from hebblm.vision.result import KEYS
 from recipes.bench.record import BenchResult
 

@@ -6,7 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hebblm.report.result import FrequencyBucket, Result
+from hebblm.report.render.result import Result
+from hebblm.report.result.parts import FrequencyBucket
 from recipes.study.book.claims import (
     Claim,
     claim_tables,

@@ -6,7 +6,7 @@ import re
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hebblm.report.table import Column, Table
+from hebblm.report.tables.table import Column, Table
 from recipes.study.book.latex import latex_escape, to_latex
 
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from hebblm.evaluation.defaults import PAPER
-from hebblm.report.result import FrequencyBucket, Result
+from hebblm.report.render.result import Result
+from hebblm.report.result.parts import FrequencyBucket
 from recipes.study.book.claims import Claim
 from recipes.study.book.reasons import UNEXPLAINED, likely_reason
 from recipes.study.book.standing import counted_runs, settings_of

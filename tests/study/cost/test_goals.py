@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from hebblm.report.render import to_markdown
+from hebblm.report.render.table import to_markdown
 from recipes.bench.record import Row
 from recipes.study.cost.goals import goals
 from recipes.study.cost.tables import cost_tables, goal_table

@@ -22,8 +22,8 @@ from hebblm.evaluation.loop import Hooks, Schedule, evaluate
 from hebblm.evaluation.vocabulary import OpenVocabulary, UnionVocabulary, VocabularyPolicy
 from hebblm.memory import FlatMemory
 from hebblm.report import Result
-from hebblm.report.accuracy import MEASURES, Guesses, accuracy_report, measures
-from hebblm.report.gains import Bootstrap
+from hebblm.report.result.accuracy import MEASURES, Guesses, accuracy_report, measures
+from hebblm.report.result.parts import Bootstrap
 
 from ...support import toy
 from ..models.architectures import random_model, tokenizer

@@ -20,7 +20,7 @@ from hebblm.memory import MemoryConfig
 from hebblm.models.awd import AwdModel
 from hebblm.models.base import BaseUpdate
 from hebblm.models.dynamic import DynamicConfig
-from hebblm.report.text_tables import forgetting_table
+from hebblm.report.tables.texts import forgetting_table
 from hebblm.text import encode_target
 
 from ...support import toy

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hebblm.evaluation.run import method_result
 from hebblm.evaluation.scores import EvaluationScores
 from hebblm.report import MethodResult
-from hebblm.report.buckets import recombine
+from hebblm.report.result.parts import recombine
 from hebblm.text import EvaluationStream
 from hebblm.text.words import words_of
 

@@ -22,8 +22,8 @@ from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.options import EvalOptions
 from hebblm.evaluation.passes import dynamic_base, dynamic_pass, shared_pass
 from hebblm.evaluation.run import run_scenario
-from hebblm.report.render import to_markdown
-from hebblm.report.tables import comparison_table
+from hebblm.report.render.table import to_markdown
+from hebblm.report.tables.overall import comparison_table
 from hebblm.types import Neighbors
 
 from ...support import toy

@@ -24,7 +24,7 @@ from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.io.files import read_json
 from hebblm.memory import FlatMemory
 from hebblm.report import Result
-from hebblm.report.tokens import TokenLosses
+from hebblm.report.result.tokens import TokenLosses
 from hebblm.types import OutputHead
 from recipes.hebb import tables
 from recipes.hebb.pairs import parts_of

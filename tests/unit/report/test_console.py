@@ -5,11 +5,11 @@ import io
 import pytest
 from rich.console import Console
 
-from hebblm.report.document import print_summary
-from hebblm.report.methods import name_of
-from hebblm.report.render import fitting, groups_that_fit, print_table
-from hebblm.report.table import Column, Table
-from hebblm.report.tables import gain_table
+from hebblm.report.render.document import print_summary
+from hebblm.report.render.table import fitting, groups_that_fit, print_table
+from hebblm.report.result.methods import name_of
+from hebblm.report.tables.by_part import gain_table
+from hebblm.report.tables.table import Column, Table
 
 from .samples import sample_result
 

@@ -13,12 +13,12 @@ from hebblm.adapt.former import GONE
 from hebblm.cli.report import main as report
 from hebblm.errors import UserError
 from hebblm.report import Result, print_summary, write_comparison, write_report
-from hebblm.report.document import print_comparison
-from hebblm.report.methods import name_of
-from hebblm.report.render import to_html, to_markdown
-from hebblm.report.sections import flatten, scenario_line
-from hebblm.report.table import Column, Table
-from hebblm.report.tables import side_by_side
+from hebblm.report.render.document import print_comparison
+from hebblm.report.render.table import to_html, to_markdown
+from hebblm.report.result.methods import name_of
+from hebblm.report.tables.facts import flatten, scenario_line
+from hebblm.report.tables.overall import side_by_side
+from hebblm.report.tables.table import Column, Table
 
 from .samples import ACCURACY, Page, sample_result, sample_tokens
 from .test_tokens import write_parquet

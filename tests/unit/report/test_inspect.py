@@ -21,17 +21,9 @@ from hebblm.errors import UserError
 from hebblm.evaluation.written_words import spaced
 from hebblm.io.files import sha256
 from hebblm.report import Result, write_report
-from hebblm.report.inspection import (
-    BLOCK,
-    COMPONENTS_FILE,
-    LONGEST,
-    NEIGHBORS_FILE,
-    Inspection,
-    inspect_page,
-    shades,
-)
-from hebblm.report.render import source
-from hebblm.report.tokens import FILES
+from hebblm.report.render.inspection import BLOCK, LONGEST, inspect_page, shades
+from hebblm.report.render.table import source
+from hebblm.report.result.tokens import COMPONENTS_FILE, FILES, NEIGHBORS_FILE, Inspection
 
 from .samples import ACCURACY, Page, sample_result, sample_tokens
 from .test_tokens import write_parquet

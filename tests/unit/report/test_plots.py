@@ -13,18 +13,16 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.text import Annotation
 
-from hebblm.report.drawing import End, label_ends, spread
-from hebblm.report.methods import name_of
-from hebblm.report.plots import (
+from hebblm.report.plots.drawing import End, label_ends, render, save, spread
+from hebblm.report.plots.figures import (
     comparison_figure,
     figures,
     frequency_figure,
     occurrence_figure,
-    render,
     running_figure,
-    save,
 )
-from hebblm.report.tables import by_loss
+from hebblm.report.result.methods import name_of
+from hebblm.report.tables.overall import by_loss
 
 from .samples import sample_result
 

@@ -8,9 +8,9 @@ import pytest
 
 from hebblm.errors import UserError
 from hebblm.report import Result, write_report
-from hebblm.report.record import read
-from hebblm.report.sections import time_line, time_table
-from hebblm.report.stored import METHOD, RUN, SHARED, Part, Seconds
+from hebblm.report.result.record import read
+from hebblm.report.result.schema import METHOD, RUN, SHARED, Part, Seconds
+from hebblm.report.tables.facts import time_line, time_table
 
 from .samples import sample_result
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from hebblm.errors import UserError
-from hebblm.report.gains import Bootstrap, Gain, lead
-from hebblm.report.result import MethodResult, Result
-from hebblm.report.summary import summary_table
-from hebblm.report.tables import by_loss
+from hebblm.report.render.result import Result
+from hebblm.report.result.parts import Bootstrap, Gain, lead
+from hebblm.report.result.schema import MethodResult
+from hebblm.report.tables.overall import by_loss, summary_table
 
 from .samples import sample_result
 

@@ -7,25 +7,21 @@ from dataclasses import replace
 
 import pytest
 
-from hebblm.report.buckets import OCCURRENCES, recombine
-from hebblm.report.gains import Gain
-from hebblm.report.methods import looks, name_of, ordered
-from hebblm.report.render import to_csv, to_html, to_markdown
-from hebblm.report.result import Result
-from hebblm.report.summary import headline_of_runs
-from hebblm.report.table import Column, Table
-from hebblm.report.tables import (
-    by_loss,
-    comparison_table,
+from hebblm.report.render.result import Result
+from hebblm.report.render.table import to_csv, to_html, to_markdown
+from hebblm.report.result.methods import looks, name_of, ordered
+from hebblm.report.result.parts import OCCURRENCES, Gain, recombine
+from hebblm.report.tables.by_part import (  # fmt: skip
     frequency_table,
     gain_rows,
     gain_table,
     occurrence_table,
     occurrences_by_run,
     paired_table,
-    side_by_side,
-)  # fmt: skip
-from hebblm.report.text_tables import LONGEST, document_table
+)
+from hebblm.report.tables.overall import by_loss, comparison_table, headline_of_runs, side_by_side
+from hebblm.report.tables.table import Column, Table
+from hebblm.report.tables.texts import LONGEST, document_table
 
 from .samples import ACCURACY, sample_result
 

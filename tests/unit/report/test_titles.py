@@ -4,9 +4,9 @@ import math
 from dataclasses import replace
 
 from hebblm.report import titles
-from hebblm.report.accuracy import Accuracy
-from hebblm.report.buckets import FrequencyBucket
-from hebblm.report.result import Result
+from hebblm.report.render.result import Result
+from hebblm.report.result.accuracy import Accuracy
+from hebblm.report.result.parts import FrequencyBucket
 
 from .samples import sample_result
 

@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hebblm.errors import UserError
-from hebblm.report.buckets import parse_edges
-from hebblm.report.tokens import TokenLosses, check_same_run, running_curve, with_edges, word_table
+from hebblm.report.result.parts import parse_edges
+from hebblm.report.result.tokens import TokenLosses, check_same_run, running_curve, with_edges
+from hebblm.report.tables.texts import word_table
 
 from .samples import sample_result, sample_tokens
 

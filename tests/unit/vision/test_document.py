@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from matplotlib.text import Annotation
 from rich.console import Console
 
-from hebblm.report import paper
-from hebblm.report.methods import Look
+from hebblm.report.result.methods import Look
+from hebblm.vision import paper
 from hebblm.vision.document import draw, figures, print_summary, verdict, write_report
 from hebblm.vision.result import KEYS
 from hebblm.vision.tables import paper_ratio, tables

@@ -5,9 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from hebblm.report.methods import name_of, ordered
-from hebblm.report.stored import METHOD, RUN, Part, ScenarioRecord, Seconds, StoredResult
-from hebblm.report.table import Column, Table
+from hebblm.report.result.methods import name_of, ordered
+from hebblm.report.result.schema import (
+    METHOD,
+    RUN,
+    Part,
+    ScenarioRecord,
+    Seconds,
+    StoredResult,
+)
+from hebblm.report.tables.table import Column, Row, Table, present
 from hebblm.runtime.wording import worded
 
 _LEAST = 0.001  # of a run's time: parts that took less are counted among the rest
@@ -20,16 +27,19 @@ _ELSEWHERE = (  # of a result's further keys: other tables have them, or a table
     "suggested",
     "pieces_of_parts",
 )
-_FACT_COLUMNS = (Column("What"), Column("Value"))
 
 
 def scenario_line(result: StoredResult, label: str = "") -> str:
     """The scenario in one line: policies, the model's window if it has one, tokens, share of new
     words.
     """
-    scenario, window = result.scenario, result.model.get("context")
-    policy = f"vocabulary {scenario.vocabulary}" if window is None else f"window of {window:,}"
-    of = f" of {scenario.extra['part']}" if scenario.extra.get("part") else ""
+    scenario = result.scenario
+    policy = f"vocabulary {scenario.vocabulary}"
+    if result.model.get("context") is not None:
+        policy = f"window of {result.model['context']:,}"
+    of = ""
+    if scenario.extra.get("part"):
+        of = f" of {scenario.extra['part']}"
     return (
         f"{label or scenario.label} ({scenario.kind}): normalization {scenario.normalization}, "
         f"{policy}, {_share(scenario)}{of}, {_oov(scenario)}"
@@ -49,19 +59,19 @@ def fact_tables(result: StoredResult) -> list[Table]:
         ("Vocabulary", scenario.vocabulary),
         ("Tokens", f"{scenario.tokens:,}"),
         ("New words", _oov(scenario)),
-        *flatten(scenario.extra),
-        *flatten({name: value for name, value in result.extra.items() if name not in _ELSEWHERE}),
     ]
-    tables = []
-    if result.seconds is not None:
-        tables.append(time_table(result.seconds))
-    tables += [
+    facts += flatten(scenario.extra)
+    facts += flatten(
+        {name: value for name, value in result.extra.items() if name not in _ELSEWHERE}
+    )
+    tables = present(
+        None if result.seconds is None else time_table(result.seconds),
         _facts("scenario", "Scenario", facts),
         _facts("model", "Model", flatten(result.model)),
         _facts("memory", "Memory", flatten(result.memory)),
         hyperparameter_table(result),
         _facts("provenance", "Provenance", flatten(result.provenance)),
-    ]
+    )
     return [table for table in tables if table.rows]
 
 
@@ -69,14 +79,10 @@ def hyperparameter_table(result: StoredResult) -> Table:
     rows = []
     for method in ordered(result.methods):
         settings = flatten(result.methods[method].hyperparameters)
-        words = [f"{key} = {value}" for key, value in settings]
-        rows.append((name_of(method), ", ".join(words) or "none"))
-    return Table(
-        "hyperparameters",
-        "Hyper-parameters",
-        (Column("Method"), Column("Settings", wide=True)),
-        tuple(rows),
-    )
+        words = ", ".join(f"{key} = {value}" for key, value in settings)
+        rows.append({"Method": name_of(method), "Settings": words or "none"})
+    columns = [Column("Method"), Column("Settings", wide=True)]
+    return Table("hyperparameters", "Hyper-parameters", columns, rows)
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
@@ -91,9 +97,8 @@ def flatten(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]
 
 
 def _facts(name: str, title: str, facts: list[tuple[str, str]]) -> Table:
-    return Table(
-        name, title, _FACT_COLUMNS, tuple((key.replace("_", " "), value) for key, value in facts)
-    )
+    rows = [{"What": key.replace("_", " "), "Value": value} for key, value in facts]
+    return Table(name, title, [Column("What"), Column("Value")], rows)
 
 
 def _share(scenario: ScenarioRecord) -> str:
@@ -119,8 +124,10 @@ def _oov(scenario: ScenarioRecord) -> str:
         return worded(
             "training counts and new words not known (source=CORPUS names a text to count words in)"
         )
-    rate = 100 * unk / scenario.tokens if unk and scenario.tokens else 0.0
-    text = "" if unk is None else f", {unk:,} <unk> in the text ({rate:.2f} %)"
+    text = ""
+    if unk is not None:
+        rate = 100 * unk / max(1, scenario.tokens)
+        text = f", {unk:,} <unk> in the text ({rate:.2f} %)"
     share = f"{100 * scenario.oov_rate:.2f} %, {scenario.oov_types:,} different"
     return f"{scenario.oov_tokens:,} new words ({share}){text}"
 
@@ -140,20 +147,18 @@ def _text(value: Any) -> str:
 def time_table(seconds: Seconds) -> Table:
     """Where the time went, as seconds and as shares of the run."""
     parts = _largest(seconds)
-    rest = seconds.total - sum(part.seconds for part in parts)
-    rows = [(_part_label(part), part.seconds) for part in parts]
-    rows.append(("rest", rest))
-    rows.append(("all", seconds.total))
-    return Table(
-        "seconds",
-        "Where the time goes",
-        (Column("What"), Column("Seconds", "amount"), Column("%", "percent")),
-        tuple((what, spent, 100 * spent / seconds.total) for what, spent in rows),
-        (
-            "A method's time alone is base, retrieval if it asks for it, its own, and shared work "
-            "it rests on.",
-        ),
+    spent = [(_part_label(part), part.seconds) for part in parts]
+    spent.append(("rest", seconds.total - sum(part.seconds for part in parts)))
+    spent.append(("all", seconds.total))
+    rows: list[Row] = []
+    for what, time in spent:
+        rows.append({"What": what, "Seconds": time, "%": 100 * time / seconds.total})
+    columns = [Column("What"), Column("Seconds", "amount"), Column("%", "percent")]
+    note = (
+        "A method's time alone is base, retrieval if it asks for it, its own, and shared work it "
+        "rests on."
     )
+    return Table("seconds", "Where the time goes", columns, rows, [note])
 
 
 def time_line(seconds: Seconds) -> str:
@@ -171,4 +176,6 @@ def _largest(seconds: Seconds) -> list[Part]:
 def _part_label(part: Part) -> str:
     if part.kind == RUN:
         return part.name
-    return f"{name_of(part.name)}, own" if part.kind == METHOD else f"{part.name}, shared"
+    if part.kind == METHOD:
+        return f"{name_of(part.name)}, own"
+    return f"{part.name}, shared"

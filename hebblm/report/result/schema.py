@@ -11,17 +11,17 @@ from typing import Any, Final, Literal, Self
 
 from hebblm.errors import UserError
 from hebblm.io.files import Count, read_json, write_json
-from hebblm.report.accuracy import Accuracy
-from hebblm.report.buckets import FrequencyBucket
-from hebblm.report.gains import Bootstrap, Gain
-from hebblm.report.methods import BASE
-from hebblm.report.record import decode, encode, plain, read
+from hebblm.report.result.accuracy import Accuracy
+from hebblm.report.result.methods import BASE
+from hebblm.report.result.parts import Bootstrap, FrequencyBucket, Gain
+from hebblm.report.result.record import decode, encode, plain, read
 
 SCHEMA = "hebblm-result/1"
 FILE_NAME = "result.json"
 RUN: Final = "run"
 SHARED: Final = "shared"
 METHOD: Final = "method"
+PIECES_OF_PARTS: Final = "pieces_of_parts"  # key: the pieces of each part, of a model of pieces
 _TEXT = "text:"  # before the path of a text of one's own
 
 
@@ -124,23 +124,25 @@ def counted_in(result: StoredResult) -> str:
     """
     extra = result.scenario.extra
     counted = extra.get("words_counted_in")
-    return (
-        "training"
-        if counted is None or extra.get("training_text", counted) == counted
-        else corpus_name(counted)
-    )
+    if counted is None or extra.get("training_text", counted) == counted:
+        return "training"
+    return corpus_name(counted)
 
 
 def count_label(result: StoredResult) -> str:
     """Return the title of a column of word counts."""
     counted = counted_in(result)
-    return "Training count" if counted == "training" else f"Count in {counted}"
+    if counted == "training":
+        return "Training count"
+    return f"Count in {counted}"
 
 
 def scenario_label(source: str, target: str, split: str) -> str:
     """Return a short name such as ``wt2-to-ptb test`` or ``ptb valid``."""
     name = corpus_name(target)
-    return f"{name if source == target else f'{corpus_name(source)}-to-{name}'} {split}"
+    if source != target:
+        name = f"{corpus_name(source)}-to-{name}"
+    return f"{name} {split}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,12 +198,9 @@ class StoredResult:
         scenario, extra = self.scenario, self.scenario.extra
         known = self.provenance.get("data_sha256", {}).get(scenario.target, scenario.target)
         length = extra.get("bytes", (extra.get("text") or {}).get("bytes", scenario.tokens))
-        return (
-            str(known),
-            scenario.split,
-            scenario.normalization,
-            None if extra.get("whole_split") else length,
-        )
+        if extra.get("whole_split"):
+            length = None
+        return str(known), scenario.split, scenario.normalization, length
 
     @property
     def bootstrap(self) -> Bootstrap:
@@ -221,11 +220,15 @@ class StoredResult:
         if other == BASE:
             return next((gain for gain in self.methods[method].gains if gain.part == part), None)
         paired = self.extra.get("paired", {})
-        for first, second, sign in ((other, method, 1), (method, other, -1)):
-            if part in (found := paired.get(first, {}).get(second, {})):
-                tokens, *numbers = found[part]
-                gain, low, high = (None if number is None else sign * number for number in numbers)
-                return Gain(part, tokens, gain, *((low, high) if sign > 0 else (high, low)))
+        found = paired.get(other, {}).get(method, {})
+        if part in found:
+            tokens, gain, low, high = found[part]
+            return Gain(part, tokens, gain, low, high)
+        found = paired.get(method, {}).get(other, {})
+        if part in found:
+            # the other way round: the gain changes its sign, and the ends change places
+            tokens, gain, low, high = found[part]
+            return Gain(part, tokens, _negative(gain), _negative(high), _negative(low))
         return None
 
     @classmethod
@@ -286,3 +289,7 @@ class StoredResult:
         path = Path(directory) / FILE_NAME
         write_json(path, self.to_json(), seal=True)
         return path
+
+
+def _negative(number: float | None) -> float | None:
+    return None if number is None else -number

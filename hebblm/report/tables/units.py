@@ -10,13 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from hebblm.report.buckets import ALL, PIECES, FrequencyBucket
-from hebblm.report.gains import Gain
-from hebblm.report.numbers import perplexity
-from hebblm.report.stored import MethodResult, StoredResult
-
-PIECES_OF_PARTS = "pieces_of_parts"
-"""Key of a result: the pieces of each part of the text, where tokens are pieces."""
+from hebblm.report.result.numbers import perplexity
+from hebblm.report.result.parts import ALL, PIECES, FrequencyBucket, Gain
+from hebblm.report.result.schema import PIECES_OF_PARTS, MethodResult, StoredResult
 
 
 def unit(result: StoredResult) -> str:
@@ -41,17 +37,24 @@ def size(result: StoredResult, part: str, words: int) -> int:
 def by_unit(result: StoredResult, part: str, words: int, loss: float | None) -> float | None:
     """Return the loss of a part by its unit, given that by word, nats."""
     units = size(result, part, words)
-    return loss if loss is None or not units else loss * (words / units)
+    if loss is None or not units:
+        return loss
+    return loss * (words / units)
 
 
 def gain_by_unit(result: StoredResult, gain: Gain) -> Gain:
     """Return a gain on a part of the text by its unit, given that by word."""
     if gain.part == PIECES:
         return gain
-    gains = (
-        by_unit(result, gain.part, gain.tokens, value) for value in (gain.gain, gain.low, gain.high)
+    part = gain.part
+    words = gain.tokens
+    return Gain(
+        part,
+        size(result, part, words),
+        by_unit(result, part, words, gain.gain),
+        by_unit(result, part, words, gain.low),
+        by_unit(result, part, words, gain.high),
     )
-    return Gain(gain.part, size(result, gain.part, gain.tokens), *gains)
 
 
 def buckets_by_unit(
@@ -64,16 +67,19 @@ def buckets_by_unit(
     for bucket in buckets:
         part = f"{prefix}{bucket.bucket}"
         nll = by_unit(result, part, bucket.tokens, bucket.nll)
-        exp = bucket.perplexity if nll == bucket.nll or nll is None else perplexity(nll)
-        found.append(
-            replace(bucket, tokens=size(result, part, bucket.tokens), nll=nll, perplexity=exp)
-        )
+        units = size(result, part, bucket.tokens)
+        if nll is None or nll == bucket.nll:
+            found.append(replace(bucket, tokens=units))
+        else:
+            found.append(FrequencyBucket(bucket.bucket, units, nll, perplexity(nll)))
     return found
 
 
 def perplexity_of_parts(result: StoredResult, item: MethodResult) -> float | None:
     """Return a method's perplexity on the whole text, by the unit of its parts."""
-    return item.piece_perplexity if unit_of_parts(result) == "piece" else item.perplexity
+    if unit_of_parts(result) == "piece":
+        return item.piece_perplexity
+    return item.perplexity
 
 
 def gains_by_unit(result: StoredResult, method: str, of: str) -> dict[str, Gain]:
@@ -81,6 +87,7 @@ def gains_by_unit(result: StoredResult, method: str, of: str) -> dict[str, Gain]
     gains = {gain.part: gain for gain in result.methods[method].gains}
     if of == "word":
         return gains
-    whole = gains.get(PIECES) if result.of_pieces else None
     found = {part: gain_by_unit(result, gain) for part, gain in gains.items()}
-    return found if whole is None else {**found, ALL: replace(whole, part=ALL)}
+    if result.of_pieces and PIECES in gains:
+        found[ALL] = replace(gains[PIECES], part=ALL)
+    return found

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from hebblm.errors import UserError
-from hebblm.report.numbers import INFINITY
+from hebblm.report.result.numbers import INFINITY
 
 T = TypeVar("T")
 _WORDS = {

@@ -11,7 +11,7 @@ from importlib.resources import files
 from typing import Any
 
 _PRINTED: dict[str, Any] = json.loads(
-    files("hebblm.report").joinpath("paper.json").read_text("utf-8")
+    files("hebblm.vision").joinpath("paper.json").read_text("utf-8")
 )
 SOURCE: str = _PRINTED["source"]
 

@@ -1,4 +1,4 @@
-"""Tables on a console, as aligned text, Markdown, CSV and HTML, and the templates of pages.
+"""Tables on a console, as aligned text, Markdown, CSV and HTML.
 
 A template escapes all values for its language.
 """
@@ -12,7 +12,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib.resources import files
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 from jinja2 import BaseLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -22,8 +23,8 @@ from rich.measure import Measurement
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from hebblm.report.numbers import INFINITY
-from hebblm.report.table import Cell, Table
+from hebblm.report.result.numbers import INFINITY, Cell, Interval, display
+from hebblm.report.tables.table import Column, Table
 
 _MARKDOWN_SPECIALS = str.maketrans({sign: f"\\{sign}" for sign in "\\`*_|<>[]"} | {"\n": " "})
 
@@ -44,7 +45,7 @@ def environment(
     """Return the templates of a loader, by default this package's; values that are not markup are
     escaped.
     """
-    return Environment(
+    made = Environment(
         loader=loader or PackageLoader("hebblm.report"),
         autoescape=True,  # macros and includes stay markup; `finalize` has escaped the rest by then
         finalize=lambda value: value if isinstance(value, Markup) else Markup(escape(str(value))),
@@ -54,6 +55,94 @@ def environment(
         keep_trailing_newline=True,
         **delimiters,
     )
+    made.filters |= {"lines": lines, "headers": single_headers, "subheaders": subheaders}
+    made.tests["counted"] = counted
+    return made
+
+
+class Shown(NamedTuple):
+    """Cell of a table as a reader sees it."""
+
+    text: str
+    numeric: bool  # whether its column holds numbers
+    best: bool  # whether it is the best of its column
+
+
+def texts(table: Table) -> list[list[str]]:
+    """Return every cell as a reader sees it."""
+    shown = []
+    for cells in table.cells():
+        row = []
+        for cell, column in zip(cells, table.columns, strict=True):
+            row.append(display(cell, column.kind, column.decimals))
+        shown.append(row)
+    return shown
+
+
+def lines(table: Table) -> list[tuple[bool, list[Shown]]]:
+    """Return rows as a reader sees them, each with whether it heads a block."""
+    best = best_cells(table)
+    found = []
+    for at, row in enumerate(texts(table)):
+        cells = []
+        for index, column in enumerate(table.columns):
+            cells.append(Shown(row[index], column.kind != "text", (at, index) in best))
+        found.append((at in table.headings, cells))
+    return found
+
+
+def best_cells(table: Table) -> set[tuple[int, int]]:
+    """Return (row, column) of the best cells.
+
+    Cells that read the same as the best one of their block share the honour; if all read the same,
+    there is none.
+    """
+    shown = texts(table)
+    best: set[tuple[int, int]] = set()
+    ends = sorted({0, len(table.rows)}.union(table.headings))
+    for index, column in enumerate(table.columns):
+        if column.best is None:
+            continue
+        cells = table.column(column.key)
+        for start, stop in pairwise(ends):
+            numbers: dict[int, float] = {}
+            for at in range(start, stop):
+                cell = cells[at]
+                if isinstance(cell, int | float):
+                    numbers[at] = cell
+            if not numbers:
+                continue
+            choose = min if column.best == "min" else max
+            winner = shown[choose(numbers, key=numbers.__getitem__)][index]
+            winners = {at for at in numbers if shown[at][index] == winner}
+            if len(winners) < len(numbers):
+                best |= {(at, index) for at in winners}
+    return best
+
+
+def counted(table: Table) -> bool:
+    """Whether the second header line holds numbers."""
+    return any(isinstance(column.subheader, int) for column in table.columns)
+
+
+def subheaders(table: Table) -> list[str]:
+    """Return the second header line as text; nothing without one."""
+    if all(column.subheader == "" for column in table.columns):
+        return []
+    return [display(column.subheader, "count") for column in table.columns]
+
+
+def single_headers(table: Table) -> list[str]:
+    """Return one title a column, for one line only: sources go into brackets, numbers are left
+    out.
+    """
+    headers = []
+    for column in table.columns:
+        header = column.header
+        if column.subheader and not counted(table):
+            header = f"{header} ({column.subheader})"
+        headers.append(header)
+    return headers
 
 
 HTML = environment(html.escape)
@@ -65,10 +154,10 @@ def to_rich(table: Table, widths: Sequence[int] | None = None) -> RichTable:
     bold.
     """
     rich = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    second = table.header_row
+    second = subheaders(table)
     for index, column in enumerate(table.columns):
         header = Text(column.header)
-        if second is not None:
+        if second:
             header.append(f"\n{second[index]}", style="dim not bold")
         rich.add_column(
             header,
@@ -76,31 +165,33 @@ def to_rich(table: Table, widths: Sequence[int] | None = None) -> RichTable:
             overflow="fold",
             width=None if widths is None else widths[index],
         )
-    for heads, cells in table.lines():
+    for heads, cells in lines(table):
         if heads:
             rich.add_section()
-        rich.add_row(*(Text(cell.text, style="bold" if cell.best else "") for cell in cells))
+        row = []
+        for cell in cells:
+            row.append(Text(cell.text, style="bold" if cell.best else ""))
+        rich.add_row(*row)
     return rich
 
 
 def to_text(table: Table) -> str:
     """Return cells as a Markdown table with aligned columns, readable as plain text."""
-    headers = table.single_headers()
-    body = table.text()
-    # the header, the rule below it, and the rows
-    lines: list[list[str]] = [[] for _ in range(len(body) + 2)]
+    rule = []
+    columns = []
     for at, column in enumerate(table.columns):
-        cells = [headers[at]] + [row[at] for row in body]
+        cells = [single_headers(table)[at]]
+        cells += [row[at] for row in texts(table)]
         width = max(len(cell) for cell in cells)
         if column.kind == "text":
-            rule = ":" + "-" * (width - 1)
-            cells = [cell.ljust(width) for cell in cells]
+            rule.append(":" + "-" * (width - 1))
+            columns.append([cell.ljust(width) for cell in cells])
         else:
-            rule = "-" * (width - 1) + ":"
-            cells = [cell.rjust(width) for cell in cells]
-        for line, cell in zip(lines, [cells[0], rule, *cells[1:]], strict=True):
-            line.append(cell)
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+            rule.append("-" * (width - 1) + ":")
+            columns.append([cell.rjust(width) for cell in cells])
+    rows = list(zip(*columns, strict=True))
+    rows.insert(1, tuple(rule))
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
 def to_markdown(table: Table, *, level: int = 2) -> str:
@@ -121,17 +212,25 @@ def to_csv(table: Table) -> str:
     """Return CSV with full precision; missing values are empty, an infinite value is ``inf``."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(table.single_headers())
-    if table.counted:
+    writer.writerow(single_headers(table))
+    if counted(table):
         writer.writerow([column.subheader for column in table.columns])
-    writer.writerows([_csv_cell(cell) for cell in row] for row in table.rows)
+    for cells in table.cells():
+        row = []
+        for cell, column in zip(cells, table.columns, strict=True):
+            row.append(_csv_cell(cell, column))
+        writer.writerow(row)
     return stream.getvalue()
 
 
-def _csv_cell(cell: Cell) -> str | float:
+def _csv_cell(cell: Cell, column: Column) -> str | float:
+    if cell is None:
+        return ""
+    if isinstance(cell, Interval):
+        return display(cell, column.kind, column.decimals)
     if isinstance(cell, float):
         return repr(cell) if math.isfinite(cell) else INFINITY
-    return "" if cell is None else cell
+    return cell
 
 
 BETWEEN = 2  # columns of text between two cells: padding and divider
@@ -169,9 +268,12 @@ def fitting(table: Table, width: int) -> list[Table]:
     """
     parts: list[Table] = []
     for group in groups_that_fit(least_widths(table), width):
-        columns = tuple(table.columns[index] for index in group)
-        rows = tuple(tuple(row[index] for index in group) for row in table.rows)
-        title = f"{table.title} (continued)" if parts else table.title
+        columns = [table.columns[index] for index in group]
+        keys = {column.key for column in columns}
+        rows = [{key: row[key] for key in row if key in keys} for row in table.rows]
+        title = table.title
+        if parts:
+            title = f"{title} (continued)"
         parts.append(replace(table, title=title, columns=columns, rows=rows, notes=()))
     parts[-1] = replace(parts[-1], notes=table.notes)
     return parts
@@ -194,11 +296,13 @@ def least_widths(table: Table) -> list[int]:
     """Return each column's least width: cells stay unbroken, sentences and titles break between
     words.
     """
-    second = table.header_row or [""] * len(table.columns)
-    rows = table.text()
+    second = subheaders(table)
+    rows = texts(table)
     widths = []
     for at, column in enumerate(table.columns):
-        words = column.header.split() + second[at].split()
+        words = column.header.split()
+        if second:
+            words += second[at].split()
         for row in rows:
             if column.wide:
                 words += row[at].split()

@@ -1,15 +1,23 @@
-"""Drawing of plots: their style, bars by method, and labels that do not overlap."""
+"""Drawing of plots: style, lines and bars by method, labels that do not overlap, image files."""
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
+from matplotlib import rc_context
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from PIL import Image
 
-from hebblm.report.methods import Look
+from hebblm.io.files import write_bytes
+from hebblm.report.result.methods import Look
+
+Kind = Literal["png", "svg"]
 
 # Any: matplotlib's stubs list every key as a literal, and the list changes from version to version.
 STYLE: Any = {
@@ -41,15 +49,78 @@ STYLE: Any = {
 }
 TALLEST = 1e12  # perplexity; beyond it a method diverged, and its curve would flatten all others
 _LINE = 12.5  # height of a label, points
+_NOTE: Any = {"fontsize": 7.5, "color": "#666666"}  # on a plot
+
+
+class Picture(NamedTuple):
+    """A plot of a report."""
+
+    name: str  # of its files, without suffix
+    caption: str
+    figure: Figure
+
+
+def render(figure: Figure, kind: Kind) -> bytes:
+    """Return a figure as the bytes of an image file, the same bytes for the same figure.
+
+    PNG has a palette of 256 colours, which look like millions in a plot and take a third of the
+    bytes.
+    """
+    stream = io.BytesIO()
+    FigureCanvasAgg(figure)
+    with rc_context(STYLE):
+        if kind == "svg":
+            figure.savefig(stream, format="svg", dpi=160, metadata={"Date": None})
+            return stream.getvalue()
+        figure.savefig(stream, format="png", dpi=160, pil_kwargs={"compress_level": 0})
+    few = io.BytesIO()
+    with Image.open(stream) as picture:
+        indexed = picture.convert("RGB").quantize(256, dither=Image.Dither.NONE)
+    indexed.save(few, "PNG", optimize=True)
+    return few.getvalue()
+
+
+def save(figure: Figure, path: Path) -> Path:
+    """Write a figure atomically as ``.png`` or ``.svg`` by the suffix of ``path``."""
+    kind: Kind = "png"
+    if path.suffix == ".svg":
+        kind = "svg"
+    return write_bytes(path, render(figure, kind))
+
+
+def line(
+    axis: Axes, look: Look, points: Sequence[tuple[float, float]], marker: str | None = None
+) -> None:
+    """Draw a method's line through points (place, value)."""
+    axis.plot(
+        [place for place, _ in points],
+        [value for _, value in points],
+        color=look.color,
+        linestyle=look.line,
+        linewidth=1.6,
+        marker=marker,
+        markersize=3.5,
+        label=look.name,
+    )
+
+
+def note(figure: Figure, text: str) -> None:
+    """Write a note into an empty corner: the lower right one, or the upper one next to a title of
+    all axes.
+    """
+    height, side = 0.012, "bottom"
+    if figure.get_suptitle():
+        height, side = 0.985, "top"
+    with rc_context(STYLE):
+        figure.text(0.995, height, text, ha="right", va=side, **_NOTE)
 
 
 def by_bucket(figure: Figure, buckets: Sequence[tuple[str, int]], label: str, unit: str) -> None:
     """Label the horizontal axis with buckets and their sizes, and put the methods' names next to
     it.
     """
-    figure.axes[-1].set_xticks(
-        range(len(buckets)), [f"{name}\n{size:,} {unit}s" for name, size in buckets]
-    )
+    labels = [f"{name}\n{size:,} {unit}s" for name, size in buckets]
+    figure.axes[-1].set_xticks(range(len(buckets)), labels)
     figure.axes[-1].set_xlabel(label)
     for axis in figure.axes:
         axis.grid(visible=False, axis="x")
@@ -65,15 +136,26 @@ def grouped_bars(
     width = 0.84 / len(styles)
     for index, (method, look) in enumerate(styles.items()):
         shift = (index - (len(styles) - 1) / 2) * width
-        heights = [
-            (at + shift, height)
-            for at, height in enumerate(values.get(method, ()))
-            if height is not None
-        ]
-        finite = [(at, height) for at, height in heights if abs(height) <= TALLEST]
+        places = []
+        heights = []
+        for at, height in enumerate(values.get(method, ())):
+            if height is None:
+                continue
+            if abs(height) <= TALLEST:
+                places.append(at + shift)
+                heights.append(height)
+                continue
+            axis.text(
+                at + shift,
+                0.02,
+                _beyond(height),
+                color=look.color,
+                ha="center",
+                transform=axis.get_xaxis_transform(),
+            )
         axis.bar(
-            [at for at, _ in finite],
-            [height for _, height in finite],
+            places,
+            heights,
             width * 0.9,
             color=look.color,
             hatch=look.hatch,
@@ -81,12 +163,13 @@ def grouped_bars(
             linewidth=0,
             label=look.name,
         )
-        for at, height in ((at, height) for at, height in heights if abs(height) > TALLEST):
-            up, down = ("\u221e", "\u2212\u221e") if math.isinf(height) else ("\u2191", "\u2193")
-            sign = up if height > 0 else down
-            axis.text(
-                at, 0.02, sign, color=look.color, ha="center", transform=axis.get_xaxis_transform()
-            )
+
+
+def _beyond(height: float) -> str:
+    """Return the sign of a value beyond the axis."""
+    if math.isinf(height):
+        return "\u221e" if height > 0 else "\u2212\u221e"
+    return "\u2191" if height > 0 else "\u2193"
 
 
 def short(value: float, _position: int | None = None) -> str:
@@ -154,12 +237,16 @@ def spread(positions: Sequence[float], gap: float) -> list[float]:
     # solves.
     blocks: list[tuple[float, int]] = []  # (mean, size)
     for rank, index in enumerate(order):
-        mean, size = positions[index] - rank * gap, 1
+        mean = positions[index] - rank * gap
+        size = 1
         while blocks and blocks[-1][0] > mean:
             before, count = blocks.pop()
-            mean, size = (before * count + mean * size) / (count + size), count + size
+            mean = (before * count + mean * size) / (count + size)
+            size += count
         blocks.append((mean, size))
-    pooled = [mean for mean, size in blocks for _ in range(size)]
+    pooled: list[float] = []
+    for mean, size in blocks:
+        pooled += [mean] * size
     result = [0.0] * len(positions)
     for rank, index in enumerate(order):
         result[index] = pooled[rank] + rank * gap

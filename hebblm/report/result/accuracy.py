@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hebblm.io.files import Count
-from hebblm.report.gains import Bootstrap, bootstrap_gains
+from hebblm.report.result.parts import Bootstrap, Gain, bootstrap_gains
 
 WORDS_ASKED = 200  # of a model of pieces
 MEASURES = {
@@ -69,35 +69,35 @@ def accuracy_report(
         With it, you type letters until the list of the words that begin with them has the word, and
         one more key takes it.
     """
-    one = there.astype(np.float64)
+    one = there.astype(np.float64)  # (U,)
     values = {name: measures(found, letters) for name, found in guesses.items()}
-    weights = {
-        measure: one if measure != "saved" else np.where(letters > 0, one * (letters + 1), 0)
-        for measure in MEASURES
-    }
-    gains = {}
+    # (U,) what each word counts: keystrokes for those that are saved, else one
+    weights = dict.fromkeys(MEASURES, one)
+    weights["saved"] = np.where(letters > 0, one * (letters + 1), 0)
+    gains: dict[str, dict[str, tuple[Gain, ...]]] = {}
     for measure, weight in weights.items():
         lost = {name: -found[measure] for name, found in values.items()}
         counted = {part: mask & (weight > 0) for part, mask in parts.items()}
-        gains[measure] = {
-            name: {gain.part: (gain.gain, gain.low, gain.high) for gain in found}
-            for name, found in bootstrap_gains(lost, counted, config, weight).items()
-        }
+        gains[measure] = bootstrap_gains(lost, counted, config, weight)
 
-    def mean(name: str, measure: str, mask: NDArray[np.bool_]) -> float | None:
-        total = float(weights[measure][mask].sum())
-        return (
-            float(values[name][measure][mask & (weights[measure] > 0)].sum()) / total
-            if total
-            else None
-        )
+    def accuracy(name: str, at: int, part: str) -> Accuracy:
+        mask = parts[part]
+        means: dict[str, float | None] = {}
+        over = {}
+        for measure, weight in weights.items():
+            total = float(weight[mask].sum())
+            means[measure] = None
+            if total:
+                means[measure] = float(values[name][measure][mask & (weight > 0)].sum()) / total
+            if name in gains[measure]:
+                gain = gains[measure][name][at]
+                over[measure] = (gain.gain, gain.low, gain.high)
+        return Accuracy(part, int((mask & there).sum()), **means, gains=over)
 
-    def of(name: str, part: str, mask: NDArray[np.bool_]) -> Accuracy:
-        top1, top5, reciprocal_rank, saved = (mean(name, measure, mask) for measure in MEASURES)
-        over = {measure: found[name][part] for measure, found in gains.items() if name in found}
-        return Accuracy(part, int((mask & there).sum()), top1, top5, reciprocal_rank, saved, over)
-
-    return {name: tuple(of(name, part, mask) for part, mask in parts.items()) for name in guesses}
+    found: dict[str, tuple[Accuracy, ...]] = {}
+    for name in guesses:
+        found[name] = tuple(accuracy(name, at, part) for at, part in enumerate(parts))
+    return found
 
 
 def measures(found: Guesses, letters: NDArray[np.int64]) -> dict[str, NDArray[np.float64]]:
