@@ -78,7 +78,7 @@ def real(short: bool = False) -> str:
     methods = next(iter(found.values())).methods
     rows = _rows(found.values(), [name for name in methods if name in FEW or not short], cells)
     lines = _origins(found, short)
-    return f"{body(Table('real', '', columns, rows))}\n{lines}\n"
+    return f"{body(Table.of_cells('real', '', columns, rows))}\n{lines}\n"
 
 
 def transformer(short: bool = False) -> str:
@@ -104,7 +104,7 @@ def transformer(short: bool = False) -> str:
     lines = _origins(found, short)
     if not short:
         lines += "".join(f"\n- {scenario_line(result)}" for result in found.values())
-    return f"{body(Table('transformer', '', columns, rows))}\n{lines}\n"
+    return f"{body(Table.of_cells('transformer', '', columns, rows))}\n{lines}\n"
 
 
 def transformer_tuned() -> str:
@@ -145,7 +145,7 @@ def transformer_tuned() -> str:
     lines = "\n".join(
         f"- {origin_of(path.stem, path, result, '../')}" for path, result, _ in results.values()
     )
-    return f"{body(Table('transformer-tuned', '', columns, rows))}\n{lines}\n"
+    return f"{body(Table.of_cells('transformer-tuned', '', columns, rows))}\n{lines}\n"
 
 
 def rates() -> str:
@@ -180,7 +180,7 @@ def rates() -> str:
         f"commit `{document['provenance']['commit'][:12]}`"
         for name, document in tried.items()
     )
-    return f"{body(Table('rates', '', columns, rows))}\n{lines}\n"
+    return f"{body(Table.of_cells('rates', '', columns, rows))}\n{lines}\n"
 
 
 def without_training_text() -> str:
@@ -214,7 +214,7 @@ def without_training_text() -> str:
         f"commit `{document['provenance']['commit'][:12]}`"
         for name, document in documents.items()
     )
-    return f"{body(Table('without-training-text', '', columns, rows))}\n{lines}\n"
+    return f"{body(Table.of_cells('without-training-text', '', columns, rows))}\n{lines}\n"
 
 
 def beside_words() -> str:
@@ -255,7 +255,7 @@ def beside_words() -> str:
             "that the "
             f"model does not spell: {origin_of(path.stem, path, words, '../')}"
         )
-    return body(Table("beside-words", "", columns, rows)) + "\n" + "\n".join(lines) + "\n"
+    return body(Table.of_cells("beside-words", "", columns, rows)) + "\n" + "\n".join(lines) + "\n"
 
 
 def keys() -> str:
@@ -291,7 +291,7 @@ def keys() -> str:
         f"- {origin_of(found[name].stem, found[name], other, '../')}"
         for name, (_, other) in results.items()
     )
-    return f"{body(Table('keys', '', columns, rows))}\n{lines}\n".replace("\\`", "`")
+    return f"{body(Table.of_cells('keys', '', columns, rows))}\n{lines}\n".replace("\\`", "`")
 
 
 def heads() -> str:
@@ -321,7 +321,7 @@ def heads() -> str:
         for row in measured.rows
         if row.name == "large_head"
     )
-    table = body(Table("heads", "", columns, rows, (origin(measured),)))
+    table = body(Table.of_cells("heads", "", columns, rows, (origin(measured),)))
     return f"{table}\n[heads](../recipes/huggingface/heads.json)\n"
 
 

@@ -16,8 +16,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hebblm.report.GONE import interval_text
-
 from hebblm.adapt.former import GONE
 from hebblm.adapt.methods import PUBLISHED
 from hebblm.io.files import read_json
@@ -45,7 +43,7 @@ from recipes import causal_tables as causal
 from recipes.bench.record import BenchResult
 from recipes.bench.tables import training_table
 from recipes.hebb import tables as hebb
-from recipes.markdown import ROOT, body, origin_of
+from recipes.markdown import ROOT, body, gain_text, origin_of
 from recipes.scale import processes
 from recipes.study.cost.tables import goal_table
 from recipes.study.paper import paper_tables
@@ -126,7 +124,7 @@ def defaults() -> str:
             (WITHIN, LARGER, ACROSS), (result.scenario for result in results), strict=True
         )
     ]
-    return f"{body(Table('defaults', '', columns, rows))}\n" + "\n".join(lines) + "\n"
+    return f"{body(Table.of_cells('defaults', '', columns, rows))}\n" + "\n".join(lines) + "\n"
 
 
 def _made(path: Path) -> str:
@@ -150,7 +148,7 @@ def needs() -> str:
         )
         for need, names in NEEDS
     )
-    return body(Table("needs", "", columns, rows)).replace("\\`", "`")
+    return body(Table.of_cells("needs", "", columns, rows)).replace("\\`", "`")
 
 
 def at_defaults() -> str:
@@ -178,7 +176,7 @@ def carried() -> str:
         (text, *(losses.get(name, {}).get("lost") for name in methods))
         for text, losses in texts.items()
     )
-    return body(Table("carried", "", columns, rows))
+    return body(Table.of_cells("carried", "", columns, rows))
 
 
 def every_method() -> str:
@@ -231,11 +229,11 @@ def strength() -> str:
             gain = None if name == BASE else result.gain(name)
             row += [
                 result.methods[name].perplexity,
-                None if gain is None else interval_text(gain, mark="*"),
+                None if gain is None else gain_text(gain),
             ]
         rows.append(tuple(row))
     made = [f"- {origin_of(title, path, found[title], '../')}" for title, path in STRENGTHS.items()]
-    return "\n".join([body(Table("strength", "", tuple(columns), tuple(rows))), *made])
+    return "\n".join([body(Table.of_cells("strength", "", tuple(columns), tuple(rows))), *made])
 
 
 def pictures() -> str:

@@ -38,7 +38,7 @@ def verdicts(methods: Mapping[str, Mapping[str, Any]]) -> str:
         )
         for name, found in methods.items()
     )
-    return body(Table("referee", "", COLUMNS, rows))
+    return body(Table.of_cells("referee", "", COLUMNS, rows))
 
 
 def referee() -> str:

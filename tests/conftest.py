@@ -52,23 +52,23 @@ def blank_pictures() -> Iterator[None]:
 
     Tests that look at pictures ask for ``drawn_pictures``.
     """
-    from hebblm.report import plots
+    from hebblm.report.plots import drawing
 
     from .support.pictures import blank
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plots, "render", blank)
+        patch.setattr(drawing, "render", blank)
         yield
 
 
 @pytest.fixture
 def drawn_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Draw pictures as users see them."""
-    from hebblm.report import plots
+    from hebblm.report.plots import drawing
 
     from .support.pictures import render
 
-    monkeypatch.setattr(plots, "render", render)
+    monkeypatch.setattr(drawing, "render", render)
 
 
 @pytest.fixture(autouse=True, scope="session")

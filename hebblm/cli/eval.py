@@ -164,47 +164,51 @@ def print_models() -> None:
     from hebblm.models.catalog import missing_models, shipped_models
     from hebblm.models.pretrained import PRETRAINED
     from hebblm.report.render.table import print_table
-    from hebblm.report.tables.table import Column, Table
+    from hebblm.report.tables.table import Column, Row, Table
 
-    columns = (
+    columns = [
         Column("Model"),
         Column("Corpus"),
         Column("Case"),
         Column("Parameters", "count"),
         Column("Validation perplexity", "perplexity"),
-    )
-    rows = tuple(
-        (model.name, model.corpus, model.normalization, model.parameters, model.valid_perplexity)
-        for model in shipped_models()
-    )
-    missing = ", ".join(missing_models())
-    notes = (
-        (f"Only in a checkout of the repository (pip install -e . there): {missing}.",)
-        if missing
-        else ()
-    )
-    print_table(Table("models", "Models that ship", columns, rows, notes), Console())
-    fetched = tuple(
-        (
-            model.name,
-            model.parameters,
-            model.megabytes,
-            model.licence,
-            "yes" if model.cached or model.here else "no",
+    ]
+    rows: list[Row] = []
+    for shipped in shipped_models():
+        rows.append(
+            {
+                "Model": shipped.name,
+                "Corpus": shipped.corpus,
+                "Case": shipped.normalization,
+                "Parameters": shipped.parameters,
+                "Validation perplexity": shipped.valid_perplexity,
+            }
         )
-        for model in PRETRAINED.values()
-    )
-    columns = (
+    notes = []
+    missing = ", ".join(missing_models())
+    if missing:
+        notes.append(f"Only in a checkout of the repository (pip install -e . there): {missing}.")
+    print_table(Table("models", "Models that ship", columns, rows, notes), Console())
+    columns = [
         Column("Model"),
         Column("Parameters", "count"),
         Column("MB to fetch", "count"),
         Column("Licence"),
         Column("Here"),
-    )
-    print_table(
-        Table("pretrained", "Models that are fetched when you name them", columns, fetched),
-        Console(),
-    )
+    ]
+    rows = []
+    for model in PRETRAINED.values():
+        rows.append(
+            {
+                "Model": model.name,
+                "Parameters": model.parameters,
+                "MB to fetch": model.megabytes,
+                "Licence": model.licence,
+                "Here": "yes" if model.cached or model.here else "no",
+            }
+        )
+    title = "Models that are fetched when you name them"
+    print_table(Table("pretrained", title, columns, rows), Console())
 
 
 def print_settings() -> None:

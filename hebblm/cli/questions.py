@@ -71,22 +71,27 @@ class Questions:
         """Print the next words after a text, with their probabilities adapted and not."""
         from hebblm.online.prompts import split_typed
         from hebblm.report.render.table import print_table
-        from hebblm.report.tables.table import Column, Table
+        from hebblm.report.tables.table import Column, Row, Table
 
         context, typed = split_typed(text)
         words = self._reader.suggest(context, self._asked.words, typed=typed, budget=BUDGET)
         if not words:
             self.print_line(f"{_title(when, text)} no word is known that begins with {typed!r}")
             return
-        columns = (
+        columns = [
             Column("Next word"),
             Column("Adapted, %", "percent"),
             Column("Unadapted, %", "percent"),
-        )
-        rows = tuple(
-            (_visible(word, self._reader), 100 * adapted, 100 * base)
-            for word, adapted, base in words
-        )
+        ]
+        rows: list[Row] = []
+        for word, adapted, base in words:
+            rows.append(
+                {
+                    "Next word": _visible(word, self._reader),
+                    "Adapted, %": 100 * adapted,
+                    "Unadapted, %": 100 * base,
+                }
+            )
         print_table(Table("suggested", _title(when, text), columns, rows), self._console)
 
     def explain(self, when: str, text: str) -> None:

@@ -138,7 +138,8 @@ def unique_labels(results: list[Result], paths: list[Path]) -> list[str]:
 
 def _load(path: Path, edges: tuple[int, ...] | None) -> tuple[Result, TokenLosses | None]:
     """Return a result and, if they were logged, its losses token by token."""
-    from hebblm.report import Result, TokenLosses, tokens
+    from hebblm.report import Result, TokenLosses
+    from hebblm.report.result import tokens
 
     result = Result.load(path)
     file = _folder(path) / tokens.FILE_NAME

@@ -114,8 +114,8 @@ def _run(
     folder: Path,
     record: Mapping[str, Any],
 ) -> None:
-    from hebblm.vision.document import print_summary, write_report
     from hebblm.vision.experiments import run_experiment
+    from hebblm.vision.report import print_summary, write_report
     from hebblm.vision.result import RESULT_FILE
     from hebblm.vision.state import Setup
 

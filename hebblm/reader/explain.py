@@ -23,7 +23,7 @@ from hebblm.reader.spans import WrittenText
 from hebblm.reader.suggest import expected_words
 from hebblm.report.result.methods import name_of
 from hebblm.report.result.numbers import Cell
-from hebblm.report.tables.table import Column, Table
+from hebblm.report.tables.table import Column, Row, Table
 from hebblm.text.vocabulary import Vocabulary
 
 MOST = 3  # entries of a word
@@ -207,22 +207,25 @@ def explanation_tables(
 
     Entries of a word in equal text stand in one row, which gives what they give together.
     """
-    names = [*found[0].shares] if found else []
-    parts = (Column(f"{name_of(unaliased(name))}, %", "percent") for name in names)
-    columns = (
+    columns = [
         Column("Next word"),
         Column("Adapted, %", "percent"),
         Column("Unadapted, %", "percent"),
-        *parts,
-    )
-    rows: list[tuple[Cell, ...]] = [
-        (
-            shown(item.word),
-            *(100 * value for value in (item.probability, item.unadapted, *item.shares.values())),
-        )
-        for item in found
     ]
-    tables = [Table("explained", title, columns, tuple(rows))]
+    if found:
+        for name in found[0].shares:
+            columns.append(Column(f"{name_of(unaliased(name))}, %", "percent", name=name))
+    rows: list[Row] = []
+    for item in found:
+        row: dict[str, Cell] = {
+            "Next word": shown(item.word),
+            "Adapted, %": 100 * item.probability,
+            "Unadapted, %": 100 * item.unadapted,
+        }
+        for name, share in item.shares.items():
+            row[name] = 100 * share
+        rows.append(row)
+    tables = [Table("explained", title, columns, rows)]
     rows = []
     for item in found:
         alike: dict[str, list[MemoryEntry]] = {}
@@ -230,19 +233,26 @@ def explanation_tables(
             alike.setdefault(shown(_marked(entry)), []).append(entry)
         given = {text: sum(entry.weight for entry in same) for text, same in alike.items()}
         for text in sorted(given, key=given.__getitem__, reverse=True):
-            more = f" and {len(alike[text]) - 1} more" if len(alike[text]) > 1 else ""
-            rows.append((shown(item.word), 100 * given[text], _place(alike[text][0]) + more, text))
+            place = _place(alike[text][0])
+            if len(alike[text]) > 1:
+                place += f" and {len(alike[text]) - 1} more"
+            rows.append(
+                {
+                    "Next word": shown(item.word),
+                    "Weight": 100 * given[text],
+                    "Where it was read": place,
+                    "Text": text,
+                }
+            )
     if rows:
-        weight = Column("Closeness, %" if found[0].by_closeness else "Gives, %", "percent")
-        columns = (
+        header = "Closeness, %" if found[0].by_closeness else "Gives, %"
+        columns = [
             Column("Next word"),
-            weight,
+            Column(header, "percent", name="Weight"),
             Column("Where it was read"),
             Column("Text", wide=True),
-        )
-        tables.append(
-            Table("entries", "What the memory holds of these words", columns, tuple(rows))
-        )
+        ]
+        tables.append(Table("entries", "What the memory holds of these words", columns, rows))
     return tables
 
 

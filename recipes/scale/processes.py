@@ -134,7 +134,7 @@ def throughput() -> str:
         f"[Measured](../recipes/scale/processes.json) by `{by['command']}`, commit "
         f"`{str(by['commit'])[:12]}`."
     )
-    return f"{body(Table('processes', '', columns, rows))}\n{origin}\n"
+    return f"{body(Table.of_cells('processes', '', columns, rows))}\n{origin}\n"
 
 
 def run(

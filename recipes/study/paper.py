@@ -154,7 +154,7 @@ def _beside(
 ) -> Table:
     what = "Perplexity by training count" if name.endswith("frequency") else "Results"
     title = f"{what} on {result.scenario.label} next to the paper"
-    return Table(
+    return Table.of_cells(
         name, title, tuple(columns), tuple(map(tuple, rows)), (*notes, f"Paper: {SOURCE}.")
     )
 

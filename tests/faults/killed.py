@@ -24,7 +24,7 @@ from typing import Any
 
 import torch
 
-from hebblm.report import plots
+from hebblm.report.plots import drawing
 
 from ..support.pictures import blank
 from .sandbox import FOREVER, Case, Clock, Group, words
@@ -291,7 +291,7 @@ def _run(job: Job, root: Path) -> None:
 GROUP = Group("Two at once", two_at_once)
 
 if __name__ == "__main__":
-    plots.render = blank  # pictures are not compared
+    drawing.render = blank  # pictures are not compared
     scratch, first, end, *names = sys.argv[1:]
     figures = {
         name: campaign(name, Path(scratch) / name.replace(" ", "-"), int(end), first=int(first))

@@ -49,7 +49,7 @@ STYLE: Any = {
 }
 TALLEST = 1e12  # perplexity; beyond it a method diverged, and its curve would flatten all others
 _LINE = 12.5  # height of a label, points
-_NOTE: Any = {"fontsize": 7.5, "color": "#666666"}  # on a plot
+NOTE: Any = {"fontsize": 7.5, "color": "#666666"}  # on a plot
 
 
 class Picture(NamedTuple):
@@ -112,7 +112,7 @@ def note(figure: Figure, text: str) -> None:
     if figure.get_suptitle():
         height, side = 0.985, "top"
     with rc_context(STYLE):
-        figure.text(0.995, height, text, ha="right", va=side, **_NOTE)
+        figure.text(0.995, height, text, ha="right", va=side, **NOTE)
 
 
 def by_bucket(figure: Figure, buckets: Sequence[tuple[str, int]], label: str, unit: str) -> None:

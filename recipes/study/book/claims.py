@@ -131,7 +131,7 @@ def claim_tables(claims: Iterable[Claim], unit: str) -> list[Table]:
         )
         if rows:
             tables.append(
-                Table(outcome, f"{outcome.capitalize()} ({unit})", columns, rows, (note,))
+                Table.of_cells(outcome, f"{outcome.capitalize()} ({unit})", columns, rows, (note,))
             )
     return tables
 
@@ -171,7 +171,9 @@ def other_settings_tables(counted: Iterable[Claim], others: Iterable[Claim]) -> 
             for claim in claims
         )
         title = f"The same claims under other settings than those of {run} (nats per token)"
-        tables.append(Table("other-settings", title, tuple(columns), rows, (f"Counted is {run}.",)))
+        tables.append(
+            Table.of_cells("other-settings", title, tuple(columns), rows, (f"Counted is {run}.",))
+        )
     return tables
 
 

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 from hebblm.adapt.methods.rule import dotted
 from hebblm.models.presets import PRESETS, get_preset
-from hebblm.report import plots
-from hebblm.report.plots.figures import CAPTIONS
+from hebblm.report.plots.drawing import Picture
+from hebblm.report.plots.figures import figures
 from hebblm.report.render.result import Result
 from hebblm.report.result.numbers import Cell
 from hebblm.report.result.schema import scenario_label
@@ -24,7 +24,7 @@ from hebblm.report.tables.facts import flatten, hyperparameter_table, scenario_l
 from hebblm.report.tables.overall import comparison_table, side_by_side
 from hebblm.report.tables.table import Column, Table, present
 from hebblm.report.tables.texts import forgetting_table
-from recipes.study.book.section import Picture, Section
+from recipes.study.book.section import Section
 from recipes.study.paper import paper_tables
 
 # of the scenario, in addition to those that every result has
@@ -66,7 +66,7 @@ def run_table(runs: Mapping[str, Result]) -> Table:
         )
         for name, result in runs.items()
     )
-    return Table("runs", "Runs", columns, rows)
+    return Table.of_cells("runs", "Runs", columns, rows)
 
 
 def preset_of(result: Result) -> str:
@@ -105,8 +105,8 @@ def _run(name: str, result: Result) -> Section:
         (scenario_line(result), *([f"Memory: {memory}"] if memory else []), origin),
         tuple(replace(table, title=f"{table.title} ({name})") for table in tables),
         tuple(
-            Picture(f"{name.replace('/', '-')}-{kind}", f"{CAPTIONS[kind]}, {name}", figure)
-            for kind, figure in plots.figures(result).items()
+            Picture(f"{name.replace('/', '-')}-{kind}", f"{caption}, {name}", figure)
+            for kind, caption, figure in figures(result)
         ),
         level=2,
     )
@@ -151,7 +151,9 @@ def _differences(label: str, group: Mapping[str, Result]) -> list[Table]:
     if not rows:
         return []
     columns = (Column("Setting"), *(Column(name) for name in group))
-    return [Table("differences", f"What the runs on {label} differ in", columns, tuple(rows))]
+    return [
+        Table.of_cells("differences", f"What the runs on {label} differ in", columns, tuple(rows))
+    ]
 
 
 def _settings(result: Result) -> dict[str, str]:

@@ -38,7 +38,7 @@ def _losses(tunings: Mapping[str, Tuning]) -> Table:
         (name_of(method), *(tuning.nll.get(method) for tuning in tunings.values()))
         for method in methods
     )
-    return Table("tuned-loss", "Loss on validation text at the best values", columns, rows)
+    return Table.of_cells("tuned-loss", "Loss on validation text at the best values", columns, rows)
 
 
 def _values(name: str, tuning: Tuning) -> Table:
@@ -53,7 +53,7 @@ def _values(name: str, tuning: Tuning) -> Table:
     ]
     points = ", ".join(f"{name_of(method)} {count:,}" for method, count in tuning.points.items())
     columns = (Column("Hyper-parameter"), Column("Tuned"), Column("Paper"))
-    return Table(
+    return Table.of_cells(
         "tuned-values",
         f"Chosen values, {name}",
         columns,

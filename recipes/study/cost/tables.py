@@ -27,4 +27,6 @@ def goal_table(results: Sequence[BenchResult]) -> Table:
         else:
             lines.append((goal.text, finding.text, "yes" if finding.met else "no"))
     columns = (Column("Goal"), Column("Measured: median (extremes)"), Column("Met"))
-    return Table("goals", "Cost of adaptation", columns, tuple(lines), tuple(map(origin, results)))
+    return Table.of_cells(
+        "goals", "Cost of adaptation", columns, tuple(lines), tuple(map(origin, results))
+    )

@@ -61,7 +61,7 @@ def test_no_name_and_no_number_is_broken_on_a_narrow_console(width: int) -> None
 
 
 def test_a_title_is_as_wide_as_the_console_and_not_as_its_table() -> None:
-    table = Table(
+    table = Table.of_cells(
         "t",
         "A title of several words",
         (Column("A"), Column("B")),
@@ -74,7 +74,7 @@ def test_a_title_is_as_wide_as_the_console_and_not_as_its_table() -> None:
 
 def test_sentences_are_broken_between_words() -> None:
     columns = (Column("Claim"), Column("Margin", "signed"), Column("Why", wide=True))
-    table = Table(
+    table = Table.of_cells(
         "t",
         "A title",
         columns,

@@ -143,7 +143,7 @@ def test_html_escapes_what_comes_from_outside(tmp_path: Path) -> None:
 
 def test_no_text_of_a_table_is_markup_or_a_template() -> None:
     evil = '{{ 7 * 7 }}{% x %}</script>"'
-    table = Table("t", evil, (Column(evil, subheader=evil),), ((evil,),), (evil,))
+    table = Table.of_cells("t", evil, (Column(evil, subheader=evil),), ((evil,),), (evil,))
     assert to_html(table).count("{{ 7 * 7 }}{% x %}&lt;/script&gt;&quot;") == 5
     assert to_markdown(table).count(r'{{ 7 \* 7 }}{% x %}\</script\>"') == 5
     assert evil not in to_html(table) + to_markdown(table)

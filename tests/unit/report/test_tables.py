@@ -28,7 +28,7 @@ from .samples import ACCURACY, sample_result
 
 def _contest(*values: float | None, **options: object) -> Table:
     column = replace(Column("Nats", "nll", "min"), **options)  # type: ignore[arg-type]
-    return Table(
+    return Table.of_cells(
         "t",
         "T",
         (Column("Method"), column),
@@ -132,7 +132,7 @@ def test_the_best_is_sought_in_each_block_and_blocks_are_set_apart() -> None:
         ("a", 4.0),
         ("b", 3.0),
     )
-    table = Table(
+    table = Table.of_cells(
         "blocks",
         "Blocks",
         (Column("x"), Column("y", "nll", "min", decimals=1)),
@@ -153,11 +153,11 @@ def test_the_best_is_sought_in_each_block_and_blocks_are_set_apart() -> None:
 
 def test_a_ragged_table_is_a_defect() -> None:
     with pytest.raises(ValueError, match="2 cells for 1 columns"):
-        Table("t", "T", (Column("a"),), (("x", "y"),))
+        Table.of_cells("t", "T", (Column("a"),), (("x", "y"),))
 
 
 def test_markdown_is_bold_for_the_best_and_escaped() -> None:
-    table = Table(
+    table = Table.of_cells(
         "t",
         "A|B",
         (Column("Word"), Column("Nats", "nll", "min")),
