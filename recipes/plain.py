@@ -21,7 +21,6 @@ WITH_OPTIONS = (
     "hebblm/cli/",
     "hebblm/integrations/",  # names options of lm-evaluation-harness
     "hebblm/runtime/wording.py",  # turns one into the other
-    "hebblm/vision/",  # its messages follow with its pages
 )
 COMMAND = re.compile(r"\b[a-z]+-[a-z-]+(?: --[a-z-]+(?: [^\s;,]+)?)+")  # whole, with its options
 OPTION = re.compile(r"(?<![\w-])--[a-z]")

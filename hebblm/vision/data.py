@@ -328,12 +328,12 @@ def load_hub(wanted: HubDataset) -> ImageDataset:
     """A data set from the hub, or from what ``datasets`` has of it in its cache."""
     name = f"{wanted.identifier} from the hub"
     loaded = load_dataset(
-        wanted.identifier, None, name=name, remedy="check the network, or use --data files"
+        wanted.identifier, None, name=name, remedy="check the network, or use data=files"
     )
     parts, hashes = {}, {}
     for part in ("train", "test"):
         if part not in loaded:
-            raise UserError(f"{wanted.identifier} has no part {part!r}; use --data files")
+            raise UserError(f"{wanted.identifier} has no part {part!r}; use data=files")
         parts[part] = _hub_images(loaded[part], wanted, part)
         read = (
             parts[part].pixels.numpy().tobytes()
@@ -349,14 +349,14 @@ def _hub_images(rows: Any, wanted: HubDataset, part: str) -> Images:
     source = f"{wanted.identifier}, {part}"
     for column in (wanted.picture, wanted.label):
         if column not in rows.column_names:
-            raise UserError(f"{source} has no column {column!r}; use --data files")
+            raise UserError(f"{source} has no column {column!r}; use data=files")
     pixels = torch.empty(len(rows), *wanted.shape, dtype=torch.uint8)
     height, width = wanted.shape[1:]
     for at, row in enumerate(rows):
         picture = np.asarray(row[wanted.picture])
         if picture.dtype != np.uint8 or picture.size != pixels[0].numel():
             raise UserError(
-                f"{source}: picture {at} is not of {height}x{width} pixels; use --data files"
+                f"{source}: picture {at} is not of {height}x{width} pixels; use data=files"
             )
         pixels[at] = torch.from_numpy(picture.reshape(height, width, -1).copy()).permute(2, 0, 1)
     labels = torch.tensor(rows[wanted.label][:], dtype=torch.int64)

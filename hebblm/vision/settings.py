@@ -490,8 +490,8 @@ def paper_values(backbone: str, experiment: str) -> dict[str, str]:
     family = family_of(backbone)
     if family is None:
         raise UserError(
-            f"the paper has no hyper-parameters for backbone {backbone!r}; use --hyperparameters "
-            "tuned"
+            f"the paper has no hyper-parameters for backbone {backbone!r}; use "
+            "hyperparameters=tuned"
         )
     section = "increment" if experiment == "incremental" else "online"
     lr, *values = _OPTIMA[section, family]
@@ -517,7 +517,7 @@ def settings_of(
     if experiment == PERMUTED_MNIST:
         if backbone is not None:
             raise UserError(
-                f"{experiment} has one network and takes no --backbone, not {backbone!r}"
+                f"{experiment} has one network and takes no `backbone`, not {backbone!r}"
             )
         return PERMUTED_SCALES[scale].changed({**(PERMUTED_PAPER if paper else {}), **changes})
     backbone = changes.get("backbone", backbone)

@@ -176,7 +176,7 @@ def load_state(
     path: Path,
     run: str,
     *,
-    remedy: str = "delete {folder} to start anew, or choose another --output-path",
+    remedy: str = "delete {folder} to start anew, or choose another `output_path`",
 ) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
     """Read what :func:`save_state` wrote, or return None where there is no such file.
 

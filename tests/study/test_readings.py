@@ -160,7 +160,7 @@ def test_intervals_are_those_of_the_difference() -> None:
     table = readings_table(
         {"a": Readings({"source": "s", "target": "s", "split": "valid"}, {}, (effect, worst), {})}
     )
-    assert [row[2] for row in table.rows] == ["+0.200*", "inf"]
+    assert [row[2] for row in table.cells()] == ["+0.200*", "inf"]
 
 
 def test_what_has_no_readings_is_refused() -> None:

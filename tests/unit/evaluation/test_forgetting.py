@@ -156,7 +156,7 @@ def test_the_table_says_what_was_forgotten(tmp_path: Path) -> None:
     result = run_scenario(scenario_of(tmp_path), CHOSEN, settings_of(0.0), {}, probing(30)).result
     table = forgetting_table(result)
     assert table is not None
-    rows = {row[0]: row for row in table.rows}
+    rows = {row[0]: row for row in table.cells()}
     item = result.methods["dynamic+best"].forgetting
     assert item is not None
     assert rows["Dynamic+Best (ours)"][3] == item.after - item.before

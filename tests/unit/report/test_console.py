@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from hebblm.report.render.document import print_summary
-from hebblm.report.render.table import fitting, groups_that_fit, print_table
+from hebblm.report.render.table import fitting, groups_that_fit, print_table, texts
 from hebblm.report.result.methods import name_of
 from hebblm.report.tables.by_part import gain_table
 from hebblm.report.tables.table import Column, Table
@@ -51,7 +51,7 @@ def test_no_name_and_no_number_is_broken_on_a_narrow_console(width: int) -> None
     lines = printed(table, width)
     assert all(len(line.rstrip()) <= width for line in lines)
     text = "\n".join(lines)
-    for row in table.text():
+    for row in texts(table):
         for cell in row:
             assert cell in text
     stream = io.StringIO()

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hebblm.report import gains as gains_module
+from hebblm.report.result import parts as gains_module
 from hebblm.report.result.parts import (
     LEAST_BLOCKS,
     OOV_BY_OCCURRENCE,

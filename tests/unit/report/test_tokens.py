@@ -144,7 +144,7 @@ def test_word_gains_are_sums_over_occurrences() -> None:
     }
     table = word_table(replace(result, methods=best), tokens)
     assert table is not None
-    assert table.rows == (("a", 2, 5, "yes", 3.0, 1.5), ("b", 1, 6, "no", -1.0, -1.0))
+    assert table.cells() == [("a", 2, 5, "yes", 3.0, 1.5), ("b", 1, 6, "no", -1.0, -1.0)]
     for alone in (("lstm",), ("hebb", "mbpa")):
         assert word_table(sample_result(50, methods=alone), sample_tokens(50)) is None
 
@@ -156,4 +156,4 @@ def test_infinite_losses_do_not_spoil_word_gains() -> None:
     infinite = replace(result.methods["hebb"], nll=np.inf, perplexity=np.inf)
     table = word_table(replace(result, methods={**result.methods, "hebb": infinite}), tokens)
     assert table is not None
-    assert all(np.isfinite(row[4]) for row in table.rows if isinstance(row[4], float))
+    assert all(np.isfinite(row[4]) for row in table.cells() if isinstance(row[4], float))

@@ -10,9 +10,11 @@ from matplotlib.figure import Figure
 from matplotlib.text import Annotation
 from rich.console import Console
 
+from hebblm.report.render.table import best_cells, texts
 from hebblm.report.result.methods import Look
 from hebblm.vision import paper
-from hebblm.vision.document import draw, figures, print_summary, verdict, write_report
+from hebblm.vision.plots import draw, figures
+from hebblm.vision.report import print_summary, verdict, write_report
 from hebblm.vision.result import KEYS
 from hebblm.vision.tables import paper_ratio, tables
 
@@ -51,22 +53,23 @@ def document(*, seeds: int = 3, tasks: int = 4) -> dict[str, Any]:
 
 def test_rows_in_order_with_the_papers_places() -> None:
     (table,) = tables(document())
-    text = table.text()
+    text = texts(table)
     assert [row[0] for row in text] == ["MLP", "EWC", "MbPA-5", "MbPA-10", "Hebb-5", "Hebb-10"]
     assert [row[-1] for row in text] == ["4", "3", "2", "2", "1", "1"]
     # Against those that store as much: 5 below EWC, 10 above it.
     assert [row[-2] for row in text] == ["4", "3", "3", "1", "2", "2"]
     assert text[3][1:3] == ["0.9000", "0.0100"]
     assert text[0][5] == "-0.5000"
-    assert table.best_cells() >= {(3, 1), (3, 3), (3, 5)}
+    assert best_cells(table) >= {(3, 1), (3, 3), (3, 5)}
 
 
 def test_what_is_undefined_is_a_dash(tmp_path: Path) -> None:
     shape = {"seeds": 1, "tasks": 1}
-    rows = tables(document(**shape))[0].text()
+    rows = texts(tables(document(**shape))[0])
     assert "-" in rows[0]
     assert "nan" not in str(rows)
-    assert len(write_report(document(**shape), tmp_path)) == 2
+    written = write_report(document(**shape), tmp_path)
+    assert all("nan" not in path.read_text() for path in written if path.suffix != ".png")
 
 
 def test_the_verdict_comes_first(tmp_path: Path) -> None:
@@ -76,11 +79,9 @@ def test_the_verdict_comes_first(tmp_path: Path) -> None:
     )
     assert verdict(document()) == said
     write_report(document(), tmp_path)
-    assert (
-        (tmp_path / "report.md")
-        .read_text(encoding="utf-8")
-        .startswith(f"{said}\n\n## Permuted MNIST")
-    )
+    page = (tmp_path / "report.md").read_text(encoding="utf-8")
+    assert page.startswith(f"# permuted-mnist, smoke\n\n{said}\n\n")
+    assert "\n## Permuted MNIST, smoke\n" in page
     stream = io.StringIO()
     print_summary(document(), Console(file=stream, width=100, color_system=None))
     assert stream.getvalue().startswith(f"{said}\n\n")
@@ -108,7 +109,7 @@ def test_a_narrow_console_tears_no_header_and_no_number(width: int) -> None:
     words = set(stream.getvalue().split())
     (table,) = tables(document())
     assert words >= {word for column in table.columns for word in column.header.split()}
-    assert words >= {cell for row in table.text() for cell in row}
+    assert words >= {cell for row in texts(table) for cell in row}
 
 
 CLASS_MEANS = {"parametric": 0.3, "mixture": 0.35, "mbpa": 0.4, "hebb": 0.45}
@@ -201,19 +202,19 @@ def test_differences_stand_below_their_table_with_a_star_where_they_are_decided(
     found["pairs"] = {"1:1": [pair_of(over)], "2:1": [pair_of(over)]}
     *_, first, second = tables(found)
     assert (first.name, second.name) == ("incremental-pairs-1-1", "incremental-pairs-2-1")
-    assert first.text() == [["Hebb - MbPA", "+5.0 (+1.0 to +9.0)*", "-1.0 (-3.0 to +1.0)", "-"]]
+    assert texts(first) == [["Hebb - MbPA", "+5.0 (+1.0 to +9.0)*", "-1.0 (-3.0 to +1.0)", "-"]]
     assert ("nothing about other orders" in first.notes[0]) == (over == "pictures")
 
 
 def test_the_harmonic_mean_is_shown_of_results_that_have_it() -> None:
     found = class_document("incremental", ("1:1",))
-    assert "Harmonic mean" not in str(tables(found)[0].text())
+    assert "Harmonic mean" not in str(texts(tables(found)[0]))
     for method in found["methods"].values():
         summary = method["conditions"]["1:1"]
         summary["harmonic_mean"] = part(0.3, 3)
         for seed, new in zip(summary["seeds"], (0.1, 0.3, 0.6), strict=True):
             seed["curve"] = [{"at": at, "old": 0.3, "new": new} for at in (1, 2, 3)]
-    rows = [row for row in tables(found)[0].text() if row[0] == "Harmonic mean"]
+    rows = [row for row in texts(tables(found)[0]) if row[0] == "Harmonic mean"]
     # 0.15, 0.3 and 0.4
     assert [row[1] for row in rows] == ["Parametric", "Mixture", "MbPA", "Hebb"]
     assert rows[0][2:4] == ["28.33", "12.58"]
@@ -223,12 +224,12 @@ def test_the_harmonic_mean_is_shown_of_results_that_have_it() -> None:
         method["conditions"]["50"] |= {"late_new": part(0.4, 3), "harmonic_mean": part(0.2, 3)}
     (table,) = tables(stream)
     assert [column.header for column in table.columns[-2:]] == ["New, second half", "Harmonic mean"]
-    assert table.text()[0][-2:] == ["40.00", "20.00"]
+    assert texts(table)[0][-2:] == ["40.00", "20.00"]
 
 
 def test_online_table_stands_beside_the_papers() -> None:
     (table,) = tables(class_document("online", ("50",)))
-    text = table.text()
+    text = texts(table)
     assert [row[0] for row in text] == ["Parametric", "Mixture", "MbPA", "Hebb"]
     assert text[0][1:] == [
         "20.00",
@@ -252,7 +253,7 @@ def test_online_table_stands_beside_the_papers() -> None:
         "1.00",
         "57.31",
     ]
-    assert (3, 1) in table.best_cells()
+    assert (3, 1) in best_cells(table)
     assert "share the classes" in table.notes[0]
     assert "50.0 % on 50 classes" in table.notes[0]
     assert "MbPA, and Hebb over it, by Newton steps." in table.notes[0]
@@ -261,7 +262,7 @@ def test_online_table_stands_beside_the_papers() -> None:
 def test_incremental_tables_one_a_ratio() -> None:
     found = tables(class_document("incremental", ("1:1", "5:1")))
     assert [table.name for table in found] == ["incremental-1-1", "incremental-5-1"]
-    rows = found[0].text()
+    rows = texts(found[0])
     assert [row[:2] for row in rows[:5]] == [
         ["New", "Parametric"],
         ["New", "Mixture"],
@@ -273,24 +274,24 @@ def test_incremental_tables_one_a_ratio() -> None:
     assert rows[0][2:] == ["20.00", "1.00", "-", "20.00", "1.00", "19.15"]
     assert rows[11][2:] == ["45.00", "1.00", "-", "45.00", "1.00", "47.16"]
     assert rows[4][-1] == "-"
-    assert all(row[-1] == "-" for row in found[1].text())
+    assert all(row[-1] == "-" for row in texts(found[1]))
 
 
 def test_pretrain_ablation_and_timing_tables() -> None:
     (varied,) = tables(class_document("pretrain-classes", ("30", "50")))
-    assert varied.text()[3] == ["Hebb", "45.00", "1.00", "45.66", "45.00", "1.00", "57.31"]
+    assert texts(varied)[3] == ["Hebb", "45.00", "1.00", "45.66", "45.00", "1.00", "57.31"]
     (ablation,) = tables(class_document("ablation", ("50",)))
-    assert ablation.text()[1][0] == "Hebb-v1"
-    assert ablation.text()[1][-1] == "55.31"
-    assert ablation.text()[4][0] == "Hebb-250"
+    assert texts(ablation)[1][0] == "Hebb-v1"
+    assert texts(ablation)[1][-1] == "55.31"
+    assert texts(ablation)[4][0] == "Hebb-250"
     (times,) = tables(timing())
-    assert times.text()[2] == ["MbPA", "12.00", "1.200", "1.000", "1.400", "1.440"]
+    assert texts(times)[2] == ["MbPA", "12.00", "1.200", "1.000", "1.400", "1.440"]
     assert "2 threads" in times.notes[0]
 
 
 def test_sensitivity_table_has_the_grid() -> None:
     (table,) = tables(class_document("sensitivity", ("50",)))
-    assert [row[:3] for row in table.text()] == [
+    assert [row[:3] for row in texts(table)] == [
         ["Parametric", "-", "-"],
         ["Mixture", "-", "-"],
         ["MbPA", "-", "-"],
@@ -328,7 +329,7 @@ def test_a_verdict_has_a_sentence_a_condition() -> None:
 
 
 def test_heat_map_frames_what_is_better_than_mbpa() -> None:
-    ((_, figure),) = figures(class_document("sensitivity", ("50",))).values()
+    ((_, _, figure),) = figures(class_document("sensitivity", ("50",)))
     assert [axis.get_title(loc="left").split(" (")[0] for axis in figure.axes] == [
         "All classes",
         "Old classes",
@@ -344,7 +345,7 @@ def test_heat_map_frames_what_is_better_than_mbpa() -> None:
 
 
 def test_curves_have_a_panel_a_condition_and_a_line_a_method() -> None:
-    ((_, figure),) = figures(class_document("incremental", ("1:1", "2:1"))).values()
+    ((_, _, figure),) = figures(class_document("incremental", ("1:1", "2:1")))
     assert len(figure.axes) == 4
     assert all(len(axis.lines) == len(CLASS_MEANS) for axis in figure.axes)
     # no new picture at the first point
@@ -357,19 +358,28 @@ def test_curves_have_a_panel_a_condition_and_a_line_a_method() -> None:
 @pytest.mark.parametrize(
     ("found", "names"),
     [
-        (class_document("online", ("50",), seeds=1), ["online.png"]),
-        (class_document("sensitivity", ("50",)), ["sensitivity.png"]),
-        (timing(), []),
+        (
+            class_document("online", ("50",), seeds=1),
+            ["online.png", "report.md", "report.html", "online.csv"],
+        ),
+        (
+            class_document("sensitivity", ("50",)),
+            ["sensitivity.png", "report.md", "report.html", "sensitivity.csv"],
+        ),
+        (timing(), ["report.md", "report.html", "timing.csv"]),
     ],
 )
 def test_files(found: dict[str, Any], names: list[str], tmp_path: Path) -> None:
     made = write_report(found, tmp_path / "a")
-    assert [path.name for path in made] == ["report.md", *names]
-    assert list(figures(found)) == names
+    assert [path.name for path in made] == names
+    pictures = [f"{picture.name}.png" for picture in figures(found)]
+    assert pictures == [name for name in names if name.endswith(".png")]
     again = write_report(json.loads(json.dumps(found)), tmp_path / "b")
     for one, other in zip(made, again, strict=True):
         assert one.read_bytes() == other.read_bytes()
-    assert "nan" not in made[0].read_text()
+    html = next(path for path in made if path.suffix == ".html").read_text(encoding="utf-8")
+    assert html.count("<img ") == len(pictures)
+    assert all("nan" not in path.read_text() for path in made if path.suffix in (".md", ".csv"))
 
 
 def test_the_papers_numbers_are_consistent() -> None:
