@@ -98,7 +98,7 @@ def check_types(values: Any) -> None:
 
 
 def _unpacked(value: Any, hint: Any) -> Any:
-    """Return what a text stands for: None, or several values."""
+    """Return None or several values for a text that stands for them, else the value."""
     if not isinstance(value, str):
         return value
     if value in ("none", "") and type(None) in get_args(hint):
@@ -115,7 +115,7 @@ def _finite(value: Any) -> bool:
 
 
 def _refusal(name: str, value: Any, hint: Any) -> str:
-    """Say that a value is none of its type ``hint``; without one, that it is too large."""
+    """Return the message on a value that its type ``hint`` refuses; without one it is too large."""
     name = name.removeprefix(".")
     if hint is None:
         return f"{name} = {value} must be a number of at most {MOST:.0e}"

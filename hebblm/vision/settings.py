@@ -1,11 +1,9 @@
-"""Settings of the image experiments, their three scales and the paper's values; nothing here loads
-torch.
-"""
+"""Settings of the image experiments and their three scales; nothing here loads torch."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, Self, get_args
 
@@ -22,6 +20,7 @@ from hebblm.adapt.settings import (
 )
 from hebblm.errors import UserError
 from hebblm.runtime.spelling import unknown
+from hebblm.vision.paper import PERMUTED_PAPER, paper_values
 
 Experiment = Literal[
     "permuted-mnist", "incremental", "online", "pretrain-classes", "sensitivity", "timing",
@@ -152,7 +151,8 @@ class PermutedSettings(Settings):
     def __post_init__(self) -> None:
         Settings.__post_init__(self)
         limits = [("stored", "train_samples"), ("curve_samples", "test_samples")]
-        limits += [("tune_tasks", "tasks"), ("tune_samples", "held_out")] if self.tuned else []
+        if self.tuned:
+            limits += [("tune_tasks", "tasks"), ("tune_samples", "held_out")]
         for name, limit in limits:
             value = max(self.stored) if name == "stored" else getattr(self, name)
             if value > getattr(self, limit):
@@ -452,61 +452,6 @@ cores; the network for 50 classes ships, another takes 20 to 25 minutes; one cyc
 rate, because 15 epochs are too few for the paper's phases. ``paper``: its sizes, for a GPU.
 """
 
-PERMUTED_PAPER = {
-    "ewc_lambda": "1000", "mbpa_rate": "absolute", "mbpa_lambda": "0.05", "steps": "5",
-    "hebb_beta": "0.9",
-    "hebb_eta": "0.2",
-}  # fmt: skip
-"""The paper's values (its appendix, Continual Learning)."""
-_FAMILIES = {"resnet50": "ResnetV1", "densenet": "Densenet", "mobilenetv2": "MobilenetV2"}
-_ADAPTED = (
-    "mixture_theta", "mixture_gamma", "mbpa_lambda", "mbpa_steps", "hebb_beta", "hebb_eta",
-    "hebb_constant",
-)  # fmt: skip
-_CONSTANT = "0.5"  # the paper does not print variant v3's weight
-# Table "cifar_parameter": Lr, and the values of _ADAPTED but the last.
-_OPTIMA = {
-    ("increment", "ResnetV1"): ("5e-4", "1", "0.1", "1e-3", "5", "0.6", "1.5"),
-    ("increment", "Densenet"): ("1e-3", "1", "0.05", "1e-3", "10", "0.5", "0.5"),
-    ("increment", "MobilenetV2"): ("5e-4", "1", "0.05", "1e-3", "5", "0.5", "0.5"),
-    ("online", "ResnetV1"): ("1e-4", "1.0", "0.1", "1e-4", "5", "0.5", "1.5"),
-    ("online", "Densenet"): ("5e-4", "0.8", "0.1", "1e-4", "5", "0.6", "1.1"),
-    ("online", "MobilenetV2"): ("1e-4", "0.8", "0.05", "1e-4", "5", "0.5", "1.1"),
-}
-
-
-def family_of(backbone: str) -> str | None:
-    """The paper's name of the network that a backbone is, or is a narrow variant of; None for
-    others.
-    """
-    return next((name for stem, name in _FAMILIES.items() if backbone.startswith(stem)), None)
-
-
-def paper_values(backbone: str, experiment: str) -> dict[str, str]:
-    """The paper's optimum (its Table "cifar_parameter") by the names of the settings.
-
-    It has one for the incremental experiment and one for all others.
-    """
-    family = family_of(backbone)
-    if family is None:
-        raise UserError(
-            f"the paper has no hyper-parameters for backbone {backbone!r}; use "
-            "hyperparameters=tuned"
-        )
-    section = "increment" if experiment == "incremental" else "online"
-    lr, *values = _OPTIMA[section, family]
-    own = zip(_ADAPTED, (*values, _CONSTANT), strict=True)
-    fixed = {
-        "optimizer": "rmsprop", "lr": lr, "head": "1", "warm_up": "0", "new_rows": "pretrained",
-        "norms": "batch", **({"steps": "1"} if section == "online" else {"schedule": "constant"}),
-    }  # fmt: skip
-    return {
-        **{f"{section}.{name}": value for name, value in fixed.items()},
-        "adaptation.mbpa_optimizer": "rmsprop",
-        "adaptation.best_lr": "0.15",
-        **{f"adaptation.{name}": value for name, value in own},
-    }
-
 
 def settings_of(
     experiment: str, scale: Scale, backbone: str | None, changes: Mapping[str, str], *, paper: bool
@@ -514,26 +459,34 @@ def settings_of(
     """The settings of an experiment: those of a scale, with a backbone, the paper's values and own
     changes.
     """
+    own = list(changes)
     if experiment == PERMUTED_MNIST:
         if backbone is not None:
             raise UserError(
                 f"{experiment} has one network and takes no `backbone`, not {backbone!r}"
             )
-        return PERMUTED_SCALES[scale].changed({**(PERMUTED_PAPER if paper else {}), **changes})
+        permuted = PERMUTED_SCALES[scale]
+        if paper:
+            return permuted.changed({**PERMUTED_PAPER, **changes})
+        return permuted.changed(changes)
+    settings = CLASS_SCALES[scale]
     backbone = changes.get("backbone", backbone)
-    settings = CLASS_SCALES[scale].changed({} if backbone is None else {"backbone": backbone})
-    fixed = paper_values(settings.backbone, experiment) if paper else {}
-    settings = settings.changed({**fixed, **changes})
+    if backbone is not None:
+        settings = settings.changed({"backbone": backbone})
+    if paper:
+        changes = {**paper_values(settings.backbone, experiment), **changes}
+    settings = settings.changed(changes)
+    _check_optimizer(settings, own)
+    return settings
+
+
+def _check_optimizer(settings: ClassSettings, names: Collection[str]) -> None:
+    """Refuse values, set by name, that MbPA's optimizer does not use."""
     optimizer = settings.adaptation.mbpa_optimizer
-    for name, other in (
-        ("mbpa_pull", "newton"),
-        ("mbpa_lambda", "rmsprop"),
-        ("mbpa_steps", "rmsprop"),
-    ):
-        if f"adaptation.{name}" in changes and other != optimizer:
+    belongs = {"mbpa_pull": "newton", "mbpa_lambda": "rmsprop", "mbpa_steps": "rmsprop"}
+    for name, other in belongs.items():
+        if f"adaptation.{name}" in names and other != optimizer:
             raise UserError(
                 f"adaptation.{name} belongs to {other}, but MbPA uses {optimizer}; leave it out, "
-                "or set "
-                f"adaptation.mbpa_optimizer={other}"
+                f"or set adaptation.mbpa_optimizer={other}"
             )
-    return settings

@@ -11,8 +11,8 @@ from hebblm.report.result.numbers import Cell
 from hebblm.report.result.record import decode
 from hebblm.report.tables.table import Column, Row, Table
 from hebblm.vision import paper
+from hebblm.vision.paper import family_of
 from hebblm.vision.result import KEYS, Spread, at_end, harmonic_mean, spread
-from hebblm.vision.settings import family_of
 
 SOURCE = f"Paper: {paper.SOURCE}."
 PAPER_ORDER = {"hebb": 1, "mbpa": 2, "ewc": 3, "mlp": 4}

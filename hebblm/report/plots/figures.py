@@ -26,9 +26,17 @@ from hebblm.report.plots.drawing import (
     note,
     short,
 )
-from hebblm.report.result.methods import BASE, Look, best_of, looks
+from hebblm.report.result.methods import BASE, Look, best_of, looks, without_base
 from hebblm.report.result.numbers import difference, display, perplexity
-from hebblm.report.result.parts import ALL, KNOWN, OOV, FrequencyBucket, Gain, part_label
+from hebblm.report.result.parts import (
+    ALL,
+    KNOWN,
+    OOV,
+    FrequencyBucket,
+    Gain,
+    part_label,
+    sizes,
+)
 from hebblm.report.result.schema import StoredResult, count_label, counted_in
 from hebblm.report.tables.overall import by_loss
 from hebblm.report.tables.units import buckets_by_unit, gains_by_unit, unit, unit_of_parts
@@ -119,7 +127,7 @@ def frequency_figure(result: StoredResult) -> Figure | None:
         axis.set_ylabel(f"Perplexity a {of} (log scale)")
         axis.set_title(_title("frequency", result))
         label = f"Occurrences of the word in {counted_in(result)}"
-        by_bucket(figure, [(bucket.bucket, bucket.tokens) for bucket in buckets], label, of)
+        by_bucket(figure, sizes(buckets), label, of)
     return figure
 
 
@@ -180,7 +188,7 @@ def occurrence_figure(result: StoredResult) -> Figure | None:
         axis.set_ylabel(f"Nats a {of}")
         axis.set_title(_title(NEW_WORDS, result))
         label = "Occurrence of the word in the stream"
-        by_bucket(figure, [(bucket.bucket, bucket.tokens) for bucket in buckets], label, of)
+        by_bucket(figure, sizes(buckets), label, of)
     return figure
 
 
@@ -236,7 +244,7 @@ def _scale(result: StoredResult) -> float:
 
 
 def _gain_so_far(result: StoredResult, method: str) -> Curve:
-    """Return what a method gains on all of the text so far, by its length, both in units of the
+    """Return a method's gains on all of the text so far, by its length, both in units of the
     page.
     """
     base = dict(result.methods[BASE].running)
@@ -263,7 +271,7 @@ def comparison_figure(result: StoredResult) -> Figure | None:
     """Draw what every method gains over the base, the best first, with intervals: in all, on new
     and on known words.
     """
-    others = [method for method in by_loss(result) if method != BASE]
+    others = without_base(by_loss(result))
     if BASE not in result.methods or not others:
         return None
     of = unit(result)

@@ -177,20 +177,19 @@ def to_rich(table: Table, widths: Sequence[int] | None = None) -> RichTable:
 
 def to_text(table: Table) -> str:
     """Return cells as a Markdown table with aligned columns, readable as plain text."""
-    rule = []
-    columns = []
+    rows = [single_headers(table), [""] * len(table.columns)]
+    rows += texts(table)
     for at, column in enumerate(table.columns):
-        cells = [single_headers(table)[at]]
-        cells += [row[at] for row in texts(table)]
-        width = max(len(cell) for cell in cells)
+        width = max(len(row[at]) for row in rows)
+        for row in rows:
+            if column.kind == "text":
+                row[at] = row[at].ljust(width)
+            else:
+                row[at] = row[at].rjust(width)
+        # the second line is the rule: a colon on the side where the cells stand
+        rows[1][at] = "-" * (width - 1) + ":"
         if column.kind == "text":
-            rule.append(":" + "-" * (width - 1))
-            columns.append([cell.ljust(width) for cell in cells])
-        else:
-            rule.append("-" * (width - 1) + ":")
-            columns.append([cell.rjust(width) for cell in cells])
-    rows = list(zip(*columns, strict=True))
-    rows.insert(1, tuple(rule))
+            rows[1][at] = rows[1][at][::-1]
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
@@ -268,13 +267,11 @@ def fitting(table: Table, width: int) -> list[Table]:
     """
     parts: list[Table] = []
     for group in groups_that_fit(least_widths(table), width):
-        columns = [table.columns[index] for index in group]
-        keys = {column.key for column in columns}
-        rows = [{key: row[key] for key in row if key in keys} for row in table.rows]
+        part = table.narrowed([table.columns[index] for index in group])
         title = table.title
         if parts:
             title = f"{title} (continued)"
-        parts.append(replace(table, title=title, columns=columns, rows=rows, notes=()))
+        parts.append(replace(part, title=title, notes=()))
     parts[-1] = replace(parts[-1], notes=table.notes)
     return parts
 

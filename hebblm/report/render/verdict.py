@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from hebblm.report.result.methods import BASE, name_of
+from hebblm.report.result.methods import BASE, name_of, without_base
 from hebblm.report.result.numbers import Interval, display, perplexity
 from hebblm.report.result.parts import LEAST_BLOCKS, Gain
 from hebblm.report.result.schema import StoredResult
@@ -23,7 +23,7 @@ def verdict(result: StoredResult) -> str:
     finite = [name for name in by_loss(result) if math.isfinite(result.methods[name].loss)]
     if not finite:
         return "No method has a finite loss: each gave some token no probability."
-    others = [name for name in finite if name != BASE]
+    others = without_base(finite)
     where = ""
     if not result.scenario.extra.get("whole_split", True):
         where = f" on these {result.scored}"

@@ -42,17 +42,26 @@ def check_plotted(most: int) -> None:
 
 def ordered(methods: Iterable[str]) -> list[str]:
     """Return methods in the order of their records; those without their own look follow by name."""
-    rank = {name: index for index, name in enumerate(EVALUATED) if EVALUATED[name].plot_style}
+    rank = {}
+    for index, (name, record) in enumerate(EVALUATED.items()):
+        if record.plot_style:
+            rank[name] = index
     return sorted(set(methods), key=lambda method: (rank.get(method, len(EVALUATED)), method))
+
+
+def without_base(methods: Iterable[str]) -> list[str]:
+    """Return the methods that can be compared with the base, in their order."""
+    return [method for method in methods if method != BASE]
 
 
 def best_of(losses: Mapping[str, float | None], most: int) -> set[str]:
     """The unadapted model, where it is there, and the methods with the lowest losses."""
-    order = sorted(
-        ordered(losses),
-        key=lambda name: (name != BASE, math.inf if (loss := losses[name]) is None else loss),
-    )
-    return set(order[:most])
+
+    def rank(name: str) -> tuple[bool, float]:
+        loss = losses[name]
+        return name != BASE, math.inf if loss is None else loss
+
+    return set(sorted(ordered(losses), key=rank)[:most])
 
 
 def looks(methods: Iterable[str]) -> dict[str, Look]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from hebblm.errors import UserError
 from hebblm.io.files import Count
-from hebblm.report.result.methods import BASE
+from hebblm.report.result.methods import BASE, without_base
 from hebblm.report.result.numbers import Interval, perplexity
 
 DEFAULT_EDGES = (50, 100, 500)
@@ -129,12 +129,20 @@ def bucket_means(
     return buckets
 
 
+def sizes(buckets: Sequence[FrequencyBucket]) -> list[tuple[str, int]]:
+    """Return the name of each bucket and the number of its tokens."""
+    return [(bucket.bucket, bucket.tokens) for bucket in buckets]
+
+
 def recombine(buckets: Sequence[FrequencyBucket]) -> float | None:
     """sum(tokens * nll) / sum(tokens) in nats per token, or None where there is no token."""
     tokens = sum(bucket.tokens for bucket in buckets)
     if tokens == 0:
         return None
-    losses = [bucket.tokens * bucket.nll for bucket in buckets if bucket.nll is not None]
+    losses = []
+    for bucket in buckets:
+        if bucket.nll is not None:
+            losses.append(bucket.tokens * bucket.nll)
     return math.fsum(losses) / tokens
 
 
@@ -275,7 +283,7 @@ def bootstrap_gains(
     The gain of a resample is the sum of its differences over the number of its tokens, or over the
     sum of their ``weights`` (T,). All methods and parts share the draws.
     """
-    methods = [name for name in nll if name != BASE]
+    methods = without_base(nll)
     if BASE not in nll or not methods or not nll[BASE].size:
         return {}
     base = nll[BASE].astype(np.float64)
@@ -323,7 +331,7 @@ def paired_gains(
     Each has its tokens, the mean loss of the first minus that of the second, nats per token, and
     both ends of its interval.
     """
-    names = [name for name in nll if name != BASE]
+    names = without_base(nll)
     paired: dict[str, dict[str, dict[str, list[float | None]]]] = {}
     for at, first in enumerate(names[:-1]):
         compared = {BASE: nll[first]}

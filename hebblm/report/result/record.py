@@ -32,8 +32,12 @@ def read(kind: type[T], value: Any, where: str) -> T:
     names = {field.name for field in fields(kind)}  # type: ignore[arg-type]
     given = value
     if isinstance(value, dict) and _EXTRA in names:
-        given = {key: item for key, item in value.items() if key in names - {_EXTRA}}
-        given[_EXTRA] = {key: item for key, item in value.items() if key not in given}
+        known: dict[str, Any] = {}
+        extra: dict[str, Any] = {}
+        for key, item in value.items():
+            place = known if key in names and key != _EXTRA else extra
+            place[key] = item
+        given = {**known, _EXTRA: extra}
     try:
         return msgspec.convert(given, kind)
     except msgspec.ValidationError as error:
@@ -44,17 +48,18 @@ def read(kind: type[T], value: Any, where: str) -> T:
         raise UserError(f"{where}{path} lacks {lacking}; the file is incomplete, evaluate again")
     for key, index in re.findall(r"\.(\w+)|\[(\d+)\]", path):
         value = value[key or int(index)]
-    expected, _, _ = reason.replace("Expected ", "").replace(">=", "of at least").partition(", got")
+    expected = reason.replace("Expected ", "").replace(">=", "of at least").partition(", got")[0]
     if reason.startswith("Invalid"):
         expected = "one of those that are known"
-    words = re.sub(
-        r"`([^`]*)`",
-        lambda kind: " or ".join(_WORDS.get(w, w) for w in kind[1].split(" | ")),
-        expected,
-    )
+    expected = re.sub(r"`([^`]*)`", _in_words, expected)
     raise UserError(
-        f"{where}{path} must be {words}, not {value!r:.60}; evaluate again or fix the file"
+        f"{where}{path} must be {expected}, not {value!r:.60}; evaluate again or fix the file"
     )
+
+
+def _in_words(kinds: re.Match[str]) -> str:
+    """Return the names of types, as msgspec writes them, for people."""
+    return " or ".join(_WORDS.get(kind, kind) for kind in kinds[1].split(" | "))
 
 
 def plain(record: Any) -> dict[str, Any]:

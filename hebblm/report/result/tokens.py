@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from hebblm.errors import UserError, unreadable
 from hebblm.io.files import lack, sha256
-from hebblm.report.result.methods import BASE, ordered
+from hebblm.report.result.methods import BASE, ordered, without_base
 from hebblm.report.result.parts import (
     PIECES,
     bootstrap_gains,
@@ -296,7 +296,7 @@ class Inspection:
 
     def methods(self) -> list[str]:
         """Methods that can be compared with the base."""
-        others = [method for method in ordered(self.result.methods) if method != BASE]
+        others = without_base(ordered(self.result.methods))
         if BASE not in self.result.methods or not others:
             evaluated = ",".join(self.result.methods)
             raise UserError(

@@ -19,6 +19,7 @@ from hebblm.report.result.parts import (
     Gain,
     gap_notes,
     part_label,
+    sizes,
 )
 from hebblm.report.result.schema import MethodResult, StoredResult, count_label, counted_in
 from hebblm.report.tables.overall import by_loss, methods_of
@@ -56,7 +57,7 @@ def frequency_table(result: StoredResult) -> Table | None:
     alike = []
     different = []
     for name, item in items:
-        if _shape(item.frequency) != _shape(first):
+        if sizes(item.frequency) != sizes(first):
             different.append(name_of(name))
             continue
         alike.append((item.frequency, item.nll))
@@ -254,10 +255,6 @@ def _by_bucket(
 
 def _gain_column(part: str, units: int) -> Column:
     return Column(part_label(part), "tested", subheader=units, decimals=3, name=part)
-
-
-def _shape(buckets: Sequence[FrequencyBucket]) -> list[tuple[str, int]]:
-    return [(bucket.bucket, bucket.tokens) for bucket in buckets]
 
 
 def _with_occurrences(result: StoredResult) -> list[tuple[str, MethodResult]]:

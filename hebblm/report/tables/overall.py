@@ -280,7 +280,7 @@ def _measures(result: StoredResult) -> tuple[Column, ...]:
 
 
 def _gain_notes(result: StoredResult, gains: Sequence[Cell]) -> list[str]:
-    """Return what the column of gains shows; nothing without any."""
+    """Return a note on the column of gains; nothing without any."""
     known = [gain for gain in gains if isinstance(gain, Interval)]
     if not known:
         return []

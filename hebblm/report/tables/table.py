@@ -98,9 +98,14 @@ class Table:
         for column in self.columns:
             if any(value is not None for value in self.column(column.key)):
                 kept.append(column)
-        keys = {column.key for column in kept}
-        rows = [{key: row[key] for key in row if key in keys} for row in self.rows]
-        return replace(self, columns=kept, rows=rows)
+        return self.narrowed(kept)
+
+    def narrowed(self, columns: Sequence[Column]) -> Table:
+        """Return the table with some of its columns alone."""
+        rows = []
+        for row in self.rows:
+            rows.append({column.key: row.get(column.key) for column in columns})
+        return replace(self, columns=columns, rows=rows)
 
 
 def present(*tables: Table | None) -> list[Table]:

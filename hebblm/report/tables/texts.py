@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from hebblm.report.result.methods import BASE, name_of, ordered
+from hebblm.report.result.methods import BASE, name_of, ordered, without_base
 from hebblm.report.result.numbers import Cell, Kind, difference, perplexity
 from hebblm.report.result.schema import StoredResult, corpus_name, counted_in
 from hebblm.report.result.tokens import EOS, TokenLosses
@@ -110,7 +110,7 @@ def word_table(result: StoredResult, tokens: TokenLosses, top: int = 15) -> Tabl
     The gain of a word is summed over its occurrences, in nats. Words with an infinite loss are left
     out.
     """
-    others = [method for method in ordered(result.methods) if method != BASE]
+    others = without_base(ordered(result.methods))
     if BASE not in result.methods or not others:
         return None
     best = min(others, key=lambda method: result.methods[method].nll)

@@ -5,18 +5,16 @@ import re
 import pytest
 
 from hebblm.errors import UserError
+from hebblm.vision.paper import PERMUTED_PAPER, family_of, paper_values
 from hebblm.vision.reading import given_values, grids
 from hebblm.vision.settings import (
     BACKBONES,
     CLASS_SCALES,
-    PERMUTED_PAPER,
     PERMUTED_SCALES,
     AdaptationSettings,
     ClassSettings,
     PermutedSettings,
     PretrainingSettings,
-    family_of,
-    paper_values,
 )
 from hebblm.vision.tuning import left_to_choose
 
