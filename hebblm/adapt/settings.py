@@ -4,6 +4,7 @@ of a run.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -78,7 +79,7 @@ def changed(name: str, values: T, changes: Mapping[str, Any]) -> T:
         if isinstance(error.__cause__, UserError):  # of values that do not work together
             raise error.__cause__ from None
         key = re.findall(r"`\$\.(\w+)", str(error))[0]
-        raise UserError(_refusal(f"{name}.{key}", changes.get(key), hints[key])) from None
+        raise UserError(_refusal(f"{name}.{key}", scalar(changes.get(key)), hints[key])) from None
     for key in given:
         if not _finite(getattr(new, key)):
             raise UserError(_refusal(f"{name}.{key}", changes[key], None))
@@ -93,8 +94,9 @@ def check_types(values: Any) -> None:
             msgspec.convert(value, hint)
         except msgspec.ValidationError:
             raise UserError(_refusal(name, value, hint)) from None
-        if not _finite(value):
-            raise UserError(_refusal(name, value, None))
+        several = value if isinstance(value, tuple) else (value,)
+        if not all(math.isfinite(each) for each in several if isinstance(each, float)):
+            raise UserError(f"{name} = {value} must be finite")
 
 
 def _unpacked(value: Any, hint: Any) -> Any:

@@ -176,7 +176,7 @@ def test_other_settings_stand_beside_the_run_that_counts() -> None:
         "every-1",
         "paper",
     ]
-    assert table.cells() == (("x", 1.0, 0.5, 0.7, -3.0), ("y", 2.0, -0.1, None, 0.4))
+    assert tuple(table.cells()) == (("x", 1.0, 0.5, 0.7, -3.0), ("y", 2.0, -0.1, None, 0.4))
     assert other_settings_tables(counted, []) == []
 
 
