@@ -47,6 +47,33 @@ _TOLERANCE = 1e-5  # losses may be stored in single precision
 
 
 R = TypeVar("R", bound=StoredResult)
+FILES = "files"
+"""Key of a result: sha256 by name of each table in its folder."""
+UNKNOWN = ("train_count",)
+"""Columns that are empty if the training text is not known."""
+_REMEDY = "evaluate again with log_samples=True"
+_KINDS: dict[str, Callable[[Any], bool]] = {
+    "whole numbers": pa.types.is_integer,
+    "numbers": pa.types.is_floating,
+    "text": lambda kind: pa.types.is_string(kind) or pa.types.is_large_string(kind),
+    "true or false": pa.types.is_boolean,
+}
+_COMPONENT_KINDS = {
+    "position": "whole numbers",
+    "method": "text",
+    "component": "text",
+    "share": "numbers",
+}
+_NEIGHBOR_KINDS = {
+    "position": "whole numbers",
+    "rank": "whole numbers",
+    "place": "whole numbers",
+    "from_stream": "true or false",
+    "label": "text",
+    "context": "text",
+    "distance": "numbers",
+    "closeness": "numbers",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,100 +189,6 @@ def check_same_run(result: StoredResult, tokens: TokenLosses) -> None:
             )
 
 
-FILES = "files"
-"""Key of a result: sha256 by name of each table in its folder."""
-
-UNKNOWN = ("train_count",)
-"""Columns that are empty if the training text is not known."""
-
-_REMEDY = "evaluate again with log_samples=True"
-_KINDS: dict[str, Callable[[Any], bool]] = {
-    "whole numbers": pa.types.is_integer,
-    "numbers": pa.types.is_floating,
-    "text": lambda kind: pa.types.is_string(kind) or pa.types.is_large_string(kind),
-    "true or false": pa.types.is_boolean,
-}
-
-
-def read_table(path: Path, kinds: Mapping[str, str], result: StoredResult | None) -> pa.Table:
-    """Read a parquet file."""
-    try:
-        if not path.is_file():
-            raise UserError(f"{path} {lack(path)}; {_REMEDY} to get it")
-        if result is not None:
-            _verify(path, result)
-        with pq.ParquetFile(path) as file:
-            _check(path, file.schema_arrow, kinds)
-            table = file.read()
-            table.validate(full=True)  # offsets, and that text is UTF-8
-    except OSError as error:
-        if error.errno:
-            raise unreadable(path, error) from error
-        raise UserError(f"{path} is not a readable parquet file; {_REMEDY}") from error
-    except (pa.ArrowException, ValueError, TypeError, MemoryError) as error:
-        if isinstance(error, UserError):
-            raise
-        raise UserError(f"{path} is not a readable parquet file; {_REMEDY}") from error
-    for name in table.column_names:
-        if table.column(name).null_count and name not in UNKNOWN:
-            raise UserError(f"{path} lacks values in the column {name!r}; {_REMEDY}")
-    return table
-
-
-def _verify(path: Path, result: StoredResult) -> None:
-    """Refuse a file that is not the one that a result was written with."""
-    written = recorded(path, result)
-    if written is None:
-        say(f"{path} is not verified: the result next to it has no hash of it")
-    elif sha256(path) != written:
-        raise UserError(
-            f"{path} is not the file that the result next to it was written with; {_REMEDY}"
-        )
-
-
-def recorded(path: Path, result: StoredResult) -> str | None:
-    """Return the sha256 that a result has of a file in its folder, None without one."""
-    files = result.extra.get(FILES, {})
-    if not isinstance(files, Mapping):
-        return None
-    return files.get(path.name)
-
-
-def _check(path: Path, schema: pa.Schema, kinds: Mapping[str, str]) -> None:
-    expected = dict(kinds)
-    for name, kind in _OPTIONAL.items():
-        if name in schema.names:
-            expected[name] = kind
-    for wanted, kind in expected.items():
-        names = []
-        for name in schema.names:
-            if name == wanted or (wanted.endswith("_") and name.startswith(wanted)):
-                names.append(name)
-        if not names:
-            raise UserError(f"{path} lacks the column {wanted!r}; {_REMEDY}")
-        for name in names:
-            if schema.names.count(name) > 1 or not _KINDS[kind](schema.field(name).type):
-                raise UserError(f"{path}: the column {name!r} does not hold {kind}; {_REMEDY}")
-
-
-_COMPONENT_KINDS = {
-    "position": "whole numbers",
-    "method": "text",
-    "component": "text",
-    "share": "numbers",
-}
-_NEIGHBOR_KINDS = {
-    "position": "whole numbers",
-    "rank": "whole numbers",
-    "place": "whole numbers",
-    "from_stream": "true or false",
-    "label": "text",
-    "context": "text",
-    "distance": "numbers",
-    "closeness": "numbers",
-}
-
-
 @dataclass(frozen=True, slots=True)
 class Neighbor:
     """A memory entry that a token retrieved."""
@@ -365,6 +298,67 @@ def load_components(
             )
         shares.append(row["share"])
     return {method: parts for method, parts in found.items() if len(parts) > 1}
+
+
+def read_table(path: Path, kinds: Mapping[str, str], result: StoredResult | None) -> pa.Table:
+    """Read a parquet file."""
+    try:
+        if not path.is_file():
+            raise UserError(f"{path} {lack(path)}; {_REMEDY} to get it")
+        if result is not None:
+            _verify(path, result)
+        with pq.ParquetFile(path) as file:
+            _check(path, file.schema_arrow, kinds)
+            table = file.read()
+            table.validate(full=True)  # offsets, and that text is UTF-8
+    except OSError as error:
+        if error.errno:
+            raise unreadable(path, error) from error
+        raise UserError(f"{path} is not a readable parquet file; {_REMEDY}") from error
+    except (pa.ArrowException, ValueError, TypeError, MemoryError) as error:
+        if isinstance(error, UserError):
+            raise
+        raise UserError(f"{path} is not a readable parquet file; {_REMEDY}") from error
+    for name in table.column_names:
+        if table.column(name).null_count and name not in UNKNOWN:
+            raise UserError(f"{path} lacks values in the column {name!r}; {_REMEDY}")
+    return table
+
+
+def recorded(path: Path, result: StoredResult) -> str | None:
+    """Return the sha256 that a result has of a file in its folder, None without one."""
+    files = result.extra.get(FILES, {})
+    if not isinstance(files, Mapping):
+        return None
+    return files.get(path.name)
+
+
+def _verify(path: Path, result: StoredResult) -> None:
+    """Refuse a file that is not the one that a result was written with."""
+    written = recorded(path, result)
+    if written is None:
+        say(f"{path} is not verified: the result next to it has no hash of it")
+    elif sha256(path) != written:
+        raise UserError(
+            f"{path} is not the file that the result next to it was written with; {_REMEDY}"
+        )
+
+
+def _check(path: Path, schema: pa.Schema, kinds: Mapping[str, str]) -> None:
+    expected = dict(kinds)
+    for name, kind in _OPTIONAL.items():
+        if name in schema.names:
+            expected[name] = kind
+    for wanted, kind in expected.items():
+        names = []
+        for name in schema.names:
+            if name == wanted or (wanted.endswith("_") and name.startswith(wanted)):
+                names.append(name)
+        if not names:
+            raise UserError(f"{path} lacks the column {wanted!r}; {_REMEDY}")
+        for name in names:
+            if schema.names.count(name) > 1 or not _KINDS[kind](schema.field(name).type):
+                raise UserError(f"{path}: the column {name!r} does not hold {kind}; {_REMEDY}")
 
 
 def _logged(path: Path, result: StoredResult | None) -> bool:

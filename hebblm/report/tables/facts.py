@@ -85,6 +85,30 @@ def hyperparameter_table(result: StoredResult) -> Table:
     return Table("hyperparameters", "Hyper-parameters", columns, rows)
 
 
+def time_table(seconds: Seconds) -> Table:
+    """Where the time went, as seconds and as shares of the run."""
+    parts = _largest(seconds)
+    spent = [(_part_label(part), part.seconds) for part in parts]
+    spent.append(("rest", seconds.total - sum(part.seconds for part in parts)))
+    spent.append(("all", seconds.total))
+    rows: list[Row] = []
+    for what, time in spent:
+        rows.append({"What": what, "Seconds": time, "%": 100 * time / seconds.total})
+    columns = [Column("What"), Column("Seconds", "amount"), Column("%", "percent")]
+    note = (
+        "A method's time alone is base, retrieval if it asks for it, its own, and shared work it "
+        "rests on."
+    )
+    return Table("seconds", "Where the time goes", columns, rows, [note])
+
+
+def time_line(seconds: Seconds) -> str:
+    """The longest parts of a run's time in one line."""
+    largest = _largest(seconds)[:_NAMED]
+    shares = (f"{_part_label(part)} {100 * part.seconds / seconds.total:.0f} %" for part in largest)
+    return f"{seconds.total:,.1f} seconds: {'; '.join(shares)}"
+
+
 def flatten(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
     """Nested settings as pairs of a dotted name and a text; lists are joined by commas."""
     pairs: list[tuple[str, str]] = []
@@ -142,30 +166,6 @@ def _text(value: Any) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(_text(item) for item in value)
     return str(value)
-
-
-def time_table(seconds: Seconds) -> Table:
-    """Where the time went, as seconds and as shares of the run."""
-    parts = _largest(seconds)
-    spent = [(_part_label(part), part.seconds) for part in parts]
-    spent.append(("rest", seconds.total - sum(part.seconds for part in parts)))
-    spent.append(("all", seconds.total))
-    rows: list[Row] = []
-    for what, time in spent:
-        rows.append({"What": what, "Seconds": time, "%": 100 * time / seconds.total})
-    columns = [Column("What"), Column("Seconds", "amount"), Column("%", "percent")]
-    note = (
-        "A method's time alone is base, retrieval if it asks for it, its own, and shared work it "
-        "rests on."
-    )
-    return Table("seconds", "Where the time goes", columns, rows, [note])
-
-
-def time_line(seconds: Seconds) -> str:
-    """The longest parts of a run's time in one line."""
-    largest = _largest(seconds)[:_NAMED]
-    shares = (f"{_part_label(part)} {100 * part.seconds / seconds.total:.0f} %" for part in largest)
-    return f"{seconds.total:,.1f} seconds: {'; '.join(shares)}"
 
 
 def _largest(seconds: Seconds) -> list[Part]:

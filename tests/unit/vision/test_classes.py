@@ -89,7 +89,12 @@ def test_a_tuning_goes_on_behind_what_it_has_tried(
 
 @pytest.mark.parametrize("name", RUNS)
 def test_a_rate_that_diverges_is_tried_like_any_other(name: str, tmp_path: Path) -> None:
-    settings = TINY_CLASSES.changed({"online.lr": "1e30,1e-3", "increment.lr": "1e30,1e-3"})
+    rates = (1e30, 1e-3)  # beyond what the command takes, so that the loss is infinite
+    settings = replace(
+        TINY_CLASSES,
+        online=replace(TINY_CLASSES.online, lr=rates),
+        increment=replace(TINY_CLASSES.increment, lr=rates),
+    )
     outcome = RUNS[name](setup(tmp_path, settings))
     first, second = next(iter(outcome.tuning.values()))["parametric"]
     assert (first["lr"], first[END], first["loss"]) == (1e30, 0.0, math.inf)

@@ -81,7 +81,7 @@ def test_smoke_from_command_to_files(tmp_path: Path, capsys: Capture) -> None:
     report = (folder / "report.md").read_text()
     assert "| MbPA-25 |" in report
     assert "| Order | paper |" in report
-    assert " ahead of " in report.splitlines()[0]
+    assert " ahead of " in report.splitlines()[2]
 
     absolute = ["--seeds", "1", "--hyperparameters", "paper", "--output-path", "absolute"]
     assert (
