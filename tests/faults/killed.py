@@ -36,10 +36,10 @@ GOES_ON = ("continues after", "goes on from", "goes on in", "going on from")
 SLOW = (
     "hebblm.reader.corpora", "hebblm.evaluation.opening", "hebblm.evaluation.run",
     "hebblm.api.language_model",
-    "hebblm.models.training", "hebblm.report.document", "hebblm.tuning.tune",
+    "hebblm.models.training", "hebblm.report.render.document", "hebblm.tuning.tune",
     "matplotlib.pyplot", "sacremoses", "torch._dynamo",
 )  # fmt: skip
-SLOW_OF_PICTURES = ("hebblm.vision.document", "hebblm.vision.experiments", "sklearn.datasets")
+SLOW_OF_PICTURES = ("hebblm.vision.report", "hebblm.vision.experiments", "sklearn.datasets")
 """Modules that are loaded before a process is forked: a kill could hurt nothing while they load."""
 OFTEN = (
     ("hebblm.evaluation.checkpoint", "EVERY", 0.0),

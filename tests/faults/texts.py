@@ -23,7 +23,7 @@ from hebblm.report import Result, write_comparison, write_report
 from hebblm.report.render.inspection import inspect_page
 from hebblm.report.result.tokens import Inspection
 from hebblm.text.prepared import load_prepared
-from hebblm.vision.document import write_report as write_vision
+from hebblm.vision.report import write_report as write_vision
 
 from ..unit.report.samples import sample_result, sample_tokens
 from ..unit.report.test_tokens import write_parquet

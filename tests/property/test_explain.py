@@ -437,7 +437,7 @@ def test_entries_in_equal_text_stand_in_one_row_and_the_heaviest_row_comes_first
     )
     found = Explanation("list", 0.8, 0.1, {"knn": 0.8}, entries, by_closeness=False)
     table = explanation_tables("now", [found], str)[1]
-    assert table.cells() == (
+    assert tuple(table.cells()) == (
         ("list", pytest.approx(35), "a.txt, token 70 and 1 more", "two[list] ."),
         ("list", pytest.approx(30), "a.txt, token 90", "one[list] ."),
     )
