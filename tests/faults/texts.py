@@ -27,7 +27,7 @@ from hebblm.vision.report import write_report as write_vision
 
 from ..unit.report.samples import sample_result, sample_tokens
 from ..unit.report.test_tokens import write_parquet
-from ..unit.vision.test_document import document
+from ..unit.vision.test_report import document
 from .sandbox import FOREVER, Case, Clock, Group, Writer, make_world, run
 
 BOUND = 1_536 << 10  # KiB of resident memory
