@@ -77,7 +77,7 @@ if not TYPE_CHECKING:  # the type checker still reports a name that does not exi
         "adapt.methods",
         "types",
         "online.expected",
-        "report.result",
+        "report.render.result",
         "reader",
         "api",
     )
