@@ -59,7 +59,7 @@ class Link(NamedTuple):
     remedy: str
 
 
-class Shown(NamedTuple):
+class PlacedPicture(NamedTuple):
     """A picture as the templates place it."""
 
     file: str  # that Markdown links to; nothing without one
@@ -221,7 +221,7 @@ def print_comparison(results: Mapping[str, StoredResult], console: Console) -> N
 
 def _write_picture(
     picture: Picture, directory: Path, formats: Sequence[str]
-) -> tuple[Shown, list[Path]]:
+) -> tuple[PlacedPicture, list[Path]]:
     """Write a picture in those of the formats that are pictures; return it for a page, and the
     files.
     """
@@ -239,7 +239,7 @@ def _write_picture(
         file = f"{picture.name}.png"
         written.insert(0, write_bytes(directory / file, png))
     width = round(PIXELS * picture.figure.get_figwidth())
-    return Shown(file, picture.caption, b64encode(png).decode(), width), written
+    return PlacedPicture(file, picture.caption, b64encode(png).decode(), width), written
 
 
 def _inspected(run: Path, directory: Path) -> Link:

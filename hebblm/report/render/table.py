@@ -60,7 +60,7 @@ def environment(
     return made
 
 
-class Shown(NamedTuple):
+class ShownCell(NamedTuple):
     """Cell of a table as a reader sees it."""
 
     text: str
@@ -79,14 +79,14 @@ def texts(table: Table) -> list[list[str]]:
     return shown
 
 
-def lines(table: Table) -> list[tuple[bool, list[Shown]]]:
+def lines(table: Table) -> list[tuple[bool, list[ShownCell]]]:
     """Return rows as a reader sees them, each with whether it heads a block."""
     best = best_cells(table)
     found = []
     for at, row in enumerate(texts(table)):
         cells = []
         for index, column in enumerate(table.columns):
-            cells.append(Shown(row[index], column.kind != "text", (at, index) in best))
+            cells.append(ShownCell(row[index], column.kind != "text", (at, index) in best))
         found.append((at in table.headings, cells))
     return found
 

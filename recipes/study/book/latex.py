@@ -8,7 +8,7 @@ from pathlib import Path
 from jinja2 import FileSystemLoader
 from markupsafe import Markup
 
-from hebblm.report.render.table import Shown, environment
+from hebblm.report.render.table import ShownCell, environment
 from hebblm.report.result.numbers import INFINITY, MISSING
 from hebblm.report.tables.table import Column, Table
 
@@ -36,7 +36,7 @@ def latex_escape(text: str) -> str:
     return text.translate(_LATEX_SPECIALS)
 
 
-def latex_number(cell: Shown) -> Markup:
+def latex_number(cell: ShownCell) -> Markup:
     """Return a displayed number in LaTeX: true minus signs, powers of ten, the infinity sign; the
     best in bold.
     """
