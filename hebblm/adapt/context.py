@@ -186,7 +186,7 @@ class Context:
         return contexts
 
     @contextmanager
-    def side_by_side(self, streams: int) -> Iterator[None]:
+    def as_streams(self, streams: int) -> Iterator[None]:
         """Split into several streams in the block, each a copy of the first; then go on as the last
         of them.
         """

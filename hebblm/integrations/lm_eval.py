@@ -29,7 +29,7 @@ from hebblm.runtime.progress import say, track
 GENERATED = 256  # tokens of an answer, if the task does not say
 HARNESS_DEVICE = "cuda:0"
 """Device of the harness's command if you name none."""
-LONGEST = 8192
+MAX_CONTEXT_TOKENS = 8192
 """Tokens of a window by default; keys and values of more may not fit into memory with the
 weights.
 """
@@ -226,10 +226,10 @@ class AdaptedLM(TemplateLM):  # type: ignore[misc]
 
 
 def widened(lm: LanguageModel, stride: int | None) -> LanguageModel:
-    """Give a model of pieces the longest window that it allows, at most ``LONGEST`` tokens."""
+    """Give a model of pieces the longest window that it allows, at most ``MAX_CONTEXT_TOKENS`` tokens."""
     if not isinstance(lm.model, HuggingFaceModel):
         return lm
-    context = max(lm.model.context, min(LONGEST, longest(lm.model.model.config) or 0))
+    context = max(lm.model.context, min(MAX_CONTEXT_TOKENS, longest(lm.model.model.config) or 0))
     return replace(
         lm, model=replace(lm.model, context=context, stride=stride or max(1, context // 2))
     )

@@ -21,7 +21,7 @@ from hebblm.reader.base import ReaderBase
 
 # least chance of a drafted token; one more adds 0.03 to 0.06 to a pass of a small model on a CPU
 PAYS = 0.08
-LONGEST = 12  # tokens of a draft
+MAX_DRAFT_TOKENS = 12  # tokens of a draft
 MATCH = 3  # longest match, in tokens, that is told apart
 # of drawing the token that followed so many equal tokens, or more
 CHANCES = {1: 0.2, 2: 0.5, MATCH: 0.8}
@@ -67,7 +67,7 @@ class Drafts:
         found: list[Drafted] = []
         width = max(self.read.order, MATCH)
         chance, recent = 1.0, self.text[-width:]
-        while len(found) < min(most, LONGEST) and (known := self._next(recent)) is not None:
+        while len(found) < min(most, MAX_DRAFT_TOKENS) and (known := self._next(recent)) is not None:
             (token, match), share = known
             chance *= (
                 share

@@ -179,7 +179,7 @@ class ReaderSession:
             session.base.grow(len(self.base.head.weight) - len(session.base.head.weight))
             session.source = TextSource(session.base, self.source.vocabulary)
             session.online = self.online.over(session.source)
-        with self.context.side_by_side(count):
+        with self.context.as_streams(count):
             try:
                 yield session
             finally:

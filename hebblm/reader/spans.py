@@ -39,7 +39,7 @@ class WrittenText:
             if text.lengths is None:  # its entries and those before it have no known place
                 documents, tokens, streams, names = [], [], [], []
                 continue
-            own, places = side_by_side(text.lengths, text.every)
+            own, places = interleaved(text.lengths, text.every)
             if text.pieces:
                 places = pieces_in_order(model, text.pieces)
             streams.append(own == len(text.lengths) - 1)
@@ -97,7 +97,7 @@ class WrittenText:
         return self.ids[run[own & (steps < 0)]], self.ids[run[own & (steps > 0)]]
 
 
-def side_by_side(lengths: Sequence[int], every: int) -> tuple[Ints, Ints]:
+def interleaved(lengths: Sequence[int], every: int) -> tuple[Ints, Ints]:
     """Return document and place (T,) of tokens that are written an interval of every document at a
     time.
     """

@@ -176,7 +176,7 @@ _KEY = [
 # tokens, after which a paragraph ends with its line; those out of sight are not laid out
 BLOCK = 200
 BREAK = "⏎"  # shows an end of line
-LONGEST = 1_000  # tokens of a paragraph that has no end of line
+MAX_PARAGRAPH_TOKENS = 1_000  # tokens of a paragraph that has no end of line
 
 
 def inspect_page(run: Inspection, *, method: str | None = None, count: int = 20_000) -> str:
@@ -286,7 +286,7 @@ def _paragraphs(
             found.append((f"{at:,}", []))
         found[-1][1].append(token)
         size = at + 1 - start
-        if size >= LONGEST or (size >= BLOCK and token[1] == BREAK):
+        if size >= MAX_PARAGRAPH_TOKENS or (size >= BLOCK and token[1] == BREAK):
             start = at + 1
     return found
 

@@ -32,7 +32,7 @@ from hebblm.runtime.wording import worded
 T = TypeVar("T")
 QUIET = 60.0  # seconds between two lines of a log
 BRIEF = 1.0  # seconds of passing work, whose bar disappears with its end
-SHORTEST, LONGEST = 6, 40  # of a bar itself
+MIN_BAR_WIDTH, MAX_BAR_WIDTH = 6, 40  # of a bar itself
 _SILENT: ContextVar[bool] = ContextVar("silent", default=False)
 # columns for a description and the numbers, before a bar may be longer than the shortest
 NUMBERS = 83
@@ -202,7 +202,7 @@ def bar(*, passing: bool = False) -> Display:
 
     display = Display(
         Description(),
-        BarColumn(min(LONGEST, max(SHORTEST, console.width - NUMBERS)), table_column=whole()),
+        BarColumn(min(MAX_BAR_WIDTH, max(MIN_BAR_WIDTH, console.width - NUMBERS)), table_column=whole()),
         Done(table_column=whole()),
         TextColumn("{task.fields[unit]}", table_column=whole()),
         TimeElapsedColumn(table_column=whole()),

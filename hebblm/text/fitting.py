@@ -15,7 +15,7 @@ Splitting = Literal["auto", "whitespace", "moses"]
 Chosen = Literal["own", "whitespace", "moses"]
 """The splitter in use: the tokeniser of the dictionary's text, or another one."""
 SAMPLE = 2_000  # lines that are split both ways
-LONGEST = 1 << 16  # characters of a line that are
+MAX_LINE_CHARACTERS = 1 << 16  # characters of a line that are
 # of the words outside the dictionary; a text that is tokenised already keeps 0.9 of them or more
 CLEAR = 0.75
 MUCH_UNKNOWN = 0.1
@@ -45,7 +45,7 @@ def fitting(
         return MosesTokenizer() if asked == "moses" else WhitespaceTokenizer()
     if own.name != "whitespace":
         return own
-    lines = [line[:LONGEST] for line in lines]
+    lines = [line[:MAX_LINE_CHARACTERS] for line in lines]
     plain = _unknown(lines, own, known)
     if not plain:
         return own

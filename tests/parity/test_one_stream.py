@@ -196,7 +196,7 @@ def documents(changed: int | None = None) -> list[np.ndarray]:
     ]
 
 
-def side_by_side(
+def in_parallel(
     texts: list[np.ndarray], make: toy.MemoryMaker, settings: MethodSettings, every: int
 ) -> list[dict[str, np.ndarray]]:
     """Return the losses of documents that are read side by side, of each by method."""
@@ -227,7 +227,7 @@ def test_documents_that_remember_for_themselves_are_as_alone(
     kind: str, settings: MethodSettings, every: int
 ) -> None:
     make, texts = toy.MEMORIES[kind], documents()
-    found = side_by_side(texts, make, settings, every)
+    found = in_parallel(texts, make, settings, every)
     for ids, losses in zip(texts, found, strict=True):
         base = trained(torch.float64)
         alone = evaluate(
@@ -240,6 +240,6 @@ def test_documents_that_remember_for_themselves_are_as_alone(
                 losses[method], alone[method], rtol=1e-6, atol=1e-6, err_msg=method
             )
     # Whatever stands beside a document, the same is computed of it.
-    others = side_by_side(documents(changed=2), make, settings, every)
+    others = in_parallel(documents(changed=2), make, settings, every)
     for index in (0, 1, 3, 4):
         same_bits(others[index], found[index])

@@ -107,7 +107,7 @@ def one_by_one(
     return nll
 
 
-def side_by_side(
+def in_parallel(
     layout: Layout, rules: dict[str, Rule], make: toy.MemoryMaker, every: int
 ) -> dict[str, np.ndarray]:
     """Read them as the evaluation does."""
@@ -144,7 +144,7 @@ def test_side_by_side_equals_one_by_one(
     if every > 1:
         layouts.append(Layout.of(TOKENS, 3, scope=scope))
     for layout in layouts:
-        slow, fast = (read(layout, rules, make, every) for read in (one_by_one, side_by_side))
+        slow, fast = (read(layout, rules, make, every) for read in (one_by_one, in_parallel))
         for method in rules:
             np.testing.assert_allclose(
                 fast[method], slow[method], rtol=1e-6, atol=1e-6, err_msg=method
@@ -155,7 +155,7 @@ def test_what_is_shared_matters() -> None:
     """Else nothing above would mean much."""
     rules = rules_of(toy.SETTINGS)
     one, shared, apart = (
-        side_by_side(layout, rules, toy.MEMORIES["flat"], 1)
+        in_parallel(layout, rules, toy.MEMORIES["flat"], 1)
         for layout in (
             Layout.of(TOKENS),
             Layout.of(TOKENS, 3),

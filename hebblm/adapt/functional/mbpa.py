@@ -22,7 +22,7 @@ from hebblm.adapt.solvers.newton import solve_newton
 from hebblm.adapt.solvers.problem import Descent, Problem, Solution, key_products
 from hebblm.adapt.solvers.rmsprop import solve_rmsprop
 from hebblm.errors import UserError
-from hebblm.runtime.blocks import blocks, side_by_side
+from hebblm.runtime.blocks import blocks, in_parallel
 from hebblm.types import Neighbors, OutputHead
 
 Solver = Literal["exact", "fast"]
@@ -110,7 +110,7 @@ def mbpa_delta(  # noqa: PLR0913 - the parameters of Eq. 5, by name
 
     parts = list(_parts(hidden, neighbors, head, weights, groups, solver, optimizer))
     if solver == "fast":
-        side_by_side(fill, parts, hidden.device)
+        in_parallel(fill, parts, hidden.device)
     else:
         # A query may take gigabytes where all classes are followed: one at a time, by all threads.
         for rows in parts:

@@ -22,7 +22,7 @@ from hebblm.adapt.solvers.fast import (
     observations,
 )
 from hebblm.adapt.solvers.problem import Problem, Solution, relative_weights, rose
-from hebblm.runtime.blocks import side_by_side
+from hebblm.runtime.blocks import in_parallel
 
 SMALL = 1e-9  # a direction of so much less curvature than the first is not followed
 DAMPED = 0.5  # what is done of a step that turns back
@@ -152,7 +152,7 @@ def _descend(
             losses.append(neighbor_loss(logits, scale, followed.labels, sizes))
         # normalising the rows takes less than normalising the shares (n, 2 r, K)
         scaled = rows * scale.unsqueeze(1)
-        side_by_side(move, parts, base.device)
+        in_parallel(move, parts, base.device)
         if own is not None:  # alpha <- alpha + (a (y - p) - mu alpha) / (a e / 4 + mu)
             alpha.mul_(OWN * step_size * own).addcmul_(
                 step_size * scale.unsqueeze(2), shares, value=-1

@@ -10,7 +10,7 @@ import torch
 from hebblm.adapt import functional
 from hebblm.adapt.solvers import newton
 from hebblm.runtime import blocks
-from hebblm.runtime.blocks import side_by_side
+from hebblm.runtime.blocks import in_parallel
 from tests.parity.problems import language_like
 
 CPU = torch.device("cpu")
@@ -25,11 +25,11 @@ def test_parts_are_worked_on_at_once_each_by_a_thread_of_one() -> None:
     def work(part: int) -> None:
         both.wait()
         inner: list[int] = []
-        side_by_side(inner.append, [0, 1], CPU)  # a part may have parts of its own
+        in_parallel(inner.append, [0, 1], CPU)  # a part may have parts of its own
         assert inner == [0, 1]
         found.append((part, torch.get_num_threads(), torch.is_grad_enabled()))
 
-    side_by_side(work, [1, 2], CPU)
+    in_parallel(work, [1, 2], CPU)
     assert sorted(found) == [(1, 1, False), (2, 1, False)]
     assert torch.get_num_threads() == 2
 
@@ -40,7 +40,7 @@ def test_an_error_of_a_part_is_told() -> None:
             raise ValueError("part 2")
 
     with pytest.raises(ValueError, match="part 2"):
-        side_by_side(work, [1, 2, 3], CPU)
+        in_parallel(work, [1, 2, 3], CPU)
 
 
 @pytest.mark.parametrize("method", ["fast", "exact"])
