@@ -156,7 +156,7 @@ def _check_fields(manifest: Manifest, path: Path) -> None:
         raise UserError(f"{path} has values that contradict each other; build the memory again")
 
 
-class ReadText(TypedDict, total=False):
+class SourceText(TypedDict, total=False):
     """Record of a text that was read: its name or file, if it has one, and its known numbers."""
 
     path: str
@@ -176,7 +176,7 @@ class About(TypedDict, total=False):
     known: Count | None
     words: list[str]
     tokenizer: Literal["own", "whitespace", "moses"] | None
-    texts: list[ReadText]
+    texts: list[SourceText]
     identity: str
 
 

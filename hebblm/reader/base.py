@@ -17,7 +17,7 @@ from hebblm.models.dynamic import RATE, TRAINED, DynamicBase, DynamicConfig
 from hebblm.types import OutputHead
 
 
-class ReaderBase:
+class BaseAndTrained:
     """A base and, if it learns, a copy as trained: both read every text.
 
     Args:
@@ -199,14 +199,14 @@ class ReaderBase:
 
 def dynamic_base(
     model: TrainedModel, config: DynamicConfig, training: Callable[[], Ids] | None
-) -> ReaderBase:
+) -> BaseAndTrained:
     """Return the base of dynamic evaluation; ``training`` returns the ids (T,) of the model's
     training, if known.
     """
     base = DynamicBase(
         model.base(), config, gradient_statistics(model, config, training or _unknown)
     )
-    return ReaderBase(base, base.trained or model.base())
+    return BaseAndTrained(base, base.trained or model.base())
 
 
 def _unknown() -> Ids:

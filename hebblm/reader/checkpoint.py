@@ -18,10 +18,10 @@ from hebblm.io.tensors import prefixed, read_tensors, under, write_tensors
 from hebblm.memory import AnyMemory, load_memory, save_memory
 from hebblm.memory.ngrams import Array
 from hebblm.memory.persistence import NAME as MANIFEST
-from hebblm.memory.persistence import Owner, ReadText, read_about, read_ngrams
+from hebblm.memory.persistence import Owner, SourceText, read_about, read_ngrams
 from hebblm.models.base import State
 from hebblm.reader.config import ReaderConfig, Setting
-from hebblm.reader.history import FirstMemory, ReadingRecord, read_record_of, texts_of, write_record
+from hebblm.reader.history import FirstMemory, History, read_record_of, texts_of, write_record
 from hebblm.text.fitting import Chosen
 
 SCHEMA, KIND = "hebblm-reader/1", "hebblm-place"
@@ -41,7 +41,7 @@ class _ReaderRecord(ReaderConfig, frozen=True, kw_only=True):
     memory_sha256: str = ""
     shares: dict[str, tuple[float, ...]] = msgspec.field(default_factory=dict)
     tokenizer: Chosen | None = "own"
-    texts: list[ReadText] | None = None
+    texts: list[SourceText] | None = None
     texts_sha256: str | None = None
 
 
@@ -66,7 +66,7 @@ class ReaderState:
     weights: Mapping[str, Tensor] = field(default_factory=dict)
     splitting: Chosen | None = None  # of the texts; None before the first one
     config: ReaderConfig = field(default_factory=ReaderConfig)
-    record: ReadingRecord = field(default_factory=ReadingRecord)
+    record: History = field(default_factory=History)
 
     def check_labels(self, classes: int, place: object) -> None:
         """Refuse a memory with labels (n,) outside the classes."""
@@ -152,7 +152,7 @@ def open_reader(folder: Path, owner: Owner, device: torch.device) -> ReaderState
             ngrams=ngrams,
             splitting=about.get("tokenizer", "own"),
             config=ReaderConfig(settings=_counted(ngrams), model=about.get("model")),
-            record=ReadingRecord(_base(folder, MANIFEST, about.get("texts"))),
+            record=History(_base(folder, MANIFEST, about.get("texts"))),
         )
     document = read_record(_ReaderRecord, folder / READER, "read the text again", SCHEMA)
     tensors, _ = read_tensors(folder / PLACE, KIND, "read the text again")
@@ -185,7 +185,7 @@ def open_reader(folder: Path, owner: Owner, device: torch.device) -> ReaderState
             settings=settings,
             model=document.model,
         ),
-        ReadingRecord(_base(folder, READER, document.texts))
+        History(_base(folder, READER, document.texts))
         if document.texts_sha256 is None
         else read_record_of(folder / TEXTS),
     )
@@ -196,7 +196,7 @@ def _counted(ngrams: Mapping[str, Array]) -> dict[str, Setting]:
     return {"ngram.order": int(ngrams["tokens"][1])} if ngrams else {}
 
 
-def _base(folder: Path, file: str, texts: Sequence[ReadText] | None) -> FirstMemory:
+def _base(folder: Path, file: str, texts: Sequence[SourceText] | None) -> FirstMemory:
     """Return a first memory for a reader whose folder does not record its texts one by one."""
-    known = [ReadText(path=str(folder))] if texts is None else texts
+    known = [SourceText(path=str(folder))] if texts is None else texts
     return FirstMemory(str(folder.absolute()), file, sha256(folder / file), tuple(known))

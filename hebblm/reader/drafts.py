@@ -17,7 +17,7 @@ from torch import Tensor
 
 from hebblm.memory.ngram_rows import PAD
 from hebblm.memory.ngrams import NGrams
-from hebblm.reader.base import ReaderBase
+from hebblm.reader.base import BaseAndTrained
 
 # least chance of a drafted token; one more adds 0.03 to 0.06 to a pass of a small model on a CPU
 PAYS = 0.08
@@ -120,7 +120,7 @@ class Ahead:
 
     def __init__(
         self,
-        base: ReaderBase,
+        base: BaseAndTrained,
         expect: Callable[[Tensor, Sequence[int]], Tensor],
         past: Sequence[int],
         read: NGrams | None,

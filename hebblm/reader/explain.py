@@ -17,7 +17,7 @@ from hebblm.adapt.methods import DYNAMIC, unaliased
 from hebblm.adapt.methods.rule import Rule
 from hebblm.memory.ngram_rows import NGramRows
 from hebblm.online.expected import Expected
-from hebblm.reader.history import Laid
+from hebblm.reader.history import WrittenSpan
 from hebblm.reader.session import ReaderSession
 from hebblm.reader.spans import WrittenText
 from hebblm.reader.suggest import expected_words
@@ -107,7 +107,7 @@ def entry_weights(
 
 def explain(
     session: ReaderSession,
-    texts: Sequence[Laid],
+    texts: Sequence[WrittenSpan],
     context: str,
     n: int,
     *,

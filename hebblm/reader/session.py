@@ -28,10 +28,10 @@ from hebblm.online.prompts import Prompt
 from hebblm.online.session import Losses, OnlineSession, Unit
 from hebblm.online.text import TextSource, TextStreams
 from hebblm.online.vocabulary import UnknownVocabulary
-from hebblm.reader.base import ReaderBase, dynamic_base
+from hebblm.reader.base import BaseAndTrained, dynamic_base
 from hebblm.reader.checkpoint import ReaderState
 from hebblm.reader.config import OpenedConfig
-from hebblm.reader.history import ReadingRecord
+from hebblm.reader.history import History
 from hebblm.reader.inputs import check_text
 from hebblm.reader.scores import Scores
 from hebblm.runtime.progress import say
@@ -68,7 +68,7 @@ class ReaderSession:
         self.model, self.vocabulary = model, vocabulary
         self.method, self.update_every = config.method, config.update_every
         method, device = METHODS[config.method], device_of(model)
-        self.base = ReaderBase(model.base())
+        self.base = BaseAndTrained(model.base())
         if method.moving:
             self.base = dynamic_base(model, values.dynamic, training)
         if vocabulary.splitting is None and saved.splitting is not None:
@@ -117,7 +117,7 @@ class ReaderSession:
         if saved.state is None:
             context.begin()
 
-    def state(self, config: OpenedConfig, record: ReadingRecord) -> ReaderState:
+    def state(self, config: OpenedConfig, record: History) -> ReaderState:
         """Return the state to save: by names, so that a reader of another method can go on."""
         context, rows = self.context, len(self.base.head.weight)
         return ReaderState(
@@ -175,7 +175,7 @@ class ReaderSession:
         """
         session = copy.copy(self)
         if count > 1:
-            session.base = ReaderBase(self.model.base(streams=count))
+            session.base = BaseAndTrained(self.model.base(streams=count))
             session.base.grow(len(self.base.head.weight) - len(session.base.head.weight))
             session.source = TextSource(session.base, self.source.vocabulary)
             session.online = self.online.over(session.source)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from hebblm.memory import AnyMemory
 from hebblm.models.base import TrainedModel
-from hebblm.reader.history import Laid
+from hebblm.reader.history import WrittenSpan
 
 Ints = npt.NDArray[np.int64]
 UNKNOWN = -1
@@ -28,7 +28,7 @@ class WrittenText:
     stream: Ints  # (S,) entries of the present stream, in its order
 
     @classmethod
-    def of(cls, memory: AnyMemory, texts: Sequence[Laid], model: TrainedModel) -> WrittenText:
+    def of(cls, memory: AnyMemory, texts: Sequence[WrittenSpan], model: TrainedModel) -> WrittenText:
         """Return the text of a memory that texts were written to, one after the other."""
         ids = np.concatenate([part.values.cpu().numpy() for part in memory.segments()])
         names: list[str | None] = []

@@ -16,7 +16,7 @@ import torch
 import hebblm
 from hebblm.errors import UserError
 from hebblm.io.files import read_json, write_json
-from hebblm.reader.base import ReaderBase
+from hebblm.reader.base import BaseAndTrained
 from hebblm.reader.scores import Totals
 
 MODEL = "tiny-pydoc-raw"
@@ -277,7 +277,7 @@ def test_of_a_reading_that_is_broken_off_finished_intervals_stay_and_the_rest_is
         lm.reader(method, update_every=10, settings={"dynamic.rule": "sgd", "dynamic.lr": 8e-4})
         for _ in range(2)
     )
-    plain, calls = ReaderBase.trained_losses, itertools.count()
+    plain, calls = BaseAndTrained.trained_losses, itertools.count()
 
     def stop(*args: Any) -> torch.Tensor:
         if next(calls) == 1:
@@ -285,7 +285,7 @@ def test_of_a_reading_that_is_broken_off_finished_intervals_stay_and_the_rest_is
         return plain(*args)
 
     with monkeypatch.context() as broken:
-        broken.setattr(ReaderBase, "trained_losses", stop)
+        broken.setattr(BaseAndTrained, "trained_losses", stop)
         with pytest.raises(KeyboardInterrupt):
             reader.read(TEXT)
     other.read("The function frobnitz returns a list .\nCall frobnitz")
