@@ -131,22 +131,22 @@ def walk(known: Known, methods: Sequence[str], choose: Choose, title: str) -> li
     with bar() as progress:
         task = progress.add_task(title, total=len(stream), unit="tokens")
         while len(ids) < len(stream):
-            first, states, shares = len(ids), [], context.shares
+            first, states, mixture_weights = len(ids), [], context.mixture_weights
             context.ngrams = latest
-            with base.aside():
+            with base.preserve_state():
                 for place in range(min(every, len(stream) - first)):
                     hidden = base.read(
                         torch.tensor([ids[-1] if ids else stream.eos], device=device)
                     )
                     if place and place % STEP == 0:
-                        context.ngrams, context.shares = settled, shares
+                        context.ngrams, context.mixture_weights = settled, mixture_weights
                         labels = torch.tensor(ids[first:], device=device)
                         so_far = EvalBatch(
                             torch.cat(states), context, Block.of(labels, every, write)
                         )
-                        context.ngrams, context.shares = (
+                        context.ngrams, context.mixture_weights = (
                             latest,
-                            so_far.observation(labels).shares[0],
+                            so_far.observation(labels).mixture_weights[0],
                         )
                     states.append(hidden)
                     # (1, order)
@@ -163,7 +163,7 @@ def walk(known: Known, methods: Sequence[str], choose: Choose, title: str) -> li
                     )
                     if before is not None and latest is not None and latest is not settled:
                         latest.add(before, np.array(ids[-1:]))
-            context.ngrams, context.shares = settled, shares
+            context.ngrams, context.mixture_weights = settled, mixture_weights
             labels = torch.tensor(ids[first:], device=device)
             inputs = torch.tensor(
                 [ids[first - 1] if first else stream.eos, *ids[first:-1]], device=device

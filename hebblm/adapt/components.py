@@ -19,7 +19,7 @@ ALIKE = 1e-5  # nats: smaller differences between distributions are rounding
 class Adapting(Protocol):
     """A rule that adapts the head to the neighbours."""
 
-    def closeness(self, batch: EvalBatch) -> Tensor:
+    def kernel_weight(self, batch: EvalBatch) -> Tensor:
         """Return the closeness of each neighbour (N, K), with sum 1."""
 
 
@@ -36,7 +36,7 @@ class Speakers(NamedTuple):
     near: list[Speaking]  # entries that the memory found
     recent: list[Speaking]  # the latest of the stream, counted from the oldest of these
     ngrams: list[tuple[Ngram, float]]  # n-grams and their shares
-    by_closeness: bool  # whether weights are closeness, of sum 1, or else probabilities
+    by_kernel_weight: bool  # whether weights are closeness, of sum 1, or else probabilities
 
 
 def components(rule: Rule, batch: EvalBatch) -> list[tuple[Rule, Tensor]]:
@@ -48,15 +48,15 @@ def components(rule: Rule, batch: EvalBatch) -> list[tuple[Rule, Tensor]]:
     count = len(batch.hidden)
     if not isinstance(rule, Mixing):
         return [(rule, batch.hidden.new_zeros(count, dtype=torch.float64))]
-    shares = rule.log_shares(batch).expand(count, -1).unbind(1)
+    mixture_weights = rule.log_mixture_weights(batch).expand(count, -1).unbind(1)
     return [
         (leaf, share + inner)
-        for part, share in zip(rule.rules, shares, strict=True)
+        for part, share in zip(rule.rules, mixture_weights, strict=True)
         for leaf, inner in components(part, batch)
     ]
 
 
-def shares(rule: Rule, batch: EvalBatch) -> dict[str, Tensor]:
+def mixture_weights(rule: Rule, batch: EvalBatch) -> dict[str, Tensor]:
     """Split the probability of every word (V,) after a single query by a rule's components, by
     name.
 
@@ -116,10 +116,10 @@ def speaking(rule: Rule, batch: EvalBatch) -> Speakers:
             else:
                 near.append(_found(batch, weights))
     if near or recent or ngrams:
-        return Speakers(near, recent, ngrams, by_closeness=False)
+        return Speakers(near, recent, ngrams, by_kernel_weight=False)
     adapting = [part for part, _ in parts if isinstance(part, Adapting)]
-    near = [_found(batch, part.closeness(batch)[0].double()) for part in adapting]
-    return Speakers(near, [], [], by_closeness=True)
+    near = [_found(batch, part.kernel_weight(batch)[0].double()) for part in adapting]
+    return Speakers(near, [], [], by_kernel_weight=True)
 
 
 def _found(batch: EvalBatch, weights: Tensor) -> Speaking:

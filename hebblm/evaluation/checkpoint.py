@@ -157,7 +157,7 @@ class PassCheckpoint:
         say(f"{self.title} continues after its first {done:,} of {sum(layout.lengths):,} tokens")
         return place
 
-    def note(self, observed: Observed, *, written: bool) -> None:
+    def observe_ranks(self, observed: Observed, *, written: bool) -> None:
         """Record observations that were learned together, before the next search; ``written``: to
         the memories, too.
         """
@@ -282,7 +282,7 @@ class PassCheckpoint:
             counts.index_add_(0, rows[:, 0], rows[:, 1])
             steps.append(torch.split(written, counts.tolist()))
         for together in zip(*steps, strict=True):
-            self._contexts[0].memory.note(together)
+            self._contexts[0].memory.observe_ranks(together)
 
     def _places(self, begin: int, end: int) -> npt.NDArray[np.int64]:
         """Return the places in the text of the tokens of all streams between two places."""

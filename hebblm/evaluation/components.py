@@ -52,15 +52,15 @@ def component_table(log: ComponentLog, stream: EvaluationStream) -> pa.Table:
     """
     methods, columns = [*log.rules], log.columns()
     parts: dict[str, list[object]] = {"position": [], "method": [], "component": [], "share": []}
-    for title, shares in sorted(columns.items()):  # a resumed run read them in any order
+    for title, mixture_weights in sorted(columns.items()):  # a resumed run read them in any order
         number, _, name = title.split(" ", 2)
         if stream.pieces is not None:
-            pieces, _ = stream.pieces.cut(len(shares))
-            shares = pieces.sums(shares) / np.maximum(pieces.sums(np.ones(len(shares))), 1e-9)
-        parts["position"] += range(len(shares))
-        parts["method"] += [methods[int(number)]] * len(shares)
-        parts["component"] += [name] * len(shares)
-        parts["share"] += shares.tolist()
+            pieces, _ = stream.pieces.cut(len(mixture_weights))
+            mixture_weights = pieces.sums(mixture_weights) / np.maximum(pieces.sums(np.ones(len(mixture_weights))), 1e-9)
+        parts["position"] += range(len(mixture_weights))
+        parts["method"] += [methods[int(number)]] * len(mixture_weights)
+        parts["component"] += [name] * len(mixture_weights)
+        parts["share"] += mixture_weights.tolist()
     kinds = {
         "position": pa.int64(),
         "method": pa.string(),

@@ -157,10 +157,10 @@ class LearnedWords:
         )
         for question in questions(self._stream, gains):
             asked = ids[question.begin : question.end]
-            with base.aside():
+            with base.preserve_state():
                 base.load_stream_state(beginning)
                 unread = self._after(base, context, [self._stream.eos], asked, rules[BASE])
-            with base.aside():
+            with base.preserve_state():
                 read = self._after(base, context, ids[-max(1, order) :], asked, rules[best])
             found.append(asdict(Answered(self._joined(asked), question.word, unread, read)))
         return {"method": best, "words": found}

@@ -156,11 +156,11 @@ def evaluate(
             units = text.units(contexts, states, begin, start, stop)
             observed = session.interval(units, record, write=schedule.write)
             if checkpoint is not None:
-                checkpoint.note(observed, written=schedule.write)
+                checkpoint.observe_ranks(observed, written=schedule.write)
             hooks.progress(layout.tokens(start, stop))
         if checkpoint is not None:
             checkpoint.reach(end)
-    scores.settle(counting)
+    scores.charge_shared_work(counting)
     return scores.of_all(ranks, layout)
 
 

@@ -170,7 +170,7 @@ def _run(
         scenario.context(base, memory, window, streams=layout.beside) for memory in memories
     ]
     for context in contexts:
-        context.learn_shares(rules.values())
+        context.learn_mixture_weights(rules.values())
     if contexts[0].ngrams is not None and config.memory_content != "test":
         with watch.time("memory of the training text"):
             scenario.count_training(contexts)
@@ -241,15 +241,15 @@ def ensemble_losses(losses: Sequence[Losses], update_every: int) -> Losses:
     """Return ``-log sum_c w_c exp(-l_c)`` (T,) nats, the losses of the mixture of C methods, from
     theirs, (T,) each.
 
-    The shares w come from :class:`hebblm.adapt.functional.LearnedShares` and the tokens of earlier
+    The shares w come from :class:`hebblm.adapt.functional.OnlineMixtureWeights` and the tokens of earlier
     intervals. They are the same for every possible word, so the mixture is a distribution, and
     known before the token. A loss is +inf if a method gave the token probability 0.
     """
-    shares, mixed = F.LearnedShares((0.0,) * (len(losses) - 1)), []
+    mixture_weights, mixed = F.OnlineMixtureWeights((0.0,) * (len(losses) - 1)), []
     # (n, C)
     for interval in torch.split(torch.from_numpy(np.stack(losses, 1)).double(), update_every):
         mixed.append(
-            F.gated_losses(interval, torch.tensor([shares.value], dtype=torch.float64).log())
+            F.gated_losses(interval, torch.tensor([mixture_weights.value], dtype=torch.float64).log())
         )
-        shares = shares.after(interval.tolist())
+        mixture_weights = mixture_weights.after(interval.tolist())
     return torch.cat(mixed).float().numpy()

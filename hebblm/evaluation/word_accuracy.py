@@ -97,7 +97,7 @@ class Expectations:
         if rows not in self._batches:
             left = [row for row in rows if row not in self._states]
             for row, states in zip(
-                left, self._base.branches([self._ids(row) for row in left]), strict=True
+                left, self._base.continuations([self._ids(row) for row in left]), strict=True
             ):
                 self._states |= {row[: at + 1]: state for at, state in enumerate(states)}
             states = torch.stack([self._states[row] for row in rows])
@@ -163,7 +163,7 @@ class WordsAsked(Notes):
         if not places:
             return
         inputs = torch.from_numpy(self.stream.inputs).to(context.head.weight.device)
-        with base.aside():
+        with base.preserve_state():
             for place in places:
                 state = base.read(inputs[begin : place.begin + 1])[-1]
                 begin, order = (

@@ -233,7 +233,7 @@ def save_memory(
             dtype=cast(Dtype, str(segments[0].keys.dtype).removeprefix("torch.")),
             count=len(memory),
             dim=memory.dim,
-            keys="root" if memory.rooted else "state",
+            keys="root" if memory.signed_sqrt else "state",
             capacity=settings.get("capacity"),
             flush_at=settings.get("flush_at"),
             index=IndexManifest.of(settings, trained) if "factory" in settings else None,

@@ -54,15 +54,15 @@ class MemoryRanks:
             write: whether observed pairs go to the memory.
         """
         for owner, observation in observed:
-            owner.take(observation, write=write)
+            owner.observe(observation, write=write)
         if self.several:
-            context.note(labels, self.ranks.rank, write=write)
+            context.observe_ranks(labels, self.ranks.rank, write=write)
 
     def count_ngrams(self, context: Context, observed: Observed) -> None:
         """Count the n-grams of observations; every rank counts those of all, in the same order."""
         if not self.several or context.ngrams is None:
             for owner, observation in observed:
-                owner.count(observation)
+                owner.count_ngrams(observation)
             return
         rows = [context.observed.new_zeros(0, context.ngrams.order + 1)]
         for owner, observation in observed:

@@ -127,7 +127,7 @@ class OnlineSession(Generic[S]):
         self.source, self.contexts, self.predictors = source, contexts, predictors
         self.ranks, self.profiler = ranks or MemoryRanks(), profiler or Profiler()
         for context in contexts:
-            context.learn_shares(predictors.values())
+            context.learn_mixture_weights(predictors.values())
         self._searches = any(rule.needs.retrieval for rule in predictors.values())
         # Ranks search their memory together, and a check would search it alone.
         self.checks = FirstBatches(() if self.ranks.several else predictors)
@@ -175,7 +175,7 @@ class OnlineSession(Generic[S]):
         if learn:
             self.learn(observed, write=write)
         else:
-            self.follow(observed)
+            self.update_weights(observed)
         return observed
 
     @torch.no_grad()
@@ -206,12 +206,12 @@ class OnlineSession(Generic[S]):
             with self.profiler.part("ngram"):
                 self.ranks.count_ngrams(first, observed)
 
-    def follow(self, observed: Observed) -> None:
+    def update_weights(self, observed: Observed) -> None:
         """Follow a text without learning from it: mixture weights and n-grams of this text alone
         move on.
         """
         for context, observation in observed:
-            context.follow(observation.shares)
+            context.update_weights(observation.mixture_weights)
             if context.ngrams is not None:
                 context.pass_on(observation)
 
@@ -278,8 +278,8 @@ class SessionAdapter:
         if len(targets) and not 0 <= int(targets.min()) <= int(targets.max()) < rows:
             raise UserError(f"labels must be rows of the softmax layer, which has {rows:,} rows")
         observation = self._batch(hidden).observation(targets)
-        context.take(observation)
-        context.count(observation)
+        context.observe(observation)
+        context.count_ngrams(observation)
 
     def reset(self) -> None:
         """Forget all that was observed; the softmax layer stays as it is."""

@@ -39,7 +39,7 @@ class _ReaderRecord(ReaderConfig, frozen=True, kw_only=True):
     words: list[str]
     place_sha256: str
     memory_sha256: str = ""
-    shares: dict[str, tuple[float, ...]] = msgspec.field(default_factory=dict)
+    mixture_weights: dict[str, tuple[float, ...]] = msgspec.field(default_factory=dict)
     tokenizer: Chosen | None = "own"
     texts: list[SourceText] | None = None
     texts_sha256: str | None = None
@@ -59,7 +59,7 @@ class ReaderState:
     recent: tuple[Tensor, Tensor] = field(
         default_factory=lambda: (torch.zeros(0, 0), torch.zeros(0))
     )  # (W, D), (W,)
-    shares: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # learned shares, by name
+    mixture_weights: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # learned shares, by name
     # counts; empty if no method uses them
     ngrams: Mapping[str, Array] = field(default_factory=dict)
     # that learned; empty if the base stays as trained
@@ -95,8 +95,8 @@ def save_reader(folder: Path, owner: Owner, known: ReaderState, classes: int) ->
     check_free(folder)
     assert known.memory is not None, "a reader has a memory"
     assert known.state is not None, "a reader has a place"
-    shares = torch.tensor([share for kept in known.shares.values() for share in kept])
-    for learned in (shares, *known.weights.values(), *known.state.values(), known.recent[0]):
+    mixture_weights = torch.tensor([share for kept in known.mixture_weights.values() for share in kept])
+    for learned in (mixture_weights, *known.weights.values(), *known.state.values(), known.recent[0]):
         if learned.is_floating_point() and not learned.isfinite().all():
             raise UserError(
                 f"what {known.config.method} learned is no longer finite, so no reader could go on "
@@ -125,7 +125,7 @@ def save_reader(folder: Path, owner: Owner, known: ReaderState, classes: int) ->
                 **msgspec.structs.asdict(known.config),
                 "texts": texts_of(known.record),
                 "known": classes,
-                "shares": dict(known.shares),
+                "shares": dict(known.mixture_weights),
                 "words": list(known.words),
                 "tokenizer": known.splitting,
                 "place_sha256": sha256(temporary / PLACE),
@@ -174,7 +174,7 @@ def open_reader(folder: Path, owner: Owner, device: torch.device) -> ReaderState
         place["last"],
         place["observed"],
         (place["recent.keys"], place["recent.labels"]),
-        {present_name(name): numbers for name, numbers in document.shares.items()},
+        {present_name(name): numbers for name, numbers in document.mixture_weights.items()},
         ngrams,
         under(WEIGHT, place),
         document.tokenizer,

@@ -133,7 +133,7 @@ class Ahead:
         self._states = torch.empty(0)  # (1 + K, D) before and after each of them
         self._begun = False
         if read is not None:
-            base.room  # noqa: B018 - raises here if the base cannot go back
+            base.max_rewind  # noqa: B018 - raises here if the base cannot go back
 
     def __call__(self, ids: Tensor) -> Tensor:
         """Return log-probabilities (V,) after tokens (N,), which follow those of the last call."""
@@ -149,11 +149,11 @@ class Ahead:
             self._states = self._states[1:]
         else:
             if drafted is not None:
-                self._base.back(len(self._ahead) + 1)
+                self._base.rewind(len(self._ahead) + 1)
             self._ahead = (
                 []
                 if self._drafts is None or len(ids) > 1
-                else self._drafts.draft(self._base.room - 1)
+                else self._drafts.draft(self._base.max_rewind - 1)
             )
             inputs = torch.cat([ids, ids.new_tensor([each.token for each in self._ahead])])
             self._states = self._base.read(inputs)[-1 - len(self._ahead) :]

@@ -56,9 +56,9 @@ def generate(
     answer, base, context = session.answer(cut, ids), session.base, session.context
     ngrams = context.ngrams if draft else None
     following = Ahead(base, session.next_log_probs, session.past(), ngrams)
-    with base.aside(), context.aside():
+    with base.preserve_state(), context.preserve_state():
         if new_text:  # only there do shares follow the prompt, which takes a pass of its own
-            with base.aside():
+            with base.preserve_state():
                 hidden = base.read(ids)
             session.follow_prompt(hidden, ids, new_text=new_text)
         return draw(

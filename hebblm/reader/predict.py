@@ -61,12 +61,12 @@ def text_log_probs(session: ReaderSession, ids: Sequence[int] | Tensor, last: in
         hidden = session.base.read(tokens)
     first, every, rows = len(hidden) - last, session.update_every, []
     places = [*range(0, first, every), *range(first, len(hidden), every), len(hidden)]
-    with session.context.aside():
+    with session.context.preserve_state():
         session.context.begin(found[:1])
         for begin, end in pairwise(places):
             if begin >= first:
                 batch = session.query(hidden[begin:end], found[:end])
                 rows.append(session.predictor.log_probs(batch))
             if session.context.learners and end < len(hidden):
-                session.follow(hidden[begin:end], tokens[begin + 1 : end + 1])
+                session.update_weights(hidden[begin:end], tokens[begin + 1 : end + 1])
     return torch.cat(rows) if rows else hidden.new_zeros(0, len(session.base.head.weight))

@@ -287,7 +287,7 @@ class Reader:
         if not self.journal.goes_on(name):
             self.session.begin_text()
         elif learn:
-            self.session.context.settle()
+            self.session.context.restore_learned_weights()
         reading = OpenText(name, learn, self.journal.now(), text)
         self.journal.begin([reading], len(self.session.base.head.weight), together=False)
         return reading

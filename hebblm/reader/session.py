@@ -109,7 +109,7 @@ class ReaderSession:
         elif saved.memory is not None:  # a memory alone: each of its entries was read once
             context.observed = saved.memory.counts(len(self.vocabulary))
         context.recall_ngrams(saved.ngrams)
-        if unused := context.recall_shares(saved.shares):
+        if unused := context.load_mixture_weights(saved.mixture_weights):
             say(
                 f"{memory} holds learned shares that {self.method} does not use here: "
                 f"{'; '.join(unused)}"
@@ -127,7 +127,7 @@ class ReaderSession:
             self.last,
             context.observed,
             context.recent.latest(context.window),
-            context.known_shares,
+            context.saved_mixture_weights,
             context.known_ngrams,
             self.base.weights(),
             self.vocabulary.splitting,
@@ -164,7 +164,7 @@ class ReaderSession:
     @contextmanager
     def at_text_start(self) -> Iterator[None]:
         """Put the base at the beginning of a text in the block."""
-        with self.base.aside():
+        with self.base.preserve_state():
             self.base.load_stream_state(self._text_start)
             yield
 
@@ -281,18 +281,18 @@ class ReaderSession:
         """Return log-probabilities (V,) in nats after a state (1, D) and a text."""
         return self.predictor.log_probs(self.query(hidden, text))[0]
 
-    def follow(self, hidden: Tensor, labels: Tensor) -> None:
+    def update_weights(self, hidden: Tensor, labels: Tensor) -> None:
         """Move mixture weights and n-grams on by labels (N,) after states (N, D), an interval at a
         time.
 
-        Call it in ``context.aside()``: it ends with the block.
+        Call it in ``context.preserve_state()``: it ends with the block.
         """
         places = [*range(0, len(labels), self.update_every), len(labels)]
         for begin, end in pairwise(places):
             own = labels[begin:end]
             block = Block.of(own, self.update_every, written=False)
             batch = EvalBatch(self._placed(hidden[begin:end]), self.context, block)
-            self.online.follow([(self.context, batch.observation(own))])
+            self.online.update_weights([(self.context, batch.observation(own))])
 
     def follow_prompt(self, hidden: Tensor, ids: Tensor, *, new_text: bool) -> None:
         """Move the mixture weights on by a prompt (N,) from the states (N, D) after each of its
@@ -303,7 +303,7 @@ class ReaderSession:
         the kind.
         """
         if new_text and self.context.learners:
-            self.follow(hidden[:-1], ids[1:])
+            self.update_weights(hidden[:-1], ids[1:])
 
     @contextmanager
     def standing_after(
@@ -312,7 +312,7 @@ class ReaderSession:
         """Stand after tokens (N,), where the first was read before: give the query there, and the
         expectation.
         """
-        with self.base.aside(), self.context.aside():
+        with self.base.preserve_state(), self.context.preserve_state():
             hidden = self.base.read(ids)
             past = self.past_with(ids)
             self.follow_prompt(hidden, ids, new_text=new_text)
@@ -369,7 +369,7 @@ class Continuations:
         if not rows[0]:
             return self._first[0][None], self._first[1][None]
         base, context = self._session.base, self._session.context
-        after = base.branches([torch.tensor(row, device=base.head.weight.device) for row in rows])
+        after = base.continuations([torch.tensor(row, device=base.head.weight.device) for row in rows])
         states, trained = (
             None if each is None else torch.stack([row[-1] for row in each]) for each in after
         )

@@ -108,7 +108,7 @@ class Replay:
         self.base.reset()
         self.context.learners = ()  # what an earlier reading learned would be solved for in vain
         self.context.reset()
-        self.context.learn_shares(watched)
+        self.context.learn_mixture_weights(watched)
         self.context.set_head(self.base.head)
         with bar() as progress:
             task = progress.add_task(title, total=len(self.scenario.stream), unit="tokens")

@@ -128,7 +128,7 @@ class Search:
         """Refuse fixed values that no point of a method will have, before anything is read."""
         grid = self.grid
         beside: dict[str, Axes] = {
-            "hebb": {"closeness": grid.closeness, "beta": grid.beta, "eta": grid.eta},
+            "hebb": {"closeness": grid.kernel_weight, "beta": grid.beta, "eta": grid.eta},
             "dynamic": {"decay": grid.dynamic_decay},
         }
         for method in self.wanted:

@@ -98,19 +98,19 @@ def tune_static(search: Search, replay: Replay) -> None:
         if method.search_space and not method.parts
     }
     rules: dict[str, Rule] = {"lstm": Unadapted()}
-    for method, (tried, shares) in alone.items():
+    for method, (tried, mixture_weights) in alone.items():
         if method in wanted:
-            rules |= search.rules(method, tried, **({"gamma": 1.0} if shares else {}))
+            rules |= search.rules(method, tried, **({"gamma": 1.0} if mixture_weights else {}))
     losses = replay.score(rules, f"tune {len(rules)} points")
     base = losses["lstm"]
     best["lstm"] = BestPoint(float(base.mean()), {}, base)
-    for method, (tried, shares) in alone.items():
+    for method, (tried, mixture_weights) in alone.items():
         if method in wanted:
             outcomes = _found(losses, method, tried)
             name = f"{dotted(method)}.gamma"
             search.take(
                 method,
-                with_shares(outcomes, base, name, shares, replay.every) if shares else outcomes,
+                with_shares(outcomes, base, name, mixture_weights, replay.every) if mixture_weights else outcomes,
             )
     if "hebb" in wanted:
         _tune_hebb(search, replay)
@@ -208,8 +208,8 @@ def _space(search: Search, method: str) -> tuple[list[Point], list[float | str]]
     tried = METHODS[method].search_space
     assert tried is not None, f"{method} tries points"
     axes = dict(tried(search.settings.methods, search.grid))
-    shares = list(axes.pop("gamma", ()))
-    return points(dotted(method), **axes), shares
+    mixture_weights = list(axes.pop("gamma", ()))
+    return points(dotted(method), **axes), mixture_weights
 
 
 def _found(

@@ -91,7 +91,7 @@ def as_step(predicted: Mapping[str, Predicted]) -> Step:
     has them.
     """
     made = {name: each.classes for name, each in predicted.items()}
-    return made, {name: {"stabilized": each.stabilized} for name, each in predicted.items()}
+    return made, {name: {"stabilized": each.retried} for name, each in predicted.items()}
 
 
 def left_to_choose(network: Grid, settings: ClassSettings) -> bool:

@@ -69,7 +69,7 @@ def evidence(reader: Reader, rule: Gated, line: str) -> tuple[Tensor, Tensor]:
     """Return losses under the parts (n, C) and features (n, F) of the first tokens of a line."""
     ids = list(map(int, reader.vocabulary.encode(line, include=False).ids))[:TOKENS]
     context, labels = reader.session.context, reader.session.source.readable(torch.tensor(ids))
-    with torch.no_grad(), reader.session.base.aside():
+    with torch.no_grad(), reader.session.base.preserve_state():
         states = reader.session.base.read(torch.cat([reader.session.last, labels[:-1]]))
         assert context.ngrams is not None
         before = np.stack([context.ngrams.context_after(ids[:at]) for at in range(len(ids))])
@@ -84,7 +84,7 @@ def beginnings(lm: LanguageModel, read: str) -> Iterable[Beginnings]:
     reader.begin()
     rule = reader.session.predictor
     assert isinstance(rule, Gated)
-    gate = reader.session.context.shares[rule]
+    gate = reader.session.context.mixture_weights[rule]
     for text, made in CHOOSING.items():
         lines = [line for line in made().asked.split("\n") if len(line.split()) >= LEAST_WORDS]
         random.Random(SEED).shuffle(lines)

@@ -62,7 +62,7 @@ def evidence(rule: Gated, named: dict[str, str], tokens: int) -> Tensor:
     scenario = open_scenario(config, torch.device("cpu"), {})
     base = scenario.base(settings)
     context = scenario.context(base, scenario.memory(settings), rule.needs.window)
-    context.learn_shares([rule])
+    context.learn_mixture_weights([rule])
     if scenario.config.memory_content != "test":
         scenario.count_training([context])
     noted, rules, schedule = (
@@ -100,7 +100,7 @@ def learned(rows: Tensor, weights: Tensor, rule: Gated) -> float:
     """Return the mean loss of a gate that starts from W (C, F) and goes on learning, nats."""
     gate, losses, parts = F.LearnedGate(weights, rule.lr, rule.anchor), [], len(weights)
     for part in torch.split(rows, STEP):
-        losses.append(F.gated_losses(part[:, :parts], gate.log_shares(part[:, parts:])))
+        losses.append(F.gated_losses(part[:, :parts], gate.log_mixture_weights(part[:, parts:])))
         gate = gate.after(part.tolist())
     return float(torch.cat(losses).mean())
 

@@ -59,7 +59,7 @@ def one_by_one(  # noqa: C901 - the plain form of reading, in one place
         for base in bases
     ]  # fmt: skip
     for context in contexts:
-        context.learn_shares([rule])
+        context.learn_mixture_weights([rule])
     rows: dict[str, int] = {}  # of new words that were learned
     found: list[list[float]] = [[] for _ in texts]
 

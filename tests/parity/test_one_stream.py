@@ -85,7 +85,7 @@ def plainly(
     """
     stream, context = text(), context_of(base, memory)
     inputs, targets = torch.from_numpy(stream.inputs), torch.from_numpy(stream.targets)
-    context.learn_shares(rules.values())
+    context.learn_mixture_weights(rules.values())
     nll: dict[str, list[torch.Tensor]] = {name: [] for name in rules}
     for begin in range(0, len(stream), ahead):
         states = base.read(inputs[begin : begin + ahead])

@@ -14,7 +14,7 @@ from hebblm.adapt import functional
 from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.block import Block
 from hebblm.adapt.counts import class_weights
-from hebblm.adapt.functional.shares import LearnedShares, LearnedWeight
+from hebblm.adapt.functional.mixture_weights import OnlineMixtureWeights, LearnedWeight
 from hebblm.adapt.methods import METHODS
 from hebblm.adapt.methods.base import Unadapted
 from hebblm.adapt.methods.cache import CacheConfig
@@ -60,14 +60,14 @@ def reference(parts: list[np.ndarray], every: int, total: float | None = None) -
     for start in range(0, len(given), every):
         discounts = 0.996 ** np.arange(len(owned) - 1, -1, -1)
         sums = discounts @ np.array(owned).reshape(-1, len(parts))
-        shares = (10 * 0.3 / (len(parts) - 1) + sums[:-1]) / (10 + discounts.sum())
+        mixture_weights = (10 * 0.3 / (len(parts) - 1) + sums[:-1]) / (10 + discounts.sum())
         if total is not None:
-            shares *= total / shares.sum()
-        shares = np.append(shares, 1 - shares.sum())
+            mixture_weights *= total / mixture_weights.sum()
+        mixture_weights = np.append(mixture_weights, 1 - mixture_weights.sum())
         for t in range(start, min(start + every, len(given))):
-            mixture[t] = shares @ given[t]
+            mixture[t] = mixture_weights @ given[t]
             if mixture[t]:
-                owned.append(shares * given[t] / mixture[t])
+                owned.append(mixture_weights * given[t] / mixture[t])
     with np.errstate(divide="ignore"):
         return -np.log(mixture)
 
@@ -157,12 +157,12 @@ def test_hebb_takes_the_weighted_change() -> None:
     mbpa, hebb = MbpaConfig(solver="exact", weight=ONLINE), HebbConfig()
     rule = METHODS["hebb"].rule(MethodSettings(mbpa, hebb))
     assert rule.needs == Mbpa(mbpa).needs
-    context.learn_shares([rule])
+    context.learn_mixture_weights([rule])
     hidden = base.read(torch.from_numpy(stream.inputs))
     for rows in (slice(20), slice(20, 40)):
         toy.observe(context, hidden[rows], torch.from_numpy(stream.targets[rows]))
     batch = EvalBatch(hidden[40:], context)
-    (weight,) = {share.value for share in context.shares.values()}
+    (weight,) = {share.value for share in context.mixture_weights.values()}
     assert 0 < weight < 1.5
     assert weight != pytest.approx(1.0)
     expected = functional.hebb_combine(
@@ -188,29 +188,29 @@ def test_a_weight_stays_within_its_bounds_and_nothing_infinite_counts() -> None:
 
 
 def test_a_share_follows_what_predicts_and_stays_within_its_bounds() -> None:
-    shares = LearnedShares((0.0,))
-    assert shares.value == pytest.approx((0.3, 0.7))
-    sure = shares.after([(1.0, np.inf)] * 2000)
-    never = shares.after([(np.inf, 1.0)] * 2000)
+    mixture_weights = OnlineMixtureWeights((0.0,))
+    assert mixture_weights.value == pytest.approx((0.3, 0.7))
+    sure = mixture_weights.after([(1.0, np.inf)] * 2000)
+    never = mixture_weights.after([(np.inf, 1.0)] * 2000)
     assert 0 < never.value[0] < 0.02
     assert 0.95 < sure.value[0] < 1
     assert sure.after([(np.inf, 1.0)] * 300).value[0] < 0.4, "the past is forgotten"
-    assert shares.after([(np.nan, np.nan), (np.inf, np.inf)]) == shares
-    assert shares.after([(1e300, 0.0), (0.0, 1e300)]).value[0] == pytest.approx(
+    assert mixture_weights.after([(np.nan, np.nan), (np.inf, np.inf)]) == mixture_weights
+    assert mixture_weights.after([(1e300, 0.0), (0.0, 1e300)]).value[0] == pytest.approx(
         (3 + 1) / (10 + 0.996 + 1), rel=1e-12
     )
-    assert shares.from_floats(sure.as_floats) == sure
+    assert mixture_weights.from_floats(sure.as_floats) == sure
 
 
 def test_of_several_memories_that_one_is_learned_which_predicts_where_the_base_does_not() -> None:
     # Where the base is sure, the first is better than the second; that does not matter there.
     evidence = [(3.0, 9.0, 0.0), (9.0, 0.1, 9.0)] * 500
-    first, second, base = LearnedShares((0.0, 0.0)).after(evidence).value
+    first, second, base = OnlineMixtureWeights((0.0, 0.0)).after(evidence).value
     assert first < 0.05 < 0.4 < second < base
-    half = LearnedShares((0.0, 0.0), total=0.5).after(evidence)
+    half = OnlineMixtureWeights((0.0, 0.0), total=0.5).after(evidence)
     assert half.value == pytest.approx((0.5 - half.value[1], half.value[1], 0.5))
     assert half.value[1] > 0.4
-    assert LearnedShares((0.0, 0.0), total=0.0).after(evidence).value == (0.0, 0.0, 1.0)
+    assert OnlineMixtureWeights((0.0, 0.0), total=0.0).after(evidence).value == (0.0, 0.0, 1.0)
 
 
 def test_a_context_refuses_a_share_that_it_does_not_learn() -> None:
@@ -219,7 +219,7 @@ def test_a_context_refuses_a_share_that_it_does_not_learn() -> None:
     rule = METHODS["cache"].rule(LEARNED)
     with pytest.raises(ValueError, match="learn_shares"):
         rule.log_probs(EvalBatch(toy.randn(1, 2, toy.DIM), context))
-    assert rule.needs == Needs(window=LEARNED[CacheConfig].window, shares=(rule,))
+    assert rule.needs == Needs(window=LEARNED[CacheConfig].window, mixture_weights=(rule,))
 
 
 @pytest.mark.parametrize("name", ["cache", "best"])
@@ -239,23 +239,23 @@ def test_shares_learn_every_ten_tokens_of_an_interval(name: str) -> None:
     base.reset()
     hidden, targets = base.read(torch.from_numpy(stream.inputs)), torch.from_numpy(stream.targets)
     context = toy.context_of(base, FlatMemory(toy.DIM, dtype=torch.float64), stream)
-    context.learn_shares([rule])
+    context.learn_mixture_weights([rule])
     (learner,) = (one for one in context.learners if one is rule)
     expected: list[float] = []
     for start in range(0, len(stream), 25):
         labels = targets[start : start + 25]
         batch = EvalBatch(hidden[start : start + 25], context, Block.of(labels, 25, written=True))
-        said, shares = learner.evidence(batch, labels), context.shares[learner]
+        said, mixture_weights = learner.evidence(batch, labels), context.mixture_weights[learner]
         for some in torch.split(said, 10):
             if name == "best":
                 parts = len(rule.rules)
-                losses, log_shares = some[:, :parts], shares.log_shares(some[:, parts:])
+                losses, log_mixture_weights = some[:, :parts], mixture_weights.log_mixture_weights(some[:, parts:])
             else:
-                losses, log_shares = some, torch.tensor([shares.value], dtype=torch.float64).log()
-            expected += functional.gated_losses(losses, log_shares).tolist()
-            shares = shares.after(some.tolist())
+                losses, log_mixture_weights = some, torch.tensor([mixture_weights.value], dtype=torch.float64).log()
+            expected += functional.gated_losses(losses, log_mixture_weights).tolist()
+            mixture_weights = mixture_weights.after(some.tolist())
         observation = batch.observation(labels)
-        assert observation.shares[0][learner].as_floats == pytest.approx(shares.as_floats, abs=1e-9)
+        assert observation.mixture_weights[0][learner].as_floats == pytest.approx(mixture_weights.as_floats, abs=1e-9)
         context.take(observation)
         context.count(observation)
     np.testing.assert_allclose(found, expected, atol=1e-5)

@@ -81,7 +81,7 @@ def one_by_one(
     bases = [base_of() for _ in layout.begins]
     contexts = [context_of(make(DOUBLE)) for _ in layout.begins]
     for context in contexts:
-        context.learn_shares(rules.values())
+        context.learn_mixture_weights(rules.values())
         if layout.scope == "shared":
             context.memory, context.observed = contexts[0].memory, contexts[0].observed
             context.ngrams = contexts[0].ngrams

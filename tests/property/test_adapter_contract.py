@@ -143,7 +143,7 @@ def test_predict_is_pure_and_the_order_of_methods_is_irrelevant(
         method: METHODS[method].rule(toy.LEARNED.replaced(configured(form)[MbpaConfig]))
         for method in RULES
     }
-    context.learn_shares(rules.values())
+    context.learn_mixture_weights(rules.values())
     toy.observe(context, queries(9, 6, context), torch.arange(6))  # something is learned
     hidden = queries(1, 6, context)
     kept = hidden.clone()

@@ -47,8 +47,8 @@ SETTINGS = MethodSettings(
     CacheConfig(window=30, theta=0.7, gamma=0.2),
     KnnConfig(temperature=0.5, gamma=0.3),
     MixtureConfig(theta=0.8, gamma=0.25),
-    MbpaConfig(optimizer="sgd", lr=0.3, steps=3, pull=0.0, weight=1.0),
-    HebbConfig(beta=0.6, eta=0.4, closeness="raw"),
+    MbpaConfig(optimizer="sgd", lr=0.3, steps=3, l2_to_base=0.0, weight=1.0),
+    HebbConfig(beta=0.6, eta=0.4, kernel_weight="raw"),
     MixtureMbpaConfig(0.35),
     MixtureHebbConfig(0.45),
     BestConfig(short=5, medium=15, long=30, lr=0.0),
@@ -143,7 +143,7 @@ def context_of(
 
 def counting(context: Context) -> Context:
     """The same context, which counts n-grams."""
-    context.learn_shares([Ngram(SETTINGS[NgramConfig])])
+    context.learn_mixture_weights([Ngram(SETTINGS[NgramConfig])])
     return context
 
 

@@ -37,21 +37,21 @@ class Gated:
     def log_probs(self, batch: EvalBatch) -> Tensor:
         def compute() -> Tensor:
             return F.log_mixture(
-                (rule.log_probs(batch) for rule in self.rules), self.log_shares(batch)
+                (rule.log_probs(batch) for rule in self.rules), self.log_mixture_weights(batch)
             )
 
         return batch.shared(self, compute)
 
     def score(self, batch: EvalBatch, targets: Tensor) -> Tensor:
         def compute() -> Tensor:
-            losses = F.gated_losses(self._losses(batch, targets), self.log_shares(batch))
+            losses = F.gated_losses(self._losses(batch, targets), self.log_mixture_weights(batch))
             return losses.to(batch.logits.dtype)
 
         return batch.scored(self, targets, compute)
 
     @property
     def needs(self) -> Needs:
-        needs = Needs(shares=(self,) if self.lr else ()) | self.needed
+        needs = Needs(mixture_weights=(self,) if self.lr else ()) | self.needed
         for rule in self.rules:
             needs = rule.needs | needs
         return needs
@@ -81,7 +81,7 @@ class Gated:
 
         return batch.scored(("components", self), targets, compute)
 
-    def log_shares(self, batch: EvalBatch) -> Tensor:
+    def log_mixture_weights(self, batch: EvalBatch) -> Tensor:
         """log w (N, C), float64."""
 
         def compute() -> Tensor:
@@ -89,7 +89,7 @@ class Gated:
 
             features, device = self.features(batch), batch.hidden.device
             if not self.lr:
-                return self.initial.log_shares(features.cpu()).to(device)
+                return self.initial.log_mixture_weights(features.cpu()).to(device)
             gates, rows = batch.learned(self)
             weights = torch.stack([gate.weights for gate in gates]).to(device)[rows]  # (N, C, 2F)
             numbers = [(gate.nearness, gate.odds) for gate in gates]
@@ -97,7 +97,7 @@ class Gated:
                 1
             )
             return F.anchored(
-                F.log_softmax_shares(F.placed(features, nearness), weights), odds, self.anchor
+                F.log_softmax_weights(F.placed(features, nearness), weights), odds, self.anchor
             )
 
         return batch.shared(("shares", self), compute)

@@ -38,7 +38,7 @@ class HebbConfig(Section):
             are new words, else all).
         constant: the constant E of variant v3.
         counts: examples that n_i counts; observed (training and stream) or memory (entries only).
-        closeness: closeness of the Hebbian term's entries: raw as printed, or scaled to sum 1 or
+        kernel_weight: closeness of the Hebbian term's entries: raw as printed, or scaled to sum 1 or
             max 1, which bounds the term.
         scale: relative (closeness to the neighbours' mean squared distance, the term to its value
             at the query itself) or absolute as printed.
@@ -52,7 +52,7 @@ class HebbConfig(Section):
     classes: Literal["auto", "new", "all"] = "auto"
     constant: Fraction = 0.5
     counts: Literal["observed", "memory"] = "observed"
-    closeness: Literal["raw", "sum", "max"] = "max"
+    kernel_weight: Literal["raw", "sum", "max"] = "max"
     scale: Scale = "relative"
 
 
@@ -104,7 +104,7 @@ class Hebb:
     def needs(self) -> Needs:
         return Needs(retrieval=True) if self.variant == "v1" else adaptation(self.mbpa)
 
-    def closeness(self, batch: EvalBatch) -> Tensor:
+    def kernel_weight(self, batch: EvalBatch) -> Tensor:
         """Return the closeness of each neighbour (N, K), with sum 1."""
         return shared_closeness(batch, self.mbpa)
 
@@ -170,14 +170,14 @@ def hebbian_term(
             batch.hidden,
             eps=mbpa.eps,
             hebbian_classes=classes,
-            closeness_normalization=hebb.closeness,
+            kernel_normalization=hebb.kernel_weight,
             bias=batch.head.bias is not None,
             products=batch.state_products,
             groups=batch.groups,
             scale=hebb.scale,
         )
 
-    return batch.shared(("hebbian", classes is None, mbpa.eps, hebb.closeness, hebb.scale), compute)
+    return batch.shared(("hebbian", classes is None, mbpa.eps, hebb.kernel_weight, hebb.scale), compute)
 
 
 def hebb_rule(settings: MethodSettings, variant: str | None = None) -> Hebb:

@@ -71,7 +71,7 @@ class Mixed:
     def log_probs(self, batch: EvalBatch) -> Tensor:
         def compute() -> Tensor:
             return F.log_mixture(
-                (rule.log_probs(batch) for rule in self.rules), self.log_shares(batch)
+                (rule.log_probs(batch) for rule in self.rules), self.log_mixture_weights(batch)
             )
 
         return batch.shared(self, compute)
@@ -79,14 +79,14 @@ class Mixed:
     def score(self, batch: EvalBatch, targets: Tensor) -> Tensor:
         def compute() -> Tensor:
             return -F.log_mixture(
-                (-losses for losses in self._losses(batch, targets)), self.log_shares(batch)
+                (-losses for losses in self._losses(batch, targets)), self.log_mixture_weights(batch)
             )
 
         return batch.scored(self, targets, compute)
 
     @property
     def needs(self) -> Needs:
-        needs = Needs(shares=(self,) if self._learns else ())
+        needs = Needs(mixture_weights=(self,) if self._learns else ())
         for rule in reversed(self.rules):
             needs = rule.needs | needs
         return needs
@@ -101,9 +101,9 @@ class Mixed:
         return f"shares of {self.name}/1"
 
     @property
-    def initial(self) -> F.LearnedShares:
+    def initial(self) -> F.OnlineMixtureWeights:
         total = None if isinstance(self.share, str) else self.share
-        return F.LearnedShares((0.0,) * (len(self.rules) - 1), total=total)
+        return F.OnlineMixtureWeights((0.0,) * (len(self.rules) - 1), total=total)
 
     def evidence(self, batch: EvalBatch, targets: Tensor) -> Tensor:
         """Return losses of each target under the rules, (N, C) float64, nats."""
@@ -121,7 +121,7 @@ class Mixed:
             ("parts", self), targets, lambda: [rule.score(batch, targets) for rule in self.rules]
         )
 
-    def log_shares(self, batch: EvalBatch) -> Tensor:
+    def log_mixture_weights(self, batch: EvalBatch) -> Tensor:
         """log w, (N, C) or (1, C) float64."""
         import torch
 

@@ -46,7 +46,7 @@ class Mixing(Rule, Protocol):
     def rules(self) -> Sequence[Rule]:
         """The C mixed rules."""
 
-    def log_shares(self, batch: EvalBatch) -> Tensor:
+    def log_mixture_weights(self, batch: EvalBatch) -> Tensor:
         """log w, (N, C) or (1, C) float64."""
 
 

@@ -31,9 +31,9 @@ from hebblm.tuning.replay import Replay, describe
 from recipes.study.readings.record import DEFAULT, FILE_NAME, Effect, Readings, tuned
 
 CHOICES: dict[str, dict[str, Any]] = {
-    "c_k raw": {"mbpa.closeness": "raw", "hebb.closeness": "raw"},
-    "c_k of sum 1": {"mbpa.closeness": "sum", "hebb.closeness": "sum"},
-    "c_k of maximum 1": {"mbpa.closeness": "max", "hebb.closeness": "max"},
+    "c_k raw": {"mbpa.kernel_weight": "raw", "hebb.kernel_weight": "raw"},
+    "c_k of sum 1": {"mbpa.kernel_weight": "sum", "hebb.kernel_weight": "sum"},
+    "c_k of maximum 1": {"mbpa.kernel_weight": "max", "hebb.kernel_weight": "max"},
     "larger eps": {"mbpa.eps": 0.1},
     "smaller eps": {"mbpa.eps": 1e-5},
     "literal gate": {"hebb.gate": "literal"},
@@ -53,7 +53,7 @@ OWN: dict[str, list[Point]] = {
     "mixture": points(
         "mixture", theta=(0.2, 0.4, 0.8, 1.5, 3.0), gamma=(0.02, 0.05, 0.1, 0.2, 0.3)
     ),
-    "mbpa": points("mbpa", pull=(0.0025, 0.0035, 0.007)),
+    "mbpa": points("mbpa", l2_to_base=(0.0025, 0.0035, 0.007)),
     "hebb": points("hebb", beta=(0.9, 0.99), eta=[4.0**power for power in range(-4, 5)]),
 }
 """Values of its own that each method tries under each reading; a Mixture that learns them online

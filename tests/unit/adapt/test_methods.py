@@ -188,7 +188,7 @@ def test_a_method_needs_what_its_parts_need() -> None:
         needs = method.rule(toy.SETTINGS).needs
         for part in method.parts:
             of_part = METHODS[part].rule(toy.SETTINGS).needs
-            assert needs | replace(of_part, shares=()) == needs, (name, part)
+            assert needs | replace(of_part, mixture_weights=()) == needs, (name, part)
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -196,7 +196,7 @@ def test_a_method_asks_for_nothing_that_it_does_not_say_it_needs(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     context, rule = observed_context(), METHODS[name].rule(toy.SETTINGS)
-    context.learn_shares([rule])
+    context.learn_mixture_weights([rule])
     asked: list[str] = []
     search = context.memory.search
     monkeypatch.setattr(
@@ -207,9 +207,9 @@ def test_a_method_asks_for_nothing_that_it_does_not_say_it_needs(
 
 
 def test_settings_hold_the_last_section_of_a_kind_and_the_default_of_any_other() -> None:
-    last = MethodSettings(MbpaConfig(pull=0.1)).replaced(MbpaConfig(pull=0.2), HebbConfig())
-    assert last[MbpaConfig].pull == 0.2
-    assert last == MethodSettings(MbpaConfig(pull=0.2))
+    last = MethodSettings(MbpaConfig(l2_to_base=0.1)).replaced(MbpaConfig(l2_to_base=0.2), HebbConfig())
+    assert last[MbpaConfig].l2_to_base == 0.2
+    assert last == MethodSettings(MbpaConfig(l2_to_base=0.2))
     assert last[HebbConfig] == HebbConfig()
 
 

@@ -71,8 +71,8 @@ def test_ranks_and_letters_are_those_of_sorting_and_typing(
     seed: int, rows: int, ties: bool
 ) -> None:
     generator = np.random.default_rng(seed)
-    shares = generator.integers(1, 4 if ties else 10**6, (7, rows)).astype(float)
-    log_probs = torch.from_numpy(np.log(shares / shares.sum(1, keepdims=True)))
+    mixture_weights = generator.integers(1, 4 if ties else 10**6, (7, rows)).astype(float)
+    log_probs = torch.from_numpy(np.log(mixture_weights / mixture_weights.sum(1, keepdims=True)))
     targets = torch.from_numpy(generator.integers(0, len(WORDS), 7))
 
     class Batch:

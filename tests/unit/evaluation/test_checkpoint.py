@@ -154,7 +154,7 @@ def survives(reading: Reading, folder: Path, seed: int = 0) -> None:
     assert kills >= 2
     for name, losses in whole.nll.items():
         assert losses.tobytes() == found.nll[name].tobytes(), name
-    assert (found.rose, found.stabilized) == (whole.rose, whole.stabilized)
+    assert (found.loss_increased, found.retried) == (whole.loss_increased, whole.retried)
     assert found.errors == whole.errors
     clock = found.earlier_seconds + time.monotonic() - started
     times = [found.base_seconds, found.retrieval_seconds]

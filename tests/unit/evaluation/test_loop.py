@@ -208,14 +208,14 @@ def test_queries_whose_loss_rises_are_counted_and_finite() -> None:
         )
         assert all(np.isfinite(losses).all() for losses in scores.nll.values())
         quiet = {"lstm", "cache", "knn", "mixture", "ngram", "hebb-v1"}
-        assert {name for name in rules if scores.rose[name] == 0} == (
+        assert {name for name in rules if scores.loss_increased[name] == 0} == (
             quiet if lr > 1 else set(rules)
         )
-        again = {name for name in rules if scores.stabilized[name]}
+        again = {name for name in rules if scores.retried[name]}
         assert again == ({"guarded"} if lr > 1 else set())
-        assert scores.stabilized["guarded"] == scores.rose["guarded"]
+        assert scores.retried["guarded"] == scores.loss_increased["guarded"]
         own = {"mbpa-absolute", "guarded"}
-        assert len({scores.rose[name] for name in rules if name not in quiet | own}) == 1
+        assert len({scores.loss_increased[name] for name in rules if name not in quiet | own}) == 1
 
 
 def test_nothing_is_checked_unless_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,6 +234,6 @@ def test_nothing_is_checked_unless_it_is_asked_for(monkeypatch: pytest.MonkeyPat
             base, [context], rules, stream, UnionVocabulary(), Schedule(20), Hooks(check=check)
         )
     assert np.array_equal(found[False].nll["mbpa"], found[True].nll["mbpa"])
-    assert (found[False].rose, found[False].errors) == ({}, {})
-    assert found[True].rose["mbpa"] > 0
+    assert (found[False].loss_increased, found[False].errors) == ({}, {})
+    assert found[True].loss_increased["mbpa"] > 0
     assert len(found[True].errors["mbpa"]) == 120

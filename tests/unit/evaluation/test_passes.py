@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional as nn
 
 from hebblm.adapt import functional as F
-from hebblm.adapt.functional.shares import mixed
+from hebblm.adapt.functional.mixture_weights import mixed
 from hebblm.adapt.methods import DYNAMIC_METHODS, METHODS
 from hebblm.adapt.methods.cache import CacheConfig
 from hebblm.adapt.methods.combine import MixtureHebbConfig

@@ -27,8 +27,8 @@ pytestmark = [
 @pytest.mark.parametrize(
     ("config", "near", "moving"),
     [
-        (MbpaConfig("sgd", lr=8.0, steps=5, pull=0.0), 1e-3, False),
-        (MbpaConfig("sgd", lr=4.0, steps=1, pull=0.0), 1e-3, True),
+        (MbpaConfig("sgd", lr=8.0, steps=5, l2_to_base=0.0), 1e-3, False),
+        (MbpaConfig("sgd", lr=4.0, steps=1, l2_to_base=0.0), 1e-3, True),
         (MbpaConfig(), 3e-2, False),
         (MbpaConfig(), 3e-2, True),
     ],

@@ -60,9 +60,9 @@ def kept(session: Session) -> list[Tensor]:
     """Return what a session has learned."""
     context = session.contexts[0]
     stream = context.stream_states[0]
-    shares = stream.shares if stream.learned is None else stream.learned
+    mixture_weights = stream.mixture_weights if stream.learned is None else stream.learned
     assert context.ngrams is not None
-    numbers = [each for share in shares.values() for each in share.as_floats]
+    numbers = [each for share in mixture_weights.values() for each in share.as_floats]
     counted = [torch.from_numpy(each) for each in context.ngrams.state_dict().values()]
     return [
         *(part.keys.clone() for part in context.memory.segments()),

@@ -55,7 +55,7 @@ def test_the_number_of_threads_changes_no_number(
         "optimizer": "newton",
         "lr": 1.0,
         "steps": 3,
-        "pull": 0.005,
+        "l2_to_base": 0.005,
         "eps": 3e-3,
         "scale": "relative",
     }
@@ -64,4 +64,4 @@ def test_the_number_of_threads_changes_no_number(
     alone = functional.mbpa_delta(hidden, neighbors, head, base, solver=method, **options)
     tolerance = 0.0 if method == "fast" else 1e-9  # no bit of the fast form
     torch.testing.assert_close(found.delta, alone.delta, rtol=tolerance, atol=tolerance)
-    assert torch.equal(found.rose, alone.rose)
+    assert torch.equal(found.loss_increased, alone.loss_increased)

@@ -39,13 +39,13 @@ def slow(observes: bool) -> tuple[list[list[float]], list[list[float]]]:
         for at, label in enumerate(block.labels.tolist()):
             x = features[at]
             raw = [math.exp(sum(w * v for w, v in zip(row, x, strict=True))) for row in weights]
-            shares = [value / sum(raw) for value in raw]
+            mixture_weights = [value / sum(raw) for value in raw]
             mixed = [
-                sum(share * part[at][c] for share, part in zip(shares, parts, strict=True))
+                sum(share * part[at][c] for share, part in zip(mixture_weights, parts, strict=True))
                 for c in range(CLASSES)
             ]
             made.append(mixed)
-            for part, share in enumerate(shares):
+            for part, share in enumerate(mixture_weights):
                 change = share * parts[part][at][label] / mixed[label] - share
                 for f, value in enumerate(x):
                     total[part][f] += change * value
@@ -90,7 +90,7 @@ def test_a_gate_that_learned_goes_on_from_its_weights() -> None:
     batch = EvalBatch(block.hidden, remembered().context(block.head, 5, None))
     x = ImageFeatures()(batch)  # (n, F)
     rows = torch.tensor(list(learned.values()), dtype=torch.float64).view(len(PARTS), -1)
-    torch.testing.assert_close(rule.log_shares(batch), (x @ rows.t()).log_softmax(1))
+    torch.testing.assert_close(rule.log_mixture_weights(batch), (x @ rows.t()).log_softmax(1))
 
 
 def test_a_learning_gate_leaves_its_parts_as_they_are() -> None:
