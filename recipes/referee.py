@@ -113,16 +113,16 @@ def walk(known: Known, methods: Sequence[str], choose: Choose, title: str) -> li
     """
     scenario, settings = known.scenario, known.settings
     stream, every, device = scenario.stream, scenario.config.update_every, scenario.device
-    rules = {name: METHODS[name].rule(settings.methods) for name in methods}
+    predictors = {name: METHODS[name].predictor(settings.methods) for name in methods}
     base = (
         dynamic_base(scenario, settings.dynamic, known.statistics)
         if METHODS[methods[0]].moving
         else scenario.base(settings)
     )
-    write = any(rule.needs.retrieval for rule in rules.values())
-    window = max(rule.needs.window for rule in rules.values())
+    write = any(predictor.needs.retrieval for predictor in predictors.values())
+    window = max(predictor.needs.window for predictor in predictors.values())
     context = scenario.context(base, scenario.empty_memory(settings), window)
-    session = OnlineSession(TextSource(base, scenario.vocabulary), [context], rules)
+    session = OnlineSession(TextSource(base, scenario.vocabulary), [context], predictors)
     settled = latest = context.ngrams  # as of the last update; as of the last token
     if settings.methods[NgramConfig].fresh == "token":
         latest = copy.deepcopy(settled)
@@ -152,7 +152,7 @@ def walk(known: Known, methods: Sequence[str], choose: Choose, title: str) -> li
                     # (1, order)
                     before = None if latest is None else latest.context_after(ids)[None]
                     batch = EvalBatch(hidden, context, contexts=before)
-                    found = {name: rule.log_probs(batch)[0] for name, rule in rules.items()}
+                    found = {name: predictor.log_probs(batch)[0] for name, predictor in predictors.items()}
                     ids.append(
                         choose(
                             {

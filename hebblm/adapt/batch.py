@@ -17,7 +17,7 @@ from hebblm.adapt.context import Context, Observation
 from hebblm.adapt.functional.grouping import group_ids
 from hebblm.adapt.functional.normalizers import log_normalizers
 from hebblm.adapt.functional.rows import RowStats, row_stats
-from hebblm.adapt.needs import Learned, Learner
+from hebblm.adapt.requirements import Learned, Learner
 from hebblm.adapt.solvers.problem import key_products
 from hebblm.adapt.work import Stopwatch, Work, clock_of, name_of
 from hebblm.errors import UserError
@@ -329,13 +329,13 @@ class EvalBatch:
         evidence[~known] = torch.nan
         return evidence
 
-    def scored(self, rule: Hashable, targets: Tensor, compute: Callable[[], T]) -> T:
+    def scored(self, predictor: Hashable, targets: Tensor, compute: Callable[[], T]) -> T:
         """Return ``compute()``, losses of ``targets`` (N,) under a rule, computed once for all that
         build on it.
         """
         # With the labels in the value they stay alive, so that no other tensor takes over their
         # identity.
-        key = (rule, "losses", id(targets))
+        key = (predictor, "losses", id(targets))
         return self.shared(key, lambda: (targets, compute()))[1]
 
     def shared(self, key: Hashable, compute: Callable[[], T]) -> T:

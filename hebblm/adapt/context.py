@@ -17,7 +17,7 @@ from torch import Tensor
 from hebblm.adapt import checks
 from hebblm.adapt.block import Block, Window
 from hebblm.adapt.functional.gating import LearnedGate
-from hebblm.adapt.needs import Learned, Learner, Needing
+from hebblm.adapt.requirements import Learned, Learner, HasRequirements
 from hebblm.errors import UserError
 from hebblm.memory.base import AnyMemory
 from hebblm.memory.ngram_rows import PAD, Ints, contexts_of
@@ -123,16 +123,16 @@ class Context:
     def mixture_weights(self, mixture_weights: dict[Learner[Any], Learned]) -> None:
         self.stream_states[0].mixture_weights = mixture_weights
 
-    def learn_mixture_weights(self, rules: Iterable[Needing]) -> None:
+    def learn_mixture_weights(self, predictors: Iterable[HasRequirements]) -> None:
         """From now on learn the shares that rules need, and count n-grams; shares learned before go
         on.
         """
-        for rule in rules:
-            if rule.needs.ngrams is not None and self.ngrams is None:
-                self.ngrams = NGrams(*rule.needs.ngrams)
+        for predictor in predictors:
+            if predictor.requirements.ngrams is not None and self.ngrams is None:
+                self.ngrams = NGrams(*predictor.requirements.ngrams)
                 for state in self.stream_states:
                     state.history = np.full(self.ngrams.order, PAD)
-            self.learners = tuple(dict.fromkeys((*self.learners, *rule.needs.mixture_weights)))
+            self.learners = tuple(dict.fromkeys((*self.learners, *predictor.requirements.mixture_weights)))
         for state in self.stream_states:
             known = state.mixture_weights
             state.mixture_weights = {
@@ -213,7 +213,7 @@ class Context:
         if not firsts and self.observed.any():
             for state in self.stream_states:
                 state.mixture_weights = {
-                    learner: share.begun if isinstance(share, LearnedGate) else share
+                    learner: share.at_text_start if isinstance(share, LearnedGate) else share
                     for learner, share in state.mixture_weights.items()
                 }
         if self.ngrams is not None:

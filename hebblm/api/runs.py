@@ -129,18 +129,18 @@ def _check_methods(methods: Sequence[str], request: Request, settings: Mapping[s
     """Refuse methods that do not go with the keys or streams of a call, and name settings that no
     method reads.
     """
-    rules = [name for name in methods if name in METHODS]
-    request.check_keys(rules)
+    predictors = [name for name in methods if name in METHODS]
+    request.check_keys(predictors)
     for name in methods:
         if name in ENSEMBLES:
             request.check_one_stream(f"{name}, one of the methods, follows a single stream")
-    request.settings.tell_unread(settings, rules)
+    request.settings.tell_unread(settings, predictors)
 
 
 def _check_options(options: EvalOptions, methods: Sequence[str], request: Request) -> None:
     """Refuse options that do not go with the methods, the folder or the text of a call."""
-    rules = [name for name in methods if name in METHODS]
-    if options.show_learned and (BASE not in rules or len(methods) < 2):
+    predictors = [name for name in methods if name in METHODS]
+    if options.show_learned and (BASE not in predictors or len(methods) < 2):
         raise UserError(
             f"show_learned compares a method with the base, not {','.join(methods)}; add base or "
             "a method"

@@ -97,7 +97,7 @@ class Hyperparameters:
         """Return the dotted names whose values no method of a run reads."""
         records = [METHODS[method] for method in methods]
         read = {kind.section for record in records for kind in record.settings} | {"base", "memory"}
-        read |= {"dynamic"} if any(record.moving for record in records) else set()
+        read |= {"dynamic"} if any(record.uses_dynamic_base for record in records) else set()
         return [name for name in map(plain_name, names) if name.partition(".")[0] not in read]
 
     def read_by(self, method: str) -> dict[str, Any]:
@@ -105,7 +105,7 @@ class Hyperparameters:
         record = METHODS[method]
         sections = [
             *(kind.section for kind in record.settings),
-            *(["dynamic"] if record.moving else []),
+            *(["dynamic"] if record.uses_dynamic_base else []),
         ]
         return {
             f"{section}.{key}": self.of(f"{section}.{key}")

@@ -158,9 +158,9 @@ def run_scenario(
     """
     started = time.perf_counter()
     options = options or EvalOptions()
-    rules = {name: METHODS[name].rule(settings.methods) for name in methods if name in METHODS}
-    static = {name: rule for name, rule in rules.items() if not METHODS[name].moving}
-    moving = {name: rule for name, rule in rules.items() if METHODS[name].moving}
+    predictors = {name: METHODS[name].predictor(settings.methods) for name in methods if name in METHODS}
+    static = {name: predictor for name, predictor in predictors.items() if not METHODS[name].uses_dynamic_base}
+    moving = {name: predictor for name, predictor in predictors.items() if METHODS[name].uses_dynamic_base}
     if moving:
         scenario.check_statistics(settings.dynamic)
     observers = observers_for(options, scenario, settings, static, moving, checkpoint)
@@ -190,7 +190,7 @@ def run_scenario(
     gains, paired = _gains(scenario, nll, by_token, options.edges, bootstrap)
     results = {}
     for name, found in passes.items():
-        checked = options.check and name in rules and bool(rules[name].needs.descents)
+        checked = options.check and name in predictors and bool(predictors[name].requirements.descents)
         results[name] = replace(
             method_result(
                 name,
@@ -243,7 +243,7 @@ def _passes(
     passes = {}
     for name in methods:
         if name in METHODS:
-            passes[name] = dynamic if METHODS[name].moving else shared
+            passes[name] = dynamic if METHODS[name].uses_dynamic_base else shared
     ensembles = [name for name in methods if name in ENSEMBLES]
     scores = {name: found.scores for name, found in passes.items()}
     mixed = Pass(ensemble_scores(ensembles, scores, update_every))
@@ -453,6 +453,6 @@ def _hyperparameters(name: str, settings: Hyperparameters) -> dict[str, Any]:
     dynamic = asdict(settings.dynamic)
     if name == DYNAMIC:
         return dynamic | values
-    if METHODS[name].moving:
+    if METHODS[name].uses_dynamic_base:
         return {DYNAMIC: dynamic, "adaptation": values}
     return values

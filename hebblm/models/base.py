@@ -59,7 +59,7 @@ class StreamBase(Base, Protocol):
     """A base that can save its place in the stream, and go back there."""
 
     @property
-    def moving(self) -> bool:
+    def trains_online(self) -> bool:
         """Whether the base learns while it reads."""
 
     def stream_state(self) -> State:
@@ -134,7 +134,7 @@ class GradientBase(StreamBase):
         """Return the mean loss () of labels (N,) after hidden states (N, D), nats."""
 
     @property
-    def moving(self) -> bool:
+    def trains_online(self) -> bool:
         return self.tracked
 
     @property

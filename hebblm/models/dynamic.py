@@ -72,7 +72,7 @@ class DynamicBase:
         return self._base.head
 
     @property
-    def moving(self) -> bool:
+    def trains_online(self) -> bool:
         return True  # also at a rate of 0, where weights still decay
 
     def parameters(self) -> dict[str, nn.Parameter]:

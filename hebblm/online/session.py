@@ -17,7 +17,7 @@ from torch import Tensor
 from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.context import Context, Observation
 from hebblm.adapt.contract import FirstBatches
-from hebblm.adapt.methods.rule import Rule
+from hebblm.adapt.methods.predictor import Predictor
 from hebblm.errors import UserError
 from hebblm.io.tensors import prefixed, under
 from hebblm.online.ranks import MemoryRanks, Observed
@@ -51,7 +51,7 @@ class Source(Protocol):
     def head(self) -> OutputHead:
         """The present softmax layer."""
 
-    def losses(self, predictor: Rule, batch: EvalBatch, labels: Tensor) -> Tensor:
+    def losses(self, predictor: Predictor, batch: EvalBatch, labels: Tensor) -> Tensor:
         """Return the loss (N,) in nats of labels (N,) under a predictor."""
 
     def learn(self, labels: Tensor) -> None:
@@ -74,7 +74,7 @@ class FixedHead:
     def __init__(self, head: OutputHead) -> None:
         self.head = head
 
-    def losses(self, predictor: Rule, batch: EvalBatch, labels: Tensor) -> Tensor:
+    def losses(self, predictor: Predictor, batch: EvalBatch, labels: Tensor) -> Tensor:
         return predictor.score(batch, labels)
 
     def learn(self, labels: Tensor) -> None:
@@ -119,7 +119,7 @@ class OnlineSession(Generic[S]):
         self,
         source: S,
         contexts: Sequence[Context],
-        predictors: Mapping[str, Rule],
+        predictors: Mapping[str, Predictor],
         *,
         ranks: MemoryRanks | None = None,
         profiler: Profiler | None = None,
@@ -128,7 +128,7 @@ class OnlineSession(Generic[S]):
         self.ranks, self.profiler = ranks or MemoryRanks(), profiler or Profiler()
         for context in contexts:
             context.learn_mixture_weights(predictors.values())
-        self._searches = any(rule.needs.retrieval for rule in predictors.values())
+        self._searches = any(predictor.requirements.retrieval for predictor in predictors.values())
         # Ranks search their memory together, and a check would search it alone.
         self.checks = FirstBatches(() if self.ranks.several else predictors)
 

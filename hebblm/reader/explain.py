@@ -14,7 +14,7 @@ import torch
 from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.components import Speakers, mixture_weights, speaking
 from hebblm.adapt.methods import DYNAMIC, unaliased
-from hebblm.adapt.methods.rule import Rule
+from hebblm.adapt.methods.predictor import Predictor
 from hebblm.memory.ngram_rows import NGramRows
 from hebblm.online.expected import Expected
 from hebblm.reader.history import WrittenSpan
@@ -139,7 +139,7 @@ def explain(
 
 
 def explained(
-    rule: Rule,
+    predictor: Predictor,
     batch: EvalBatch,
     expected: Sequence[Expected],
     vocabulary: Vocabulary,
@@ -149,14 +149,14 @@ def explained(
     """Return explanations of suggested words after a single query.
 
     Args:
-        rule: the method's rule.
+        predictor: the method's rule.
         batch: holds the query.
         expected: the suggested words.
         vocabulary: the model's vocabulary.
         written: the text that the memory was written from.
         base: name of the base.
     """
-    parts, found = mixture_weights(rule, batch), speaking(rule, batch)
+    parts, found = mixture_weights(predictor, batch), speaking(predictor, batch)
     explanations = []
     firsts = list(dict.fromkeys(first for each in expected for first in each.rest))
     weighed = dict(zip(firsts, entry_weights(found, batch, written, firsts), strict=True))

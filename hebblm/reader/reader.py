@@ -140,7 +140,7 @@ class Reader:
     @property
     def uses_dynamic_base(self) -> bool:
         """Whether a copy of the model's weights learns as well."""
-        return METHODS[self.method].moving
+        return METHODS[self.method].uses_dynamic_base
 
     @overload
     def read(  # type: ignore[overload-overlap]

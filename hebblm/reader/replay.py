@@ -125,7 +125,7 @@ def check_still(record: History, *, whole: bool) -> None:
     that learns.
     """
     moving = [unaliased(item.method) for item in record.items if isinstance(item, ReaderOpened)]
-    moving = [method for method in moving if METHODS[method].moving]
+    moving = [method for method in moving if METHODS[method].uses_dynamic_base]
     if moving and not whole:
         raise UserError(
             f"{moving[0]} learned from all texts in the same weights, so to forget one, the reader "

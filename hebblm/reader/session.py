@@ -16,7 +16,7 @@ from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.block import Block
 from hebblm.adapt.context import Context
 from hebblm.adapt.methods import METHODS
-from hebblm.adapt.methods.rule import Rule
+from hebblm.adapt.methods.predictor import Predictor
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.memory import AnyMemory, build_memory
 from hebblm.memory.ngram_rows import contexts_of
@@ -69,7 +69,7 @@ class ReaderSession:
         self.method, self.update_every = config.method, config.update_every
         method, device = METHODS[config.method], device_of(model)
         self.base = BaseAndTrained(model.base())
-        if method.moving:
+        if method.uses_dynamic_base:
             self.base = dynamic_base(model, values.dynamic, training)
         if vocabulary.splitting is None and saved.splitting is not None:
             vocabulary.split(saved.splitting)
@@ -80,7 +80,7 @@ class ReaderSession:
         self._text_start = self.base.stream_state()
         self.last = torch.tensor([vocabulary.start], device=device)  # (1,) the last token read
         self.source = TextSource(self.base, UnknownVocabulary(vocabulary.unknown))
-        predictor = method.rule(values.methods)
+        predictor = method.predictor(values.methods)
         counts = [*vocabulary.counts, *[0] * len(vocabulary.words)]
         new_classes = None  # where no text has words that training did not have
         if vocabulary.grows:
@@ -94,7 +94,7 @@ class ReaderSession:
             k=config.k,
             train_counts=torch.tensor(counts, device=device),
             new_classes=new_classes,
-            window=predictor.needs.window,
+            window=predictor.requirements.window,
         )
         self.online = OnlineSession(self.source, [context], {self.method: predictor})
         self._load(saved, memory)
@@ -145,13 +145,13 @@ class ReaderSession:
         return self.context.memory
 
     @property
-    def predictor(self) -> Rule:
+    def predictor(self) -> Predictor:
         """The method, which predicts from a mini-batch."""
         return self.online.predictors[self.method]
 
     @property
     def uses_dynamic_base(self) -> bool:
-        return METHODS[self.method].moving
+        return METHODS[self.method].uses_dynamic_base
 
     # Reading
 

@@ -11,7 +11,7 @@ from hebblm.adapt.grid import Axes, Grid
 from hebblm.adapt.methods import METHODS, with_parts
 from hebblm.adapt.methods.cache import CacheConfig
 from hebblm.adapt.methods.memory_mixture import ONLINE_VALUES
-from hebblm.adapt.methods.rule import Rule, dotted
+from hebblm.adapt.methods.predictor import Predictor, dotted
 from hebblm.adapt.settings import ONLINE
 from hebblm.errors import UserError
 from hebblm.evaluation.defaults import TUNED_SCHEMA
@@ -77,8 +77,8 @@ class Search:
         the defaults too. Values that the method does not read do not matter.
         """
         usual, record = self.usual, METHODS[method]
-        read = {kind.section for kind in record.settings} | {"dynamic" if record.moving else "base"}
-        if record.rule(self.start.methods).needs.retrieval:
+        read = {kind.section for kind in record.settings} | {"dynamic" if record.uses_dynamic_base else "base"}
+        if record.predictor(self.start.methods).requirements.retrieval:
             read.add("memory")
         parts = [self.best[name] for name in with_parts([method]) - {method} if name in self.best]
         values = {name: value for part in parts for name, value in part.values.items()}
@@ -147,7 +147,7 @@ class Search:
                         f"{', '.join(map(str, values))}"
                     )
 
-    def rules(self, method: str, tried: Iterable[Point], **whole: float) -> dict[str, Rule]:
+    def predictors(self, method: str, tried: Iterable[Point], **whole: float) -> dict[str, Predictor]:
         """Return a rule for each point, named by method and the point's number; ``whole`` are
         values for all of them.
 
@@ -155,7 +155,7 @@ class Search:
         """
         changes = {f"{dotted(method)}.{name}": value for name, value in whole.items()}
         return {
-            name: METHODS[method].rule(self.settings.changed({**point, **changes}).methods)
+            name: METHODS[method].predictor(self.settings.changed({**point, **changes}).methods)
             for index, point in enumerate(tried)
             for name, point in named(f"{method} {index}", point).items()
         }

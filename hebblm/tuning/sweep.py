@@ -140,7 +140,7 @@ def prepare_sweep(
     """
     total, weight = len(stream), base.head.weight
     size = total * (weight.shape[1] * weight.element_size() + plan.k * (weight.element_size() + 4))
-    if base.moving or size > LIMIT_BYTES:
+    if base.trains_online or size > LIMIT_BYTES:
         return None
     parts = Segments(plan.folder())
     if parts.finished() * plan.part < total:

@@ -12,7 +12,7 @@ from hebblm.adapt.methods import DYNAMIC, METHODS, TUNABLE, with_parts
 from hebblm.adapt.methods.base import Unadapted
 from hebblm.adapt.methods.hebb import HebbConfig
 from hebblm.adapt.methods.mbpa import Mbpa, MbpaConfig
-from hebblm.adapt.methods.rule import Rule, dotted
+from hebblm.adapt.methods.predictor import Predictor, dotted
 from hebblm.errors import UserError
 from hebblm.evaluation.checkpoint import RunCheckpoint
 from hebblm.evaluation.hyperparameters import Hyperparameters, defaults
@@ -97,11 +97,11 @@ def tune_static(search: Search, replay: Replay) -> None:
         for name, method in METHODS.items()
         if method.search_space and not method.parts
     }
-    rules: dict[str, Rule] = {"lstm": Unadapted()}
+    predictors: dict[str, Predictor] = {"lstm": Unadapted()}
     for method, (tried, mixture_weights) in alone.items():
         if method in wanted:
-            rules |= search.rules(method, tried, **({"gamma": 1.0} if mixture_weights else {}))
-    losses = replay.score(rules, f"tune {len(rules)} points")
+            predictors |= search.predictors(method, tried, **({"gamma": 1.0} if mixture_weights else {}))
+    losses = replay.score(predictors, f"tune {len(predictors)} points")
     base = losses["lstm"]
     best["lstm"] = BestPoint(float(base.mean()), {}, base)
     for method, (tried, mixture_weights) in alone.items():
@@ -215,7 +215,7 @@ def _space(search: Search, method: str) -> tuple[list[Point], list[float | str]]
 def _found(
     losses: Mapping[str, Losses], method: str, tried: Iterable[Point]
 ) -> Iterator[tuple[Point, Losses]]:
-    """Yield the points whose rules :meth:`Search.rules` made, with their losses (T,), or (C, T) of
+    """Yield the points whose rules :meth:`Search.predictors` made, with their losses (T,), or (C, T) of
     C memories.
     """
     for index, point in enumerate(tried):

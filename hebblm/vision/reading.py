@@ -20,7 +20,7 @@ from hebblm.adapt.methods.hebb import Hebb, HebbConfig
 from hebblm.adapt.methods.mbpa import Mbpa, MbpaConfig, Safeguards
 from hebblm.adapt.methods.memory_mixture import memory_mixture
 from hebblm.adapt.methods.mixture import Mixture, MixtureConfig
-from hebblm.adapt.methods.rule import Rule
+from hebblm.adapt.methods.predictor import Predictor
 from hebblm.memory import FlatMemory, RingMemory
 from hebblm.online.session import FixedHead, Losses, OnlineSession, Unit
 from hebblm.types import OutputHead
@@ -45,7 +45,7 @@ picture.
 class ImageMethod(NamedTuple):
     """A rule and the memory it reads."""
 
-    rule: Rule  # from a mini-batch to log-probabilities
+    predictor: Predictor  # from a mini-batch to log-probabilities
     # None for all training and observed pairs; a number for a memory of only the latest observed
     # pairs pairs only, 0 for none.
     capacity: int | None = None
@@ -104,8 +104,8 @@ def method_of(name: str, values: Values, settings: AdaptationSettings) -> ImageM
         config = MixtureConfig(theta=mixture["theta"], gamma=mixture["gamma"], scale="absolute")
         return ImageMethod(memory_mixture(Mixture, config))
     if name == "best":
-        rules = tuple(method_of(part, values, settings).rule for part in MIXED)
-        return ImageMethod(image_best(rules, values[name]))
+        predictors = tuple(method_of(part, values, settings).predictor for part in MIXED)
+        return ImageMethod(image_best(predictors, values[name]))
     own = values["mbpa"]
     solver: dict[str, Any] = {}
     if settings.mbpa_optimizer == "newton":
@@ -224,7 +224,7 @@ class PictureSource(FixedHead):
         super().__init__(head)
         self._classes: list[Tensor] = []  # (n,) the likeliest by each predictor of a block
 
-    def losses(self, predictor: Rule, batch: EvalBatch, labels: Tensor) -> Tensor:
+    def losses(self, predictor: Predictor, batch: EvalBatch, labels: Tensor) -> Tensor:
         log_probs = predictor.log_probs(batch)  # (n, C)
         self._classes.append(log_probs.argmax(1).to(torch.uint8).cpu())
         return -log_probs.gather(1, labels[:, None]).squeeze(1)
@@ -257,17 +257,17 @@ def read(
 
     def record(session: OnlineSession[PictureSource], unit: Unit, found: Losses) -> None:
         for (name, nll), likeliest in zip(found.items(), session.source.taken(), strict=True):
-            rule = methods[name].rule
+            predictor = methods[name].predictor
             classes[name].append(likeliest)
             losses[name].append(nll.float().cpu())
-            retried[name] += int(Safeguards.of(rule, unit.batch).retried.sum())
+            retried[name] += int(Safeguards.of(predictor, unit.batch).retried.sum())
 
     stored = [remembered.labels]  # of all that a memory without a limit holds
     for block in blocks:
         for capacity in {method.capacity for method in methods.values()}:
             if capacity not in sessions:
                 own = {
-                    name: each.rule for name, each in methods.items() if each.capacity == capacity
+                    name: each.predictor for name, each in methods.items() if each.capacity == capacity
                 }
                 context = remembered.context(block.head, k, capacity)
                 sessions[capacity] = OnlineSession(PictureSource(block.head), [context], own)
@@ -288,7 +288,7 @@ def read(
 
     def gate(method: ImageMethod) -> Mapping[str, float] | None:
         (context,) = sessions[method.capacity].contexts
-        learned = context.mixture_weights.get(method.rule)  # type: ignore[call-overload]
+        learned = context.mixture_weights.get(method.predictor)  # type: ignore[call-overload]
         return weights_of(learned) if isinstance(learned, LearnedGate) else None
 
     return {

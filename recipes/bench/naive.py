@@ -47,15 +47,15 @@ def adapted_head(  # noqa: PLR0913 - the parameters of hebblm.adapt.functional
         return head
     copies = [tensor.clone().requires_grad_() for tensor in base]
     kernel_weight = 1 / (eps + distances)
-    rules = {"sgd": torch.optim.SGD, "rmsprop": torch.optim.RMSprop}
+    predictors = {"sgd": torch.optim.SGD, "rmsprop": torch.optim.RMSprop}
     taken = lr * l2_to_base
     if relative:
         root = (kernel_weight / len(labels)).sqrt()
         gram = keys @ keys.t() + (0.0 if head.bias is None else 1.0)
         lr = lr / float(torch.linalg.eigvalsh(root[:, None] * gram * root)[-1])
-    rule = rules[optimizer](copies, lr=lr)
+    predictor = predictors[optimizer](copies, lr=lr)
     for _ in range(steps):
-        rule.zero_grad()
+        predictor.zero_grad()
         logits = linear(keys, *copies)
         losses = cross_entropy(logits, labels, reduction="none")
         torch.autograd.backward((kernel_weight * losses).sum() / len(labels))
@@ -66,7 +66,7 @@ def adapted_head(  # noqa: PLR0913 - the parameters of hebblm.adapt.functional
             if l2_to_base
             else None
         )
-        rule.step()
+        predictor.step()
         if drift is not None:
             with torch.no_grad():
                 for copy, moved in zip(copies, drift, strict=True):

@@ -16,7 +16,7 @@ from hebblm.adapt import functional as F
 from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.context import Context
 from hebblm.adapt.methods import METHODS
-from hebblm.adapt.methods.best import COMPONENTS, FEATURES, BestConfig, best_rule, gate_features
+from hebblm.adapt.methods.best import COMPONENTS, FEATURES, BestConfig, best_predictor, gate_features
 from hebblm.adapt.methods.gate import Gated
 from hebblm.adapt.settings import MethodSettings
 from hebblm.errors import UserError
@@ -125,29 +125,29 @@ def reference(
 class Noted:
     """Notes what the gate learns from; see ``Observer``."""
 
-    def __init__(self, rule: Gated) -> None:
-        self.rule = rule
+    def __init__(self, predictor: Gated) -> None:
+        self.predictor = predictor
         self.rows: list[Tensor] = []
 
     def watch(self, batch, targets: Tensor) -> None:  # type: ignore[no-untyped-def]
-        self.rows.append(self.rule.evidence(batch, targets))
+        self.rows.append(self.predictor.evidence(batch, targets))
 
 
 @pytest.mark.parametrize("ahead", [True, False], ids=["blocks", "intervals"])
 @pytest.mark.parametrize("parts", [",".join(COMPONENTS), "base,short,mbpa", "mbpa"])
 @pytest.mark.parametrize("rate", [0.0, 0.3])
 def test_losses_are_those_of_the_formula(rate: float, parts: str, ahead: bool) -> None:
-    rule = best_rule(settings_of(lr=rate, parts=parts))
-    assert isinstance(rule, Gated)
+    predictor = best_predictor(settings_of(lr=rate, parts=parts))
+    assert isinstance(predictor, Gated)
     stream = toy.stream_of(np.concatenate([toy.tokens(1, 40), toy.tokens(1, 40)]))
     base = toy.base_of(toy.tiny_model().double())
     context = toy.context_of(base, FlatMemory(toy.DIM, dtype=torch.float64), stream)
-    noted = Noted(rule)
+    noted = Noted(predictor)
     found = evaluate(
-        base, [context], {"best": rule}, stream, UnionVocabulary(),
+        base, [context], {"best": predictor}, stream, UnionVocabulary(),
         Schedule(EVERY, read_ahead=ahead), Hooks([noted]),
     ).nll["best"]  # fmt: skip
-    weights, anchor = np.array(rule.weights), 0 if parts.startswith("base") else None
+    weights, anchor = np.array(predictor.weights), 0 if parts.startswith("base") else None
     expected = reference(torch.cat(noted.rows).numpy(), weights, rate, anchor)
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
     if rate and "," in parts:
@@ -220,7 +220,7 @@ def test_only_the_first_tokens_tell_of_a_beginning_and_texts_add_up() -> None:
 def test_what_was_learned_is_kept_and_recalled() -> None:
     settings = settings_of(lr=0.2)
     contexts = [context_of(0), context_of(0)]
-    adapters = [adapter_of(context, METHODS["best"].rule(settings)) for context in contexts]
+    adapters = [adapter_of(context, METHODS["best"].predictor(settings)) for context in contexts]
     hidden, labels = randn(5, 20, DIM, dtype=torch.float64), torch.arange(20) % 5
     untouched = contexts[0].saved_mixture_weights
     adapters[0].update(hidden, labels)

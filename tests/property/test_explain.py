@@ -27,7 +27,7 @@ from hebblm.adapt.methods.knn import KnnLM
 from hebblm.adapt.methods.mbpa import Mbpa
 from hebblm.adapt.methods.memory_mixture import Mixed, RememberedLabels
 from hebblm.adapt.methods.ngram import Ngram
-from hebblm.adapt.methods.rule import Rule
+from hebblm.adapt.methods.predictor import Predictor
 from hebblm.errors import UserError
 from hebblm.memory.ngrams import LONG, LONG_FROM, SHORT
 from hebblm.reader.explain import AROUND, MOST, Explanation, MemoryEntry, explanation_tables
@@ -89,7 +89,7 @@ class Plain:
         self.entries: dict[int, float] = defaultdict(float)
         self.near: dict[int, float] = {}
 
-    def add(self, rule: Rule, share: float = 1.0) -> Plain:
+    def add(self, rule: Predictor, share: float = 1.0) -> Plain:
         if isinstance(rule, Mixed | Gated):
             for part, own in zip(rule.rules, self.weights_of(rule), strict=True):
                 self.add(part, share * own)

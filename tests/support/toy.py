@@ -23,7 +23,7 @@ from hebblm.adapt.methods.knn import KnnConfig
 from hebblm.adapt.methods.mbpa import MbpaConfig
 from hebblm.adapt.methods.mixture import MixtureConfig
 from hebblm.adapt.methods.ngram import Ngram, NgramConfig
-from hebblm.adapt.methods.rule import Rule
+from hebblm.adapt.methods.predictor import Predictor
 from hebblm.adapt.settings import MethodSettings
 from hebblm.evaluation.loop import Hooks, Schedule, evaluate
 from hebblm.evaluation.observers import Observer
@@ -237,7 +237,7 @@ def observe(context: Context, hidden: Tensor, targets: Tensor, *, write: bool = 
 
 
 def losses_of(
-    rules: Mapping[str, Rule], stream: EvaluationStream, *observers: Observer
+    rules: Mapping[str, Predictor], stream: EvaluationStream, *observers: Observer
 ) -> dict[str, np.ndarray]:
     """Return the losses (T,) of some rules, in double precision, updated every 20 tokens."""
     base = base_of(tiny_model().double())

@@ -175,7 +175,7 @@ class LearnedGate:
         )
 
     @property
-    def begun(self) -> LearnedGate:
+    def at_text_start(self) -> LearnedGate:
         """Return the gate for the beginning of another text.
 
         Its odds are those of earlier beginnings: a text counts as helped by the probability that

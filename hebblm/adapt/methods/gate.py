@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hebblm.adapt import functional as F
-from hebblm.adapt.methods.rule import Rule
-from hebblm.adapt.needs import Needs
+from hebblm.adapt.methods.predictor import Predictor
+from hebblm.adapt.requirements import Requirements
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -27,17 +27,17 @@ class Gated:
 
     name: str
     learned_as: str
-    rules: tuple[Rule, ...]
+    predictors: tuple[Predictor, ...]
     features: Callable[[EvalBatch], Tensor]  # (N, F) float64
     weights: tuple[tuple[float, ...], ...]  # (C, 2F) G before the first token
     lr: float  # learning rate of G; 0 keeps it fixed
     anchor: int | None  # the part that the mixture is never much worse than
-    needed: Needs  # of the features
+    needed: Requirements  # of the features
 
     def log_probs(self, batch: EvalBatch) -> Tensor:
         def compute() -> Tensor:
             return F.log_mixture(
-                (rule.log_probs(batch) for rule in self.rules), self.log_mixture_weights(batch)
+                (predictor.log_probs(batch) for predictor in self.predictors), self.log_mixture_weights(batch)
             )
 
         return batch.shared(self, compute)
@@ -50,11 +50,11 @@ class Gated:
         return batch.scored(self, targets, compute)
 
     @property
-    def needs(self) -> Needs:
-        needs = Needs(mixture_weights=(self,) if self.lr else ()) | self.needed
-        for rule in self.rules:
-            needs = rule.needs | needs
-        return needs
+    def requirements(self) -> Requirements:
+        requirements = Requirements(mixture_weights=(self,) if self.lr else ()) | self.needed
+        for predictor in self.predictors:
+            requirements = predictor.requirements | requirements
+        return requirements
 
     @property
     def initial(self) -> F.LearnedGate:
@@ -77,7 +77,7 @@ class Gated:
         import torch
 
         def compute() -> Tensor:
-            return torch.stack([rule.score(batch, targets) for rule in self.rules], 1).double()
+            return torch.stack([predictor.score(batch, targets) for predictor in self.predictors], 1).double()
 
         return batch.scored(("components", self), targets, compute)
 

@@ -14,8 +14,8 @@ from hebblm.adapt.methods.mbpa import (
     mbpa_change,
     shared_closeness,
 )
-from hebblm.adapt.methods.rule import Method, Rule
-from hebblm.adapt.needs import Needs
+from hebblm.adapt.methods.predictor import Method, Predictor
+from hebblm.adapt.requirements import Requirements
 from hebblm.adapt.settings import Decay, Fraction, MethodSettings, NonNegative, Section
 
 if TYPE_CHECKING:
@@ -101,8 +101,8 @@ class Hebb:
         return f"hebb-{self.variant}" if self.variant else "hebb"
 
     @property
-    def needs(self) -> Needs:
-        return Needs(retrieval=True) if self.variant == "v1" else adaptation(self.mbpa)
+    def requirements(self) -> Requirements:
+        return Requirements(retrieval=True) if self.variant == "v1" else adaptation(self.mbpa)
 
     def kernel_weight(self, batch: EvalBatch) -> Tensor:
         """Return the closeness of each neighbour (N, K), with sum 1."""
@@ -185,7 +185,7 @@ def hebb_rule(settings: MethodSettings, variant: str | None = None) -> Hebb:
     return Hebb(settings[HebbConfig], settings[MbpaConfig], variant)
 
 
-def _literal_rule(settings: MethodSettings) -> Rule:
+def _literal_predictor(settings: MethodSettings) -> Predictor:
     return Hebb(replace(settings[HebbConfig], gate="literal"), settings[MbpaConfig])
 
 
@@ -195,5 +195,5 @@ VARIANTS = (
     Method("hebb-v1", "Hebb-v1", "variant", lambda s: hebb_rule(s, "v1"), BOTH),
     Method("hebb-v2", "Hebb-v2", "variant", lambda s: hebb_rule(s, "v2"), BOTH),
     Method("hebb-v3", "Hebb-v3", "variant", lambda s: hebb_rule(s, "v3"), BOTH),
-    Method("hebb-literal", "Hebb-literal", "variant", _literal_rule, BOTH),
+    Method("hebb-literal", "Hebb-literal", "variant", _literal_predictor, BOTH),
 )

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, ClassVar, Literal, cast
 
 from hebblm.adapt import functional as F
 from hebblm.adapt.checks import LrUnits, Scale
-from hebblm.adapt.methods.rule import Method, Rule
-from hebblm.adapt.needs import Needs
+from hebblm.adapt.methods.predictor import Method, Predictor
+from hebblm.adapt.requirements import Requirements
 from hebblm.adapt.settings import MethodSettings, NonNegative, Positive, Section, Steps, Weight
 from hebblm.errors import UserError
 
@@ -135,7 +135,7 @@ class Mbpa:
         return batch.scored(self, targets, compute)
 
     @property
-    def needs(self) -> Needs:
+    def requirements(self) -> Requirements:
         return adaptation(self.config)
 
     def kernel_weight(self, batch: EvalBatch) -> Tensor:
@@ -168,10 +168,10 @@ class MbpaWeight:
         return batch.scored(self, targets, compute).clone()
 
 
-def adaptation(config: MbpaConfig) -> Needs:
+def adaptation(config: MbpaConfig) -> Requirements:
     """Return the needs of a rule that uses MbPA."""
     learned = (MbpaWeight(_whole(config)),) if isinstance(config.weight, str) else ()
-    return Needs(retrieval=True, descents=(_whole(config),), mixture_weights=learned)
+    return Requirements(retrieval=True, descents=(_whole(config),), mixture_weights=learned)
 
 
 @cache  # every mini-batch needs it for every method
@@ -304,13 +304,13 @@ class Safeguards:
     errors: Tensor  # (M,) of the fast form, nats a token, for the queries where it was measured
 
     @classmethod
-    def of(cls, rule: Rule, batch: EvalBatch) -> Safeguards:
+    def of(cls, predictor: Predictor, batch: EvalBatch) -> Safeguards:
         """Return the outcome for a rule; without gradient steps it is all False."""
         import torch
 
         nothing = torch.zeros(len(batch.hidden), dtype=torch.bool, device=batch.hidden.device)
         loss_increased, retried, errors = nothing, nothing, [batch.hidden.new_zeros(0)]
-        for config in cast(tuple[MbpaConfig, ...], rule.needs.descents):
+        for config in cast(tuple[MbpaConfig, ...], predictor.requirements.descents):
             result = mbpa_result(batch, config)
             loss_increased, retried = loss_increased | result.loss_increased, retried | result.retried
             errors.append(fast_errors(batch, config))

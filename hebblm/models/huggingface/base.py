@@ -275,7 +275,7 @@ class HuggingFaceBase(GradientBase):
         trained, window = self._trained, self._window
         ids = ids.to(window.device)
         if window.shape[1] == trained.context:
-            window, self._cache = trained.begun(window[:, trained.stride :]), None
+            window, self._cache = trained.with_bos(window[:, trained.stride :]), None
         fed = ids if self._cache is not None else torch.cat([window, ids], 1)
         if not self._anew and trained.steps == "one" and self._cache is not None:
             states = torch.cat([self._forward(token) for token in torch.split(fed, 1, 1)], 1)

@@ -126,19 +126,19 @@ def test_the_unit_of_the_states_changes_nothing(method: str, entries: int, unit:
     """The head is scaled against them, so that the base's logits stay; a bias is a unit and is left
     out.
     """
-    rule = METHODS[method].rule(MethodSettings())
+    predictor = METHODS[method].predictor(MethodSettings())
     targets = torch.tensor([0, 2, 4, 29, 3, 1])
     plain, scaled = context_of(1.0, entries), context_of(unit, entries)
-    plain.learn_mixture_weights([rule])
-    scaled.learn_mixture_weights([rule])
+    plain.learn_mixture_weights([predictor])
+    scaled.learn_mixture_weights([predictor])
     batches = [
         EvalBatch(queries(of), context, Block.of(targets, 2, written=True))
         for context, of in ((plain, 1.0), (scaled, unit))
     ]
-    expected, found = (rule.log_probs(batch) for batch in batches)
+    expected, found = (predictor.log_probs(batch) for batch in batches)
     torch.testing.assert_close(found, expected, rtol=1e-8, atol=1e-8)
     torch.testing.assert_close(
-        rule.score(batches[1], targets), rule.score(batches[0], targets), rtol=1e-8, atol=1e-8
+        predictor.score(batches[1], targets), predictor.score(batches[0], targets), rtol=1e-8, atol=1e-8
     )
     if entries > 1:
         assert (found - batches[1].log_probs).abs().max() > 1e-3
@@ -148,9 +148,9 @@ def test_the_unit_of_the_states_changes_nothing(method: str, entries: int, unit:
 def test_entries_that_are_all_the_querys_own_state_stay_finite(method: str) -> None:
     context = context_of(1.0, 12, same=True)
     batch = EvalBatch(queries(1.0), context)
-    rule = METHODS[method].rule(MethodSettings())
-    context.learn_mixture_weights([rule])
-    log_probs = rule.log_probs(batch)
+    predictor = METHODS[method].predictor(MethodSettings())
+    context.learn_mixture_weights([predictor])
+    log_probs = predictor.log_probs(batch)
     assert not log_probs.isnan().any()
     torch.testing.assert_close(log_probs.exp().sum(1), torch.ones(6, dtype=torch.float64))
     if method in ("knn", "mixture"):
@@ -183,10 +183,10 @@ def test_the_papers_values_are_in_the_papers_units(source: str, target: str) -> 
         ).log_softmax(1),
     }  # fmt: skip
     for name, log_probs in expected.items():
-        found = METHODS[name].rule(methods).log_probs(EvalBatch(hidden, context))
+        found = METHODS[name].predictor(methods).log_probs(EvalBatch(hidden, context))
         torch.testing.assert_close(found, log_probs, rtol=1e-10, atol=1e-10, msg=name)
     other = methods.replaced(replace(methods[MixtureConfig], scale="relative"))
     apart = (
-        METHODS["mixture"].rule(other).log_probs(EvalBatch(hidden, context)) - expected["mixture"]
+        METHODS["mixture"].predictor(other).log_probs(EvalBatch(hidden, context)) - expected["mixture"]
     )
     assert apart.abs().max() > 1e-3

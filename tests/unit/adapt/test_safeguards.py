@@ -48,7 +48,7 @@ def test_every_method_with_gradient_steps_counts_queries_that_rose_and_measures_
     monkeypatch.setattr(mbpa_module, "MEASURED", 1)  # every query
     for config, rises in ((FAR, True), (replace(FAR, lr=1.0), False)):
         found = Safeguards.of(
-            METHODS[name].rule(toy.SETTINGS.replaced(config)), EvalBatch(queries(), observed())
+            METHODS[name].predictor(toy.SETTINGS.replaced(config)), EvalBatch(queries(), observed())
         )
         assert found.loss_increased.any() == rises
         assert not found.retried.any()
@@ -75,7 +75,7 @@ def test_only_the_guarded_rate_runs_a_query_again() -> None:
 def test_what_has_no_gradient_steps_counts_nothing() -> None:
     batch = EvalBatch(queries(), observed())
     for name in ("lstm", "knn", "mixture", "hebb-v1"):
-        found = Safeguards.of(METHODS[name].rule(MethodSettings(FAR)), batch)
+        found = Safeguards.of(METHODS[name].predictor(MethodSettings(FAR)), batch)
         assert not (found.retried | found.loss_increased).any()
         assert len(found.errors) == 0
 

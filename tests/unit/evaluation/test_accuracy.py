@@ -29,7 +29,7 @@ from ...support import toy
 from ..models.architectures import random_model, tokenizer
 
 WORDS = ("<unk>", "<eos>", "a", "an", "ant", "and", "be", "bee", "been", "A", "to", "too")
-RULES = {name: METHODS[name].rule(toy.SETTINGS) for name in ("lstm", "cache", "mbpa", "best")}
+RULES = {name: METHODS[name].predictor(toy.SETTINGS) for name in ("lstm", "cache", "mbpa", "best")}
 
 
 def plain(
@@ -115,8 +115,8 @@ def test_every_method_is_asked_for_what_it_expected_before_each_token(policy: st
 
     class Spy:
         def watch(self, batch: EvalBatch, targets: Tensor) -> None:
-            for name, rule in RULES.items():
-                rows = rule.log_probs(batch).tolist()
+            for name, predictor in RULES.items():
+                rows = predictor.log_probs(batch).tolist()
                 seen[name] += [
                     plain(row, target, symbols, 0)
                     for row, target in zip(rows, targets.tolist(), strict=True)

@@ -138,8 +138,8 @@ def test_each_method_says_there_what_its_reader_expects(
     def spy(log: WordsAsked, place: AskedPlace, ahead: Expectations) -> None:
         ids[:] = log.stream.ids.tolist()
         rows = [(), tuple(ids[place.begin : place.begin + 1]), (IDS[1], IDS[6])]
-        if method in log.rules:  # else it is the pass before
-            seen.append((place.begin, ahead.log_probs(method, log.rules[method], rows)))
+        if method in log.predictors:  # else it is the pass before
+            seen.append((place.begin, ahead.log_probs(method, log.predictors[method], rows)))
         original(log, place, ahead)
 
     with pytest.MonkeyPatch.context() as patch:

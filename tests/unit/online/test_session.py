@@ -38,8 +38,8 @@ def session_of(memory: FlatMemory | None = None) -> Session:
     counts = torch.arange(toy.SOURCE)
     memory = FlatMemory(toy.DIM) if memory is None else memory
     context = Context(base.head, memory, k=5, train_counts=counts, window=9)
-    rules = {name: METHODS[name].rule(toy.LEARNED) for name in STATIC_METHODS}
-    return OnlineSession(TextSource(base, UnknownVocabulary(toy.UNK)), [context], rules)
+    predictors = {name: METHODS[name].predictor(toy.LEARNED) for name in STATIC_METHODS}
+    return OnlineSession(TextSource(base, UnknownVocabulary(toy.UNK)), [context], predictors)
 
 
 def unit_of(session: Session, number: int) -> Unit:

@@ -13,11 +13,11 @@ import torch
 from hebblm.adapt import methods
 from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.context import Context
-from hebblm.adapt.methods.best import BestConfig, best_rule
+from hebblm.adapt.methods.best import BestConfig, best_predictor
 from hebblm.adapt.methods.gate import Gated
 from hebblm.adapt.methods.hebb import hebb_rule
 from hebblm.adapt.methods.mbpa import Mbpa, MbpaConfig
-from hebblm.adapt.methods.rule import Rule
+from hebblm.adapt.methods.predictor import Predictor
 from hebblm.adapt.settings import MethodSettings
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters
@@ -48,7 +48,7 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> None:
     methods.load_plugin(PLUGIN)
 
 
-def batch_of(rules: list[Rule]) -> EvalBatch:
+def batch_of(rules: list[Predictor]) -> EvalBatch:
     head = OutputHead(
         randn(0, CLASSES, DIM, dtype=torch.float64), randn(1, CLASSES, dtype=torch.float64)
     )
@@ -70,14 +70,14 @@ def rule_of(name: str, settings: MethodSettings = SETTINGS) -> Gated:
 
 @pytest.mark.usefixtures("registered")
 def test_with_mbpa_twice_the_mixture_begins_as_best() -> None:
-    best, twice = best_rule(SETTINGS), rule_of("best+mbpa")
+    best, twice = best_predictor(SETTINGS), rule_of("best+mbpa")
     batch = batch_of([best, twice])
     torch.testing.assert_close(twice.log_probs(batch), best.log_probs(batch), rtol=0, atol=1e-12)
 
 
 @pytest.mark.usefixtures("registered")
 def test_hebb_begins_with_half_of_mbpas_share() -> None:
-    best, more = cast(Gated, best_rule(SETTINGS)), rule_of("best+hebb")
+    best, more = cast(Gated, best_predictor(SETTINGS)), rule_of("best+hebb")
     batch, beside = batch_of([best, more]), Mbpa(SETTINGS[MbpaConfig])
     shares, parts = best.log_mixture_weights(batch).exp(), [rule.log_probs(batch) for rule in best.rules]
     at = max(place for place, rule in enumerate(best.rules) if rule == beside)

@@ -152,11 +152,11 @@ def test_tuning_finds_what_trying_every_point_finds(kind: str, scale: str) -> No
     def loss(method: str, values: dict[str, float | str]) -> float:
         point = settings.changed(values)
         base = scenario.base(point)
-        window = METHODS[method].rule(point.methods).needs.window
+        window = METHODS[method].predictor(point.methods).requirements.window
         context = scenario.context(base, scenario.empty_memory(point), window)
-        rules = {method: METHODS[method].rule(point.methods)}
+        predictors = {method: METHODS[method].predictor(point.methods)}
         nll = evaluate(
-            base, [context], rules, scenario.stream, scenario.vocabulary, Schedule(20)
+            base, [context], predictors, scenario.stream, scenario.vocabulary, Schedule(20)
         ).nll[method]
         return float(nll.astype(float).mean())
 
@@ -213,16 +213,16 @@ def test_a_further_reading_solves_for_nothing_that_an_earlier_one_learned() -> N
     scenario = scenario_of("intra-domain", 40)
     replay = Replay.of(scenario, Hyperparameters(memory=MemoryConfig("exact")))
     settings = Hyperparameters().methods
-    learned = {name: METHODS[name].rule(settings) for name in ("mbpa", "cache")}
+    learned = {name: METHODS[name].predictor(settings) for name in ("mbpa", "cache")}
     first = replay.score(learned, "first")
     assert len(replay.context.learners) == 2
     alone = replay.score({"cache": learned["cache"]}, "again")
-    assert replay.context.learners == learned["cache"].needs.shares
+    assert replay.context.learners == learned["cache"].requirements.shares
     np.testing.assert_array_equal(alone["cache"], first["cache"])
     observer = HebbLosses(settings[MbpaConfig], settings[HebbConfig])
     replay.score({}, "watched", [observer], [learned["mbpa"]])
     assert len(observer.losses()) == 40
-    assert replay.context.learners == learned["mbpa"].needs.shares
+    assert replay.context.learners == learned["mbpa"].requirements.shares
 
 
 def test_a_best_number_at_an_end_of_what_was_tried_is_told() -> None:

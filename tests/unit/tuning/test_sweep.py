@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from hebblm.adapt.methods import METHODS, STATIC_METHODS
-from hebblm.adapt.methods.rule import Rule
+from hebblm.adapt.methods.predictor import Predictor
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.loop import Schedule, evaluate
@@ -63,11 +63,11 @@ def losses(
 ) -> dict[str, np.ndarray]:
     base = base or toy.base_of(toy.tiny_model())
     context = toy.context_of(base, memory, STREAM)
-    rules: dict[str, Rule] = {name: METHODS[name].rule(toy.SETTINGS) for name in STATIC_METHODS}
+    predictors: dict[str, Predictor] = {name: METHODS[name].predictor(toy.SETTINGS) for name in STATIC_METHODS}
     return evaluate(
         base,
         [context],
-        rules,
+        predictors,
         STREAM,
         UnionVocabulary(),
         Schedule(every, write=write, read_ahead=True, precomputed=found),
