@@ -41,7 +41,7 @@ from hebblm.adapt.block import STEP, Block
 from hebblm.adapt.methods import METHODS, named
 from hebblm.adapt.methods.ngram import NgramConfig
 from hebblm.api.request import Request
-from hebblm.cli.common import guarded, tell
+from hebblm.cli.common import guarded, print_line
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.passes import dynamic_base, gradient_statistics
@@ -430,15 +430,15 @@ def main(argv: list[str] | None = None) -> int:
                 "methods": found,
             },
         )
-    tell(referee_tables.verdicts(found))
-    tell(
+    print_line(referee_tables.verdicts(found))
+    print_line(
         f"Tokens are those that the evaluation scores, {text['unk_tokens']:,} of them {UNK}. The "
         "decoder knows which "
         f"{text['vocabulary']:,} words there are; {text['spelled_bytes']:,} bytes of spelling are "
         "counted, not coded."
     )
     failed = [name for name, verdict in found.items() if not verdict["holds"]]
-    tell(f"does not hold: {', '.join(failed)}" if failed else "all hold")
+    print_line(f"does not hold: {', '.join(failed)}" if failed else "all hold")
     return 1 if failed else 0
 
 

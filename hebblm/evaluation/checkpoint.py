@@ -24,7 +24,7 @@ from hebblm.io.tensors import placed, prefixed, read_tensors, under, write_tenso
 from hebblm.online.layout import Layout
 from hebblm.online.ranks import Observed
 from hebblm.online.session import OnlineSession, State
-from hebblm.runtime.progress import say
+from hebblm.runtime.progress import log
 from hebblm.runtime.ranks import ALONE, Ranks
 
 KIND = "hebblm-position"
@@ -64,7 +64,7 @@ class RunCheckpoint:
         if not self.within or self.stopped:
             raise KeyboardInterrupt
         self.stopped = True
-        say(
+        log(
             "interrupted: your position after these tokens is saved; press Ctrl-C again to stop at "
             "once"
         )
@@ -154,7 +154,7 @@ class PassCheckpoint:
         scores.add(record["totals"])
         scores.earlier_seconds = record["clock"]
         done = sum(min(length, place) for length in layout.lengths)
-        say(f"{self.title} continues after its first {done:,} of {sum(layout.lengths):,} tokens")
+        log(f"{self.title} continues after its first {done:,} of {sum(layout.lengths):,} tokens")
         return place
 
     def observe_ranks(self, observed: Observed, *, written: bool) -> None:

@@ -32,7 +32,7 @@ from hebblm.models.base import StreamBase
 from hebblm.models.dynamic import DynamicBase, DynamicConfig
 from hebblm.online.layout import Layout
 from hebblm.report.result import Forgetting
-from hebblm.runtime.progress import bar, say
+from hebblm.runtime.progress import bar, log
 from hebblm.runtime.ranks import ALONE, Ranks
 
 Losses = npt.NDArray[np.float32]
@@ -116,7 +116,7 @@ def dynamic_pass(
     """
     config = settings.dynamic
     if scenario.config.streams > 1:
-        say(
+        log(
             "dynamic evaluation reads the text as one stream: its weights follow what was read last"
         )
     with Stopwatch(clock_of(scenario.device)).time("gradient statistics") as statistics:

@@ -29,7 +29,7 @@ from hebblm.evaluation.scenario import Scenario
 from hebblm.evaluation.scores import EvaluationScores
 from hebblm.evaluation.written_words import written_words
 from hebblm.io.files import atomic_path, sha256
-from hebblm.io.locks import held
+from hebblm.io.locks import file_lock
 from hebblm.report import MethodResult, Result, ScenarioRecord, frequency_report
 from hebblm.report.accuracy import Accuracy, Guesses, accuracy_report
 from hebblm.report.buckets import (
@@ -88,7 +88,7 @@ class Evaluation:
             tables[COMPONENTS_FILE] = component_table(self.components, self.scenario.stream)
         # A result's hashes are those of its own tables: all files are written before any of them
         # replaces a former one.
-        with held(folder / RESULT_FILE, "a result"), ExitStack() as stack:
+        with file_lock(folder / RESULT_FILE, "a result"), ExitStack() as stack:
             files = {}
             for name, table in tables.items():
                 temporary = stack.enter_context(atomic_path(folder / name))

@@ -24,7 +24,7 @@ from hebblm.api.language_model import LanguageModel, load
 from hebblm.errors import UserError
 from hebblm.models.huggingface.model import HuggingFaceModel, longest
 from hebblm.reader.inputs import Text
-from hebblm.runtime.progress import say, track
+from hebblm.runtime.progress import log, track
 
 GENERATED = 256  # tokens of an answer, if the task does not say
 HARNESS_DEVICE = "cuda:0"
@@ -77,7 +77,7 @@ class AdaptedLM(TemplateLM):  # type: ignore[misc]
         if not pretrained:
             raise UserError("no model is named; name one with --model_args pretrained=NAME")
         if device == HARNESS_DEVICE and not torch.cuda.is_available():
-            say(
+            log(
                 f"torch finds no CUDA device; {pretrained} is read on the CPU instead of the "
                 f"harness's {device}"
             )
@@ -127,7 +127,7 @@ class AdaptedLM(TemplateLM):  # type: ignore[misc]
         try:
             return str(render(chat_history))
         except TemplateError as error:
-            say(
+            log(
                 f"the chat template refuses the conversation ({error}); the system message is left "
                 "out"
             )

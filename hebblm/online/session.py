@@ -130,7 +130,7 @@ class OnlineSession(Generic[S]):
             context.learn_mixture_weights(predictors.values())
         self._searches = any(predictor.requirements.retrieval for predictor in predictors.values())
         # Ranks search their memory together, and a check would search it alone.
-        self.checks = FirstBatches(() if self.ranks.several else predictors)
+        self.checks = FirstBatches(() if self.ranks.is_parallel else predictors)
 
     def over(self, source: S) -> Self:
         """Return this session over another source; both observe into the same contexts."""

@@ -13,7 +13,7 @@ from torch import Tensor
 from hebblm.adapt.former import present_name
 from hebblm.errors import UserError
 from hebblm.io.files import atomic_path, check_own, read_record, recover, sha256, write_json
-from hebblm.io.locks import held
+from hebblm.io.locks import file_lock
 from hebblm.io.tensors import prefixed, read_tensors, under, write_tensors
 from hebblm.memory import AnyMemory, load_memory, save_memory
 from hebblm.memory.ngrams import Array
@@ -112,7 +112,7 @@ def save_reader(folder: Path, owner: Owner, known: ReaderState, classes: int) ->
         **prefixed(WEIGHT, known.weights),
     }
     with (
-        held(folder, "this memory", wait=False, again=True),
+        file_lock(folder, "this memory", wait=False, again=True),
         atomic_path(folder, directory=True) as temporary,
     ):
         save_memory(known.memory, temporary / MEMORY, **owner, ngrams=known.ngrams)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from hebblm.adapt.batch import EvalBatch
 from hebblm.errors import UserError
-from hebblm.evaluation.scenario_config import whole
+from hebblm.evaluation.scenario_config import whole_number
 from hebblm.memory.ngram_rows import contexts_of
 from hebblm.reader.inputs import known_ids
 from hebblm.reader.session import ReaderSession
@@ -54,7 +54,7 @@ def text_log_probs(session: ReaderSession, ids: Sequence[int] | Tensor, last: in
         ids,
         "row of ids; reader.vocabulary.encode(TEXT, include=False).ids are one",
     )
-    if not found or whole("last", last, 0) > len(found):
+    if not found or whole_number("last", last, 0) > len(found):
         raise UserError(f"last = {last} must lie between 0 and the number of ids, {len(found)}")
     tokens = session.source.readable(session.last.new_tensor(found))
     with session.at_text_start():

@@ -14,7 +14,7 @@ from torch import Tensor
 from hebblm.adapt.methods import METHODS
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters
-from hebblm.evaluation.scenario_config import ScenarioConfig, whole
+from hebblm.evaluation.scenario_config import ScenarioConfig, whole_number
 from hebblm.memory.persistence import Owner
 from hebblm.models.base import Ids, TrainedModel, device_of
 from hebblm.online.expected import Suggestions
@@ -243,7 +243,7 @@ class Reader:
             UserError: as for :meth:`read`, or one string instead of pieces.
         """
         report, name = reported(progress), name_of(name)
-        most = None if max_tokens is None else whole("max_tokens", max_tokens)
+        most = None if max_tokens is None else whole_number("max_tokens", max_tokens)
         intervals = Intervals(self.update_every, include=learn, most=most)
         reading: OpenText | None = None
 

@@ -34,7 +34,7 @@ from hebblm.reader.config import OpenedConfig
 from hebblm.reader.history import History
 from hebblm.reader.inputs import check_text
 from hebblm.reader.scores import Scores
-from hebblm.runtime.progress import say
+from hebblm.runtime.progress import log
 from hebblm.text.piece_texts import PieceTexts
 from hebblm.text.subwords import Subwords
 from hebblm.text.vocabulary import Encoded, Vocabulary
@@ -110,7 +110,7 @@ class ReaderSession:
             context.observed = saved.memory.counts(len(self.vocabulary))
         context.recall_ngrams(saved.ngrams)
         if unused := context.load_mixture_weights(saved.mixture_weights):
-            say(
+            log(
                 f"{memory} holds learned shares that {self.method} does not use here: "
                 f"{'; '.join(unused)}"
             )

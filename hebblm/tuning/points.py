@@ -13,7 +13,7 @@ import torch
 from hebblm.adapt.block import learning_places
 from hebblm.adapt.functional.mixture_weights import OnlineMixtureWeights
 from hebblm.adapt.grid import near
-from hebblm.runtime.progress import say
+from hebblm.runtime.progress import log
 from hebblm.runtime.ranks import current
 
 Losses = npt.NDArray[np.float64]
@@ -43,7 +43,7 @@ def divided(count: int, compute: Callable[[Sequence[int]], Mapping[int, Losses]]
         return [losses[index] for index in indices]
     # the bar is the first process's own, and a reading of the others may cost more
     if len(indices) < count:
-        say(f"{len(indices)} of {count} points are done here; waiting for the other processes")
+        log(f"{len(indices)} of {count} points are done here; waiting for the other processes")
     tokens = max(
         ranks.all_gather_object(max((len(values) for values in losses.values()), default=0))
     )

@@ -18,7 +18,7 @@ from hebblm.evaluation.defaults import TUNED_SCHEMA
 from hebblm.evaluation.hyperparameters import Hyperparameters, defaults
 from hebblm.evaluation.scenario import Scenario
 from hebblm.io.files import write_json
-from hebblm.io.locks import held
+from hebblm.io.locks import file_lock
 from hebblm.models.update import MEASURED
 from hebblm.report.record import encode
 from hebblm.tuning.points import BestPoint, Losses, Point
@@ -196,6 +196,6 @@ def write_tuned(
             if best.tried
         },
     }
-    with held(folder / TUNED_FILE, "tuned values"):
+    with file_lock(folder / TUNED_FILE, "tuned values"):
         write_json(folder / TUNED_FILE, document)
         write_json(folder / "config.json", {"values": values})

@@ -35,7 +35,7 @@ from hebblm.memory.causal import WrittenBlock
 from hebblm.memory.nearest import Ranked
 from hebblm.models.base import StreamBase, hash_of_ids
 from hebblm.online.layout import Pace
-from hebblm.runtime.progress import say
+from hebblm.runtime.progress import log
 from hebblm.text import EvaluationStream
 
 SCHEMA = "hebblm-sweep/1"
@@ -144,11 +144,11 @@ def prepare_sweep(
         return None
     parts = Segments(plan.folder())
     if parts.finished() * plan.part < total:
-        with parts.held("states and neighbours"):
+        with parts.locked("states and neighbours"):
             _make_room(parts.folder, size)
             _fill(base, memory, stream, plan, parts, progress)
     else:
-        say(
+        log(
             f"states and neighbours of the {total:,} tokens come from an earlier run "
             f"({parts.folder})"
         )
@@ -172,7 +172,7 @@ def _fill(
     """
     total, pace, done = len(stream), plan.pace, parts.finished()
     if done:
-        say(
+        log(
             f"the reading continues after its first {min(total, done * plan.part):,} of {total:,} "
             "tokens"
         )

@@ -12,7 +12,7 @@ from hebblm.adapt.methods.mixture import MixtureConfig
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters, parse_settings
 from hebblm.evaluation.hyperparameters import defaults as default_values
-from hebblm.runtime.progress import say_once
+from hebblm.runtime.progress import log_once
 
 
 def test_every_known_name_can_be_set_to_what_it_is() -> None:
@@ -169,7 +169,7 @@ def test_a_value_that_was_asked_for_and_that_newton_s_steps_do_not_go_by_is_refu
 def test_former_names_are_taken_with_a_line_that_says_so(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    say_once.cache_clear()
+    log_once.cache_clear()
     former = {"mbpa.method": "exact", "mbpa.rate": "guarded", "best.rate": "0"}
     settings = Hyperparameters().changed(former).changed(former)
     assert {name: settings.of(now) for name, now in RENAMED.items()} == {**former, "best.rate": 0.0}

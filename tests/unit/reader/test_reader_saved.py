@@ -20,7 +20,7 @@ from hebblm.adapt.methods import METHODS
 from hebblm.adapt.settings import MethodSettings
 from hebblm.errors import UserError
 from hebblm.io.files import atomic_path, read_json, write_json
-from hebblm.io.locks import held
+from hebblm.io.locks import file_lock
 from hebblm.memory import FlatMemory, save_memory
 
 from .test_reader import MODEL, TEXT
@@ -67,7 +67,7 @@ def test_a_folder_that_another_process_writes_is_left_to_it(
     reader = lm.reader("cache")
     reader.read(TEXT)
     with (
-        held(tmp_path / "known", "this memory"),
+        file_lock(tmp_path / "known", "this memory"),
         ThreadPoolExecutor(1) as other,
         pytest.raises(UserError, match="is at work on this memory"),
     ):

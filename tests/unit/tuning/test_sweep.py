@@ -17,7 +17,7 @@ from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.loop import Schedule, evaluate
 from hebblm.evaluation.scenario import Scenario, ScenarioConfig
 from hebblm.evaluation.vocabulary import UnionVocabulary
-from hebblm.io.locks import held
+from hebblm.io.locks import file_lock
 from hebblm.memory import AnyMemory, FaissMemory, FlatMemory, HybridMemory, RingMemory
 from hebblm.models.awd import AwdBase, AwdModel
 from hebblm.online import layout as layouts
@@ -183,7 +183,7 @@ def test_a_sweep_that_another_process_fills_makes_no_room(monkeypatch: pytest.Mo
     # as a file that is gone between its name and its size
     (plans[0].folder() / "part").symlink_to("renamed")
     monkeypatch.setattr(sweep, "LIMIT_BYTES", int(2.5 * size))
-    with held(plans[0].folder(), "states and neighbours"):
+    with file_lock(plans[0].folder(), "states and neighbours"):
         prepare_sweep(base, memory, STREAM, plans[2], forget)
     assert [plan.folder().exists() for plan in plans] == [True, False, True]
 

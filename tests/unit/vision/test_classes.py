@@ -116,7 +116,7 @@ def test_what_another_process_has_tuned_meanwhile_is_taken(
     path.unlink()
 
     @contextmanager
-    def held(place: Path, what: str) -> Iterator[bool]:
+    def file_lock(place: Path, what: str) -> Iterator[bool]:
         asked.append(place)
         place.write_bytes(content)
         yield True
