@@ -152,7 +152,10 @@ def walk(known: Known, methods: Sequence[str], choose: Choose, title: str) -> li
                     # (1, order)
                     before = None if latest is None else latest.context_after(ids)[None]
                     batch = EvalBatch(hidden, context, contexts=before)
-                    found = {name: predictor.log_probs(batch)[0] for name, predictor in predictors.items()}
+                    found = {
+                        name: predictor.log_probs(batch)[0]
+                        for name, predictor in predictors.items()
+                    }
                     ids.append(
                         choose(
                             {

@@ -17,7 +17,7 @@ from torch import Tensor
 from hebblm.adapt import checks
 from hebblm.adapt.block import Block, Window
 from hebblm.adapt.functional.gating import LearnedGate
-from hebblm.adapt.requirements import Learned, Learner, HasRequirements
+from hebblm.adapt.requirements import HasRequirements, Learned, Learner
 from hebblm.errors import UserError
 from hebblm.memory.base import AnyMemory
 from hebblm.memory.ngram_rows import PAD, Ints, contexts_of
@@ -132,7 +132,9 @@ class Context:
                 self.ngrams = NGrams(*predictor.requirements.ngrams)
                 for state in self.stream_states:
                     state.history = np.full(self.ngrams.order, PAD)
-            self.learners = tuple(dict.fromkeys((*self.learners, *predictor.requirements.mixture_weights)))
+            self.learners = tuple(
+                dict.fromkeys((*self.learners, *predictor.requirements.mixture_weights))
+            )
         for state in self.stream_states:
             known = state.mixture_weights
             state.mixture_weights = {
@@ -267,11 +269,13 @@ class Context:
 
     @property
     def saved_mixture_weights(self) -> dict[str, tuple[float, ...]]:
-        """Numbers of every share by name, for :meth:`load_mixture_weights`: as learned, and as a text made
-        them here.
+        """Every mixture weight by name, for :meth:`load_mixture_weights`: as learned, and as this
+        text made it.
         """
         learned = self.stream_states[0].learned
-        here = {learner.learned_as: share.as_floats for learner, share in self.mixture_weights.items()}
+        here = {
+            learner.learned_as: share.as_floats for learner, share in self.mixture_weights.items()
+        }
         if learned is None:
             return here
         kept = {learner.learned_as: share.as_floats for learner, share in learned.items()}

@@ -20,7 +20,7 @@ COSTLY = {
     "absolute_lr": ["mbpa_absolute.lr"],
     "beta": ["hebb.beta"],
     "eta": ["hebb.eta"],
-    "closeness": ["hebb.kernel_weight"],
+    "kernel_weight": ["hebb.kernel_weight"],
 }
 """Axes where every value costs an adaptation, and the settings that are tried along them."""
 

@@ -126,7 +126,11 @@ class LearnedWords:
 
     @torch.no_grad()
     def ask(
-        self, base: StreamBase, context: Context, predictors: Mapping[str, Predictor], losses: Losses
+        self,
+        base: StreamBase,
+        context: Context,
+        predictors: Mapping[str, Predictor],
+        losses: Losses,
     ) -> dict[str, Any]:
         """Ask the base as it was at the beginning, and the best of the other methods at the end of
         the text.

@@ -123,7 +123,9 @@ def evaluate(
     """
     hooks, ranks, checkpoint = hooks or Hooks(), schedule.ranks, (hooks or Hooks()).checkpoint
     layout = (schedule.layout or Layout.of(len(stream))).part(ranks.rank, ranks.size)
-    scores = EvaluationScores({name: np.empty(len(stream), dtype=np.float32) for name in predictors})
+    scores = EvaluationScores(
+        {name: np.empty(len(stream), dtype=np.float32) for name in predictors}
+    )
     device = contexts[0].head.weight.device
     session = OnlineSession(
         TextSource(base, vocabulary),
@@ -136,7 +138,9 @@ def evaluate(
     text = TextStreams(
         layout, inputs, labels, schedule.update_every, schedule.write, schedule.precomputed
     )
-    counting = [name for name, predictor in predictors.items() if predictor.requirements.ngrams is not None]
+    counting = [
+        name for name, predictor in predictors.items() if predictor.requirements.ngrams is not None
+    ]
     pace = _pace(schedule, layout, hooks, counts=bool(counting))
     memories = [context.memory for context in contexts] if schedule.write else []
     record = _recorder(predictors, scores, hooks)

@@ -123,7 +123,14 @@ def dynamic_pass(
         base = dynamic_base(scenario, config, gradient_statistics(scenario, config))
     layout = Layout.of(len(scenario.stream))
     found = _run(
-        scenario, base, predictors, settings, "dynamic evaluation", watching or Watching(), layout, ALONE
+        scenario,
+        base,
+        predictors,
+        settings,
+        "dynamic evaluation",
+        watching or Watching(),
+        layout,
+        ALONE,
     )
     found.preparation.append(statistics)
     found.dynamic = base.config
@@ -209,7 +216,9 @@ def _run(
         found.memory = dict(memories[0].describe())
         if watching.learned is not None:
             with watch.time(suggesting.name) as work:
-                found.suggested = watching.learned.ask(base, contexts[0], predictors, found.scores.nll)
+                found.suggested = watching.learned.ask(
+                    base, contexts[0], predictors, found.scores.nll
+                )
             suggesting.seconds += work.seconds
 
     if watching.probe is None:
@@ -241,15 +250,17 @@ def ensemble_losses(losses: Sequence[Losses], update_every: int) -> Losses:
     """Return ``-log sum_c w_c exp(-l_c)`` (T,) nats, the losses of the mixture of C methods, from
     theirs, (T,) each.
 
-    The shares w come from :class:`hebblm.adapt.functional.OnlineMixtureWeights` and the tokens of earlier
-    intervals. They are the same for every possible word, so the mixture is a distribution, and
-    known before the token. A loss is +inf if a method gave the token probability 0.
+    The shares w come from :class:`hebblm.adapt.functional.OnlineMixtureWeights` and the tokens of
+    earlier intervals. They are the same for every possible word, so the mixture is a distribution,
+    and known before the token. A loss is +inf if a method gave the token probability 0.
     """
     mixture_weights, mixed = F.OnlineMixtureWeights((0.0,) * (len(losses) - 1)), []
     # (n, C)
     for interval in torch.split(torch.from_numpy(np.stack(losses, 1)).double(), update_every):
         mixed.append(
-            F.gated_losses(interval, torch.tensor([mixture_weights.value], dtype=torch.float64).log())
+            F.gated_losses(
+                interval, torch.tensor([mixture_weights.value], dtype=torch.float64).log()
+            )
         )
         mixture_weights = mixture_weights.after(interval.tolist())
     return torch.cat(mixed).float().numpy()

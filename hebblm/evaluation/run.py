@@ -158,9 +158,17 @@ def run_scenario(
     """
     started = time.perf_counter()
     options = options or EvalOptions()
-    predictors = {name: METHODS[name].predictor(settings.methods) for name in methods if name in METHODS}
-    static = {name: predictor for name, predictor in predictors.items() if not METHODS[name].uses_dynamic_base}
-    moving = {name: predictor for name, predictor in predictors.items() if METHODS[name].uses_dynamic_base}
+    predictors = {
+        name: METHODS[name].predictor(settings.methods) for name in methods if name in METHODS
+    }
+    static = {
+        name: predictor
+        for name, predictor in predictors.items()
+        if not METHODS[name].uses_dynamic_base
+    }
+    moving = {
+        name: predictor for name, predictor in predictors.items() if METHODS[name].uses_dynamic_base
+    }
     if moving:
         scenario.check_statistics(settings.dynamic)
     observers = observers_for(options, scenario, settings, static, moving, checkpoint)
@@ -190,7 +198,9 @@ def run_scenario(
     gains, paired = _gains(scenario, nll, by_token, options.edges, bootstrap)
     results = {}
     for name, found in passes.items():
-        checked = options.check and name in predictors and bool(predictors[name].requirements.descents)
+        checked = (
+            options.check and name in predictors and bool(predictors[name].requirements.descents)
+        )
         results[name] = replace(
             method_result(
                 name,

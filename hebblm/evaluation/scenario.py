@@ -246,6 +246,8 @@ class Scenario(ModelAndText):
             train_counts=counts,
             new_classes=new,
             window=window,
-            fixed=not base.trains_online and self.config.vocabulary == "union" and not self.model.keyed,
+            fixed=not base.trains_online
+            and self.config.vocabulary == "union"
+            and not self.model.keyed,
             streams=streams,
         )

@@ -214,7 +214,9 @@ class ScenarioConfig(ReadingOptions):
             if (words := words_of(hint)) and value is not None:
                 checks.one_of(name, value, words)
             elif int in (hint, *get_args(hint)) and (value is not None or hint is int):
-                object.__setattr__(self, name, whole_number(name, value, 0 if name == "seed" else 1))
+                object.__setattr__(
+                    self, name, whole_number(name, value, 0 if name == "seed" else 1)
+                )
         number_of_neighbors(self.k)
         if not isinstance(self.unk_share, int | float) or not 0 < self.unk_share < 1:
             raise UserError(f"unk_share = {self.unk_share} must lie in (0, 1)")

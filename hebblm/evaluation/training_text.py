@@ -18,7 +18,7 @@ from hebblm.adapt.functional import log_normalizers, with_rows
 from hebblm.errors import UserError
 from hebblm.io.download import cache_dir
 from hebblm.io.files import hash_of
-from hebblm.io.locks import held
+from hebblm.io.locks import file_lock
 from hebblm.io.tensors import placed, prefixed, read_tensors, under, write_tensors
 from hebblm.memory import AnyMemory, MemoryConfig, build_memory, load_memory, save_memory
 from hebblm.memory.store import CHUNK
@@ -62,8 +62,8 @@ class Segments:
         ]
 
     def locked(self, what: str) -> AbstractContextManager[bool]:
-        """Lock the segments of ``what`` for this process, see :func:`hebblm.io.locks.held`."""
-        return held(self.folder, what)
+        """Lock the segments of ``what`` for this process, see :func:`hebblm.io.locks.file_lock`."""
+        return file_lock(self.folder, what)
 
     def _path(self, index: int) -> Path:
         return self.folder / f"part-{index:05d}.safetensors"
@@ -326,7 +326,7 @@ def mean_squares(model: TrainedModel, ids: Ids, segment: int) -> list[Tensor]:
     ]
     path = cache_dir() / "gradients" / f"{hash_of(identity)}.safetensors"
     if not path.exists():
-        with held(path, "the gradient statistics"):
+        with file_lock(path, "the gradient statistics"):
             if not path.exists():  # another process may have computed them meanwhile
                 squares = model.mean_squares(ids, segment, _announce)
                 write_tensors(

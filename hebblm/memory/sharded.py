@@ -50,7 +50,9 @@ class ShardedMemory(AnyMemory):
         self._counts = torch.zeros(0, dtype=torch.int64, device=own.segments()[0].values.device)
         self._base: tuple[Tensor, _Places] | None = None
         self._places = _Places(ranks, self._counts.device)
-        self.observe_ranks(ranks.all_gather_rows(torch.cat([part.values for part in own.segments()])))
+        self.observe_ranks(
+            ranks.all_gather_rows(torch.cat([part.values for part in own.segments()]))
+        )
 
     @property
     def dim(self) -> int:

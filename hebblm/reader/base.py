@@ -85,9 +85,9 @@ class BaseAndTrained:
         """Return states (N_b, D) after each token of continuations (N_b,), and the trained base's
         as :meth:`beyond`.
         """
-        return self._base.continuations(rows), None if self._trained is None else self._trained.continuations(
+        return self._base.continuations(
             rows
-        )
+        ), None if self._trained is None else self._trained.continuations(rows)
 
     @property
     def max_rewind(self) -> int:

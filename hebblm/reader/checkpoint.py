@@ -59,7 +59,9 @@ class ReaderState:
     recent: tuple[Tensor, Tensor] = field(
         default_factory=lambda: (torch.zeros(0, 0), torch.zeros(0))
     )  # (W, D), (W,)
-    mixture_weights: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # learned shares, by name
+    mixture_weights: Mapping[str, tuple[float, ...]] = field(
+        default_factory=dict
+    )  # learned shares, by name
     # counts; empty if no method uses them
     ngrams: Mapping[str, Array] = field(default_factory=dict)
     # that learned; empty if the base stays as trained
@@ -95,8 +97,15 @@ def save_reader(folder: Path, owner: Owner, known: ReaderState, classes: int) ->
     check_free(folder)
     assert known.memory is not None, "a reader has a memory"
     assert known.state is not None, "a reader has a place"
-    mixture_weights = torch.tensor([share for kept in known.mixture_weights.values() for share in kept])
-    for learned in (mixture_weights, *known.weights.values(), *known.state.values(), known.recent[0]):
+    mixture_weights = torch.tensor(
+        [share for kept in known.mixture_weights.values() for share in kept]
+    )
+    for learned in (
+        mixture_weights,
+        *known.weights.values(),
+        *known.state.values(),
+        known.recent[0],
+    ):
         if learned.is_floating_point() and not learned.isfinite().all():
             raise UserError(
                 f"what {known.config.method} learned is no longer finite, so no reader could go on "

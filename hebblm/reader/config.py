@@ -11,7 +11,12 @@ from hebblm.adapt.former import present_settings
 from hebblm.adapt.methods import check_methods, unaliased
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters, defaults, plain_name
-from hebblm.evaluation.scenario_config import ScenarioConfig, number_of_neighbors, as_strings, whole_number
+from hebblm.evaluation.scenario_config import (
+    ScenarioConfig,
+    as_strings,
+    number_of_neighbors,
+    whole_number,
+)
 from hebblm.io.files import Count
 from hebblm.runtime.progress import log
 

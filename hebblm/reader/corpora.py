@@ -17,7 +17,7 @@ from torch import Tensor
 from hebblm.errors import UserError
 from hebblm.evaluation.training_text import Segments, saved_segments
 from hebblm.io.files import hash_of
-from hebblm.io.locks import held, remove_left
+from hebblm.io.locks import file_lock, remove_left
 from hebblm.memory import AnyMemory, MemoryConfig, build_memory, load_memory, save_memory
 from hebblm.memory.ngram_rows import Ints, contexts_of
 from hebblm.memory.ngrams import Array, NGrams
@@ -94,7 +94,7 @@ def build(
     with ExitStack() as stack:
         if ranks.leads:
             stack.enter_context(parts.locked("this memory"))
-            stack.enter_context(held(folder, "this memory", wait=False))
+            stack.enter_context(file_lock(folder, "this memory", wait=False))
         if ranks.all_gather_object(read_about(folder).get("identity"))[0] == identity:
             log(f"{folder} already holds this memory")
             return there()
@@ -281,7 +281,7 @@ def merge(first: Path, second: Path, folder: Path) -> AnyMemory:
     The merged memory is kept and searched like the first.
     """
     check_replaceable(folder)
-    with held(folder, "this memory", wait=False):
+    with file_lock(folder, "this memory", wait=False):
         return _merge(first, second, folder)
 
 

@@ -67,7 +67,9 @@ class Drafts:
         found: list[Drafted] = []
         width = max(self.read.order, MATCH)
         chance, recent = 1.0, self.text[-width:]
-        while len(found) < min(most, MAX_DRAFT_TOKENS) and (known := self._next(recent)) is not None:
+        while (
+            len(found) < min(most, MAX_DRAFT_TOKENS) and (known := self._next(recent)) is not None
+        ):
             (token, match), share = known
             chance *= (
                 share

@@ -61,7 +61,8 @@ class Explanation(NamedTuple):
         word: the word.
         probability: its probability after adaptation.
         unadapted: its probability under the trained base, with rows of zeros for new words.
-        mixture_weights: what each part of the method adds to the probability, by name; they sum to it.
+        mixture_weights: what each part of the method adds to the probability, by name; they sum to
+            it.
         entries: the memory entries that weigh most, the heaviest first.
         by_kernel_weight: whether the entries are weighed by closeness.
     """
@@ -217,7 +218,10 @@ def explanation_tables(
     rows: list[tuple[Cell, ...]] = [
         (
             shown(item.word),
-            *(100 * value for value in (item.probability, item.unadapted, *item.mixture_weights.values())),
+            *(
+                100 * value
+                for value in (item.probability, item.unadapted, *item.mixture_weights.values())
+            ),
         )
         for item in found
     ]

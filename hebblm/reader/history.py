@@ -204,7 +204,11 @@ class Journal:
         """Return whether a text of this name goes on from where the reader stands."""
         self._close()
         last = self._last()
-        return name == "" if last is None else isinstance(last, TextRead | TextPassed) and last.name == name
+        return (
+            name == ""
+            if last is None
+            else isinstance(last, TextRead | TextPassed) and last.name == name
+        )
 
     def begin(self, readings: Sequence[OpenText], rows: int, *, together: bool) -> None:
         """Begin to record one text, or several side by side."""
@@ -280,7 +284,12 @@ class Journal:
     def _last(self) -> Item | None:
         """Return the item that says where the reader stands."""
         return next(
-            (item for item in reversed(self._items) if not isinstance(item, ReaderOpened | SplitBy)), None
+            (
+                item
+                for item in reversed(self._items)
+                if not isinstance(item, ReaderOpened | SplitBy)
+            ),
+            None,
         )
 
     def _taken_down(self) -> Sequence[Item]:
@@ -321,7 +330,8 @@ def _without_unlearned(items: Sequence[Item], vocabulary: Vocabulary) -> list[It
                 for text in texts
             ]
             found = _then(
-                found, [TextPassed(text.name, split) for text, split in zip(texts, fits, strict=True)]
+                found,
+                [TextPassed(text.name, split) for text, split in zip(texts, fits, strict=True)],
             )
         else:
             found.append(item)
@@ -349,7 +359,10 @@ def documents(record: History) -> list[LearnedDocument]:
         found[text.name] = LearnedDocument(text.name, tokens, size, words, text.read)
     base = () if record.base is None else record.base.texts
     return [
-        *(LearnedDocument(text.get("path", ""), None, text.get("bytes"), None, None) for text in base),
+        *(
+            LearnedDocument(text.get("path", ""), None, text.get("bytes"), None, None)
+            for text in base
+        ),
         *found.values(),
     ]
 
@@ -376,7 +389,11 @@ def laid_out(record: History) -> list[WrittenSpan]:
                 tuple(text.name or None for text in texts),
                 tuple(text.tokens for text in texts),
             )
-            if isinstance(item, TextRead) and open_name == item.name and (before := found[-1].lengths):
+            if (
+                isinstance(item, TextRead)
+                and open_name == item.name
+                and (before := found[-1].lengths)
+            ):
                 found[-1] = found[-1]._replace(lengths=(before[0] + lengths[0],))
             else:
                 found.append(WrittenSpan(names, lengths, every))
@@ -400,7 +417,13 @@ def texts_of(record: History) -> list[SourceText]:
 
 
 def texts_in(item: Item) -> list[TextRead]:
-    return item.texts if isinstance(item, TextsReadAsBatch) else [item] if isinstance(item, TextRead) else []
+    return (
+        item.texts
+        if isinstance(item, TextsReadAsBatch)
+        else [item]
+        if isinstance(item, TextRead)
+        else []
+    )
 
 
 def _fits(vocabulary: Vocabulary, texts: Sequence[str]) -> Chosen | None:

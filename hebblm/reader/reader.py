@@ -22,7 +22,14 @@ from hebblm.reader.checkpoint import ReaderState, open_reader, save_reader
 from hebblm.reader.config import OpenedConfig, ReaderConfig
 from hebblm.reader.explain import Explanation, explain
 from hebblm.reader.generate import complete, generate
-from hebblm.reader.history import Journal, ReaderOpened, LearnedDocument, OpenText, documents, laid_out
+from hebblm.reader.history import (
+    Journal,
+    LearnedDocument,
+    OpenText,
+    ReaderOpened,
+    documents,
+    laid_out,
+)
 from hebblm.reader.inputs import (
     Intervals,
     Progress,

@@ -15,14 +15,14 @@ from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import defaults
 from hebblm.io.files import sha256
 from hebblm.reader.history import (
+    History,
     Item,
     Journal,
     ReaderOpened,
+    SplitBy,
     TextPassed,
     TextRead,
-    History,
     TextsReadAsBatch,
-    SplitBy,
     documents,
     texts_in,
 )

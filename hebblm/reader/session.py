@@ -369,7 +369,9 @@ class Continuations:
         if not rows[0]:
             return self._first[0][None], self._first[1][None]
         base, context = self._session.base, self._session.context
-        after = base.continuations([torch.tensor(row, device=base.head.weight.device) for row in rows])
+        after = base.continuations(
+            [torch.tensor(row, device=base.head.weight.device) for row in rows]
+        )
         states, trained = (
             None if each is None else torch.stack([row[-1] for row in each]) for each in after
         )

@@ -28,7 +28,9 @@ class WrittenText:
     stream: Ints  # (S,) entries of the present stream, in its order
 
     @classmethod
-    def of(cls, memory: AnyMemory, texts: Sequence[WrittenSpan], model: TrainedModel) -> WrittenText:
+    def of(
+        cls, memory: AnyMemory, texts: Sequence[WrittenSpan], model: TrainedModel
+    ) -> WrittenText:
         """Return the text of a memory that texts were written to, one after the other."""
         ids = np.concatenate([part.values.cpu().numpy() for part in memory.segments()])
         names: list[str | None] = []

@@ -28,7 +28,7 @@ from hebblm.evaluation.scenario import Scenario
 from hebblm.evaluation.training_text import STATE, Segments, unpacked_state
 from hebblm.io.download import cache_dir
 from hebblm.io.files import hash_of
-from hebblm.io.locks import held
+from hebblm.io.locks import file_lock
 from hebblm.io.tensors import placed, prefixed
 from hebblm.memory import AnyMemory, faiss_index
 from hebblm.memory.causal import WrittenBlock
@@ -252,7 +252,7 @@ def _make_room(folder: Path, needed: int) -> None:
     for _, sweep, size in sorted(others):
         if total <= LIMIT_BYTES:
             return
-        with contextlib.suppress(UserError), held(sweep, "states and neighbours", wait=False):
+        with contextlib.suppress(UserError), file_lock(sweep, "states and neighbours", wait=False):
             shutil.rmtree(sweep, ignore_errors=True)
             total -= size
 

@@ -77,11 +77,11 @@ def verdict(document: Mapping[str, Any]) -> str:
         return _best(_shares(methods, "average_accuracy"))
     sentences = {}
     for condition in _conditions(document):
-        mixture_weights = _shares(
+        shares = _shares(
             {name: item["conditions"][condition] for name, item in methods.items()}, "overall"
         )
         sentences[condition] = (
-            _range(document["grid"], mixture_weights) if experiment == "sensitivity" else _best(mixture_weights)
+            _range(document["grid"], shares) if experiment == "sensitivity" else _best(shares)
         )
     if len(sentences) == 1:
         return next(iter(sentences.values()))
@@ -99,10 +99,10 @@ def _shares(methods: Mapping[str, Any], key: str) -> dict[str, list[float]]:
     return {name: [seed[key] for seed in item["seeds"]] for name, item in methods.items()}
 
 
-def _range(grid: Mapping[str, Any], mixture_weights: Mapping[str, list[float]]) -> str:
-    right = {name: 100 * statistics.fmean(each) for name, each in mixture_weights.items()}
+def _range(grid: Mapping[str, Any], shares: Mapping[str, list[float]]) -> str:
+    right = {name: 100 * statistics.fmean(each) for name, each in shares.items()}
     reached = [right[name] for name in grid]
-    over = "one seed" if len(mixture_weights["mbpa"]) == 1 else f"means of {len(mixture_weights['mbpa'])} seeds"
+    over = "one seed" if len(shares["mbpa"]) == 1 else f"means of {len(shares['mbpa'])} seeds"
     return (
         f"Hebb with {len(grid)} pairs of beta and eta: {min(reached):.1f} to {max(reached):.1f} % "
         "right, "
@@ -110,11 +110,11 @@ def _range(grid: Mapping[str, Any], mixture_weights: Mapping[str, list[float]]) 
     )
 
 
-def _best(mixture_weights: Mapping[str, list[float]]) -> str:
-    best, following = sorted(mixture_weights, key=lambda name: -statistics.fmean(mixture_weights[name]))[:2]
-    lead, low, high = (100 * end for end in paired_interval(mixture_weights[best], mixture_weights[following]))
-    count = len(mixture_weights[best])
-    right = f"{100 * statistics.fmean(mixture_weights[best]):.1f} % right"
+def _best(shares: Mapping[str, list[float]]) -> str:
+    best, following = sorted(shares, key=lambda name: -statistics.fmean(shares[name]))[:2]
+    lead, low, high = (100 * end for end in paired_interval(shares[best], shares[following]))
+    count = len(shares[best])
+    right = f"{100 * statistics.fmean(shares[best]):.1f} % right"
     interval = f" (95 % interval {low:.1f} to {high:.1f})" if count > 1 else ""
     ahead = f"{lead:.1f} points{interval} ahead of {method_name(following)}"
     seeds = "one seed" if count == 1 else f"{count} seeds"

@@ -145,7 +145,9 @@ def fisher_diagonal(model: MLP, pixels: Tensor, labels: Tensor, *, kind: FisherK
         mixture_weights = model.head.logits(hidden).softmax(1)  # p (n, C)
         if kind == "labels":
             # r
-            residual = mixture_weights.scatter_add(1, classes.unsqueeze(1), -torch.ones_like(mixture_weights[:, :1]))
+            residual = mixture_weights.scatter_add(
+                1, classes.unsqueeze(1), -torch.ones_like(mixture_weights[:, :1])
+            )
             output_squares = residual.square()  # (n, C)
             hidden_squares = (residual @ head).square()  # (n, H)
         else:

@@ -9,7 +9,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from hebblm.adapt.functional import HebbianTerm, kernel_weight, hebb_combine, hebb_weights, hebbian_term
+from hebblm.adapt.functional import (
+    HebbianTerm,
+    hebb_combine,
+    hebb_weights,
+    hebbian_term,
+    kernel_weight,
+)
 from hebblm.adapt.solvers.problem import loss_increased
 from hebblm.memory import FlatMemory
 from hebblm.memory.nearest import Ranked
@@ -189,7 +195,9 @@ class Adapted:
     base_logits: Tensor  # (N, C) of the base network
     delta: Tensor  # (N, C) what MbPA adds
     term: HebbianTerm  # on the output layer
-    loss_increased: Tensor  # (N,) bool, queries whose neighbours' loss was higher after the steps than before
+    loss_increased: (
+        Tensor  # (N,) bool, queries whose neighbours' loss was higher after the steps than before
+    )
 
     def mbpa(self) -> Tensor:
         return self.base_logits + self.delta

@@ -45,8 +45,8 @@ TRAINED = "training"
 
 Measure = Callable[[MLP, int], Step]
 """From the network after task t, and t, to every method that starts from it: predictions (t + 1, n)
-uint8, task by task of the first n test samples, and how many queries' neighbours' loss ``loss_increased`` by
-their adaptation.
+uint8, task by task of the first n test samples, and how many queries' neighbours' loss
+``loss_increased`` by their adaptation.
 """
 
 

@@ -267,7 +267,9 @@ def read(
         for capacity in {method.capacity for method in methods.values()}:
             if capacity not in sessions:
                 own = {
-                    name: each.predictor for name, each in methods.items() if each.capacity == capacity
+                    name: each.predictor
+                    for name, each in methods.items()
+                    if each.capacity == capacity
                 }
                 context = remembered.context(block.head, k, capacity)
                 sessions[capacity] = OnlineSession(PictureSource(block.head), [context], own)

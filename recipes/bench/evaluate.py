@@ -35,7 +35,9 @@ def cases(config: EvalBenchConfig, rounds: Rounds) -> list[Case]:
         architecture.embedding_dim, config.vocabulary, seed=config.seed, device=rounds.device
     )
     longest = max(config.tokens, config.currency_tokens, config.stream_tokens)
-    bench = Harness.of(source, architecture, longest, predictors, config.k, methods[CacheConfig].window)
+    bench = Harness.of(
+        source, architecture, longest, predictors, config.k, methods[CacheConfig].window
+    )
     return [
         *(
             partial(_evaluation, config, bench, size, unadapted, rounds)

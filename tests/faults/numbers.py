@@ -309,7 +309,8 @@ def soak_cases(
 ) -> Iterator[tuple[str, Case]]:
     """Read with each kind of memory, by all methods that it serves."""
     still, moved = (
-        [name for name, m in METHODS.items() if m.trains_online == moving] for moving in (False, True)
+        [name for name, m in METHODS.items() if m.trains_online == moving]
+        for moving in (False, True)
     )
     kinds = (
         ("the latest 10,000 entries", still, MemoryConfig(capacity=10_000), False),

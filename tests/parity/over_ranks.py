@@ -52,7 +52,9 @@ def scores(
     """Return the losses (T,) by method, read behind entries of another text; ranks share these and
     the streams.
     """
-    predictors = {name: METHODS[name].predictor(toy.exact(SETTINGS[settings])) for name in STATIC_METHODS}
+    predictors = {
+        name: METHODS[name].predictor(toy.exact(SETTINGS[settings])) for name in STATIC_METHODS
+    }
     stream, mine = text(), layout.part(ranks.rank, ranks.size)
     base = AwdBase(toy.tiny_model().double(), rows=toy.NOVEL, init="uniform", streams=mine.streams)
     keys, labels = (

@@ -16,7 +16,13 @@ from hebblm.adapt import functional as F
 from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.context import Context
 from hebblm.adapt.methods import METHODS
-from hebblm.adapt.methods.best import COMPONENTS, FEATURES, BestConfig, best_predictor, gate_features
+from hebblm.adapt.methods.best import (
+    COMPONENTS,
+    FEATURES,
+    BestConfig,
+    best_predictor,
+    gate_features,
+)
 from hebblm.adapt.methods.gate import Gated
 from hebblm.adapt.settings import MethodSettings
 from hebblm.errors import UserError
@@ -169,7 +175,10 @@ def test_a_label_that_no_component_gives_anything_is_infinite_and_teaches_nothin
     mixture_weights = F.log_softmax_weights(
         gate.placed(torch.tensor([[1.0, 0.3]]).double()), gate.weights[None]
     )
-    assert F.gated_losses(torch.tensor([[math.inf, math.inf]]).double(), mixture_weights).item() == math.inf
+    assert (
+        F.gated_losses(torch.tensor([[math.inf, math.inf]]).double(), mixture_weights).item()
+        == math.inf
+    )
     assert gate.after([told] * 50).weights[0, 0] > gate.weights[0, 0]
 
 
@@ -183,7 +192,9 @@ def test_another_text_begins_with_half_of_the_weights_and_the_odds_of_earlier_be
     for step in (gate, gate.after(rows)):  # what gate and anchor gave the first ten tokens
         x = np.array([1.0, 0.3, *(np.array([1.0, 0.3]) * math.exp(-place / F.FADING))])
         mixture_weights = np.exp(step.weights.numpy() @ x)
-        expected += 5 * (1.5 + math.log(mixture_weights / mixture_weights.sum() @ np.exp([-1.5, -1.0])))
+        expected += 5 * (
+            1.5 + math.log(mixture_weights / mixture_weights.sum() @ np.exp([-1.5, -1.0]))
+        )
         place += 5
     assert read.gain == pytest.approx(expected, rel=1e-12)
     begun, helped = read.begun, 1 / (1 + math.exp(-expected))

@@ -76,7 +76,9 @@ def one_by_one(  # noqa: C901 - the plain form of reading, in one place
                     base.read(torch.tensor([index(word) for word in [*before, *part[:-1]]])),
                     context,
                 )
-                losses += predictor.score(batch, torch.tensor([index(word) for word in part])).tolist()
+                losses += predictor.score(
+                    batch, torch.tensor([index(word) for word in part])
+                ).tolist()
                 scored.append((context, batch, part))
         for _, _, part in scored:
             for word in part:

@@ -117,7 +117,9 @@ class Plain:
         if rule in self.batch.context.learners:
             learned = self.batch.learned(rule)[0][0]  # after the question's own context
         if isinstance(rule, Gated):
-            found: list[float] = learned.log_mixture_weights(rule.features(self.batch))[0].exp().tolist()
+            found: list[float] = (
+                learned.log_mixture_weights(rule.features(self.batch))[0].exp().tolist()
+            )
             return found
         return (
             [*learned.value] if learned is not None else [float(rule.share), 1 - float(rule.share)]

@@ -93,7 +93,11 @@ def acts(draw: random.Random, method: str, count: int, *, mixed: bool) -> list[A
             act.options["most"] = draw.randint(1, 12)
         elif kind == "reopened":
             other = draw.choice(
-                [name for name in METHODS if METHODS[name].trains_online == METHODS[method].trains_online]
+                [
+                    name
+                    for name in METHODS
+                    if METHODS[name].trains_online == METHODS[method].trains_online
+                ]
             )
             act.options["method"] = draw.choice([None, None, other])
         found.append(act)

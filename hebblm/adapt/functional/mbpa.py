@@ -81,7 +81,12 @@ def mbpa_delta(  # noqa: PLR0913 - the parameters of Eq. 5, by name
     checks.precise(head.weight)
     checks.some_neighbors(neighbors)
     solve = _solver(
-        lr=lr, steps=steps, lr_units=lr_units, solver=solver, optimizer=optimizer, l2_to_base=l2_to_base
+        lr=lr,
+        steps=steps,
+        lr_units=lr_units,
+        solver=solver,
+        optimizer=optimizer,
+        l2_to_base=l2_to_base,
     )
     weights = kernel_weight(
         neighbors.distances,
@@ -175,9 +180,9 @@ def mbpa_logits(  # noqa: PLR0913 - the parameters of Eq. 5, by name
         optimizer: ``newton`` goes to the optimum with a pull and has no rate, see
             :func:`solve_newton`; ``sgd`` is plain descent; ``rmsprop`` has a fresh state for each
             query and is slow.
-        l2_to_base: pull back to the base head. A step of descent takes ``lr l2_to_base`` of the change back, in
-            the unit of the rate. For newton it is above 0, in units of ``(lambda_max (trace -
-            lambda_max))^1/2``.
+        l2_to_base: pull back to the base head. A step of descent takes ``lr l2_to_base`` of the
+            change back, in the unit of the rate. For newton it is above 0, in units of
+            ``(lambda_max (trace - lambda_max))^1/2``.
         kernel_normalization: ``raw`` c_k, or scaled to ``sum`` 1 or ``max`` 1.
         scale: of distances and eps in c_k, see :func:`kernel_weight`.
 
@@ -259,7 +264,13 @@ def _problem(  # noqa: PLR0913 - the fields of a problem, for some rows
 
 
 def _solver(
-    *, lr: float, steps: int, lr_units: LrUnits, solver: Solver, optimizer: Optimizer, l2_to_base: float
+    *,
+    lr: float,
+    steps: int,
+    lr_units: LrUnits,
+    solver: Solver,
+    optimizer: Optimizer,
+    l2_to_base: float,
 ) -> Callable[[Problem], Solution]:
     """Return the solver of a few queries for these options; UserError for a value outside the
     equations' range.
@@ -281,7 +292,9 @@ def _solver(
                 "lr_units = 'relative' does not work with rmsprop; choose lr_units = 'guarded' or "
                 "'absolute'"
             )
-        return partial(solve_rmsprop, lr=lr, steps=steps, l2_to_base=l2_to_base, guarded=lr_units == "guarded")
+        return partial(
+            solve_rmsprop, lr=lr, steps=steps, l2_to_base=l2_to_base, guarded=lr_units == "guarded"
+        )
 
     def descend(problem: Problem) -> Solution:
         follow = solve_exact if solver == "exact" or narrow(problem) else solve_fast
@@ -289,7 +302,9 @@ def _solver(
         # those queries once more, at a rate that cannot climb
         if lr_units == "guarded" and bool(solution.loss_increased.any()):
             part = problem.rows(solution.loss_increased)
-            solution.put(solution.loss_increased, follow(part, Descent.stable(part, lr, steps, l2_to_base)))
+            solution.put(
+                solution.loss_increased, follow(part, Descent.stable(part, lr, steps, l2_to_base))
+            )
         return solution
 
     return descend

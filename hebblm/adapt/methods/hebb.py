@@ -38,8 +38,8 @@ class HebbConfig(Section):
             are new words, else all).
         constant: the constant E of variant v3.
         counts: examples that n_i counts; observed (training and stream) or memory (entries only).
-        kernel_weight: closeness of the Hebbian term's entries: raw as printed, or scaled to sum 1 or
-            max 1, which bounds the term.
+        kernel_weight: closeness of the Hebbian term's entries: raw as printed, or scaled to sum 1
+            or max 1, which bounds the term.
         scale: relative (closeness to the neighbours' mean squared distance, the term to its value
             at the query itself) or absolute as printed.
     """
@@ -177,7 +177,9 @@ def hebbian_term(
             scale=hebb.scale,
         )
 
-    return batch.shared(("hebbian", classes is None, mbpa.eps, hebb.kernel_weight, hebb.scale), compute)
+    return batch.shared(
+        ("hebbian", classes is None, mbpa.eps, hebb.kernel_weight, hebb.scale), compute
+    )
 
 
 def hebb_rule(settings: MethodSettings, variant: str | None = None) -> Hebb:

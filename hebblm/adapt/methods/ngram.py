@@ -140,7 +140,8 @@ def with_ngram(predictor: Predictor, settings: MethodSettings) -> Predictor:
 
 
 NGRAM = Method(
-    "ngram", "n-gram", "ours", lambda s: with_ngram(LSTM.predictor(s), s), (NgramConfig,), tuned=False,
+    "ngram", "n-gram", "ours", lambda s: with_ngram(LSTM.predictor(s), s), (NgramConfig,),
+    tuned=False,
     plot_style=("#aa4499",),
 )  # fmt: skip
 

@@ -21,7 +21,7 @@ from hebblm.adapt.solvers.fast import (
     normalised,
     observations,
 )
-from hebblm.adapt.solvers.problem import Problem, Solution, relative_weights, loss_increased
+from hebblm.adapt.solvers.problem import Problem, Solution, loss_increased, relative_weights
 from hebblm.runtime.blocks import in_parallel
 
 SMALL = 1e-9  # a direction of so much less curvature than the first is not followed
@@ -65,10 +65,10 @@ def solve_newton(problem: Problem, *, steps: int, l2_to_base: float, exact: bool
     ``diag(p)``. As the share moves to that of the labels during the step, c is a mean of both, see
     :func:`_mean`.
 
-    Three of the ``steps`` >= 1 come near the optimum on states of a language model; ``l2_to_base`` > 0 is
-    in units of the geometric mean of the largest curvature and the sum of all others. ``exact``
-    follows all classes in all directions of the keys; without it, a few hundred classes in 16
-    directions and each key's own direction.
+    Three of the ``steps`` >= 1 come near the optimum on states of a language model; ``l2_to_base``
+    > 0 is in units of the geometric mean of the largest curvature and the sum of all others.
+    ``exact`` follows all classes in all directions of the keys; without it, a few hundred classes
+    in 16 directions and each key's own direction.
     """
     # a (n, K): the largest curvature is 1, so that pull has no unit of the model's
     sizes = relative_weights(problem)
@@ -117,7 +117,7 @@ def _descend(
     # share of each class among the labels (n, r, C): where its p is going
     wanted = observed.chunk(2, 1)[1]
     # in bits: 2^x takes a third of the time (n, K, C)
-    base, mixture_weights = followed.logits.mul_(LOG2_E), followed.mixture_weights
+    base, probabilities = followed.logits.mul_(LOG2_E), followed.probabilities
     keys, logits = LOG2_E * along.keys, base
     # coordinates and their last steps (n, r, C)
     theta, moved = torch.zeros_like(wanted), torch.zeros_like(wanted)
@@ -133,11 +133,13 @@ def _descend(
         """One Newton step of some classes in all directions."""
         at = (..., classes)
         # rows (Y - P) (n, 2 r, c)
-        products = torch.baddbmm(observed[at], scaled, mixture_weights[at], alpha=-1)
+        products = torch.baddbmm(observed[at], scaled, probabilities[at], alpha=-1)
         # minus the gradient of the loss; share wanted less share now
         gradients, missing = products.chunk(2, 1)
         share = _mean(wanted[at] - missing, wanted[at])
-        step = gradients.addcmul_(theta[at], l2_to_base, value=-1).div_(share.mul_(curvatures).add_(l2_to_base))
+        step = gradients.addcmul_(theta[at], l2_to_base, value=-1).div_(
+            share.mul_(curvatures).add_(l2_to_base)
+        )
         # A coordinate that turns back went too far, and goes half of the way back.
         step = torch.where(step * moved[at] < 0, DAMPED * step, step)
         moved[at] = step
@@ -147,7 +149,7 @@ def _descend(
     losses = []
     for number in range(steps):
         # 1 / sum_v 2^logits (n, K); P = scale * shares
-        scale = normalised(logits, mixture_weights, fresh=number > 0)
+        scale = normalised(logits, probabilities, fresh=number > 0)
         if number in (0, steps - 1):  # the first and the last known loss say whether it rose
             losses.append(neighbor_loss(logits, scale, followed.labels, sizes))
         # normalising the rows takes less than normalising the shares (n, 2 r, K)
@@ -155,7 +157,7 @@ def _descend(
         in_parallel(move, parts, base.device)
         if own is not None:  # alpha <- alpha + (a (y - p) - mu alpha) / (a e / 4 + mu)
             alpha.mul_(OWN * step_size * own).addcmul_(
-                step_size * scale.unsqueeze(2), mixture_weights, value=-1
+                step_size * scale.unsqueeze(2), probabilities, value=-1
             )
             alpha.scatter_add_(2, labels, step_size)
         # the keys' logits under the new head; not needed after the last step

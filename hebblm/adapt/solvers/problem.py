@@ -67,7 +67,9 @@ class Descent:
     finish: bool = False
 
     @classmethod
-    def at(cls, problem: Problem, lr: float, steps: int, l2_to_base: float, lr_units: LrUnits) -> Descent:
+    def at(
+        cls, problem: Problem, lr: float, steps: int, l2_to_base: float, lr_units: LrUnits
+    ) -> Descent:
         """Return descent at rate ``lr``, or at each query's ``lr / lambda_max`` if ``relative``.
 
         A relative pull is in the unit of the rate, so that a step takes back ``lr * l2_to_base`` in

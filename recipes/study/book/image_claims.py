@@ -50,7 +50,11 @@ def _of_result(name: str, document: Mapping[str, Any]) -> Iterator[Claim]:
         yield from _permuted(name, document)
         return
     for where, theirs, ours in _numbers(document):
-        means = {method: _ALL * fmean(mixture_weights) for method, mixture_weights in ours.items() if mixture_weights}
+        means = {
+            method: _ALL * fmean(mixture_weights)
+            for method, mixture_weights in ours.items()
+            if mixture_weights
+        }
         # The ablation repeats the experiment online: what is no version of Hebb is a claim there
         # already.
         pairs = VERSIONS if document["experiment"] == "ablation" else (*PAIRS, *VERSIONS)
@@ -152,4 +156,8 @@ def _right(condition: Mapping[str, Any], key: str, epoch: int | None = None) -> 
     if epoch is not None:
         points = [point for seed in points for point in seed["curve"] if point["at"] == epoch]
     mixture_weights = [point[key] for point in points]
-    return mixture_weights if len(mixture_weights) == len(condition["seeds"]) and None not in mixture_weights else []
+    return (
+        mixture_weights
+        if len(mixture_weights) == len(condition["seeds"]) and None not in mixture_weights
+        else []
+    )

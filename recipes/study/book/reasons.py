@@ -47,9 +47,9 @@ _PRINTED: dict[str, float | str] = {
 
 def likely_reason(claim: Claim, result: Result) -> str:
     """Return possible reasons for the outcome of a claim, or that no reason is known."""
-    return "; ".join(found for predictor in _RULES if (found := predictor(claim, result)) is not None) or (
-        "" if claim.outcome == "reproduced" else UNEXPLAINED
-    )
+    return "; ".join(
+        found for predictor in _RULES if (found := predictor(claim, result)) is not None
+    ) or ("" if claim.outcome == "reproduced" else UNEXPLAINED)
 
 
 def _does_not_recombine(claim: Claim, result: Result) -> str | None:

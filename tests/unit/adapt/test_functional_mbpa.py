@@ -50,7 +50,9 @@ def neighbor_loss(
     for j in range(neighbors.keys.shape[1]):
         asked = functional.mbpa_logits(neighbors.keys[:, j], neighbors, head, **options)
         taken = asked.log_softmax(1).gather(1, neighbors.values[:, j : j + 1]).squeeze(1)
-        losses -= functional.kernel_weight(neighbors.distances, neighbors.mask, eps=1e-3)[:, j] * taken
+        losses -= (
+            functional.kernel_weight(neighbors.distances, neighbors.mask, eps=1e-3)[:, j] * taken
+        )
     return losses
 
 
@@ -291,7 +293,8 @@ def test_closeness_of_duplicates_and_masked_entries() -> None:
     distances = torch.tensor([[0.0, 3.0, torch.inf], [torch.inf, torch.inf, torch.inf]])
     mask = torch.tensor([[True, True, False], [False, False, False]])
     assert torch.equal(
-        functional.kernel_weight(distances, mask, eps=0.5), torch.tensor([[2.0, 1 / 3.5, 0], [0, 0, 0]])
+        functional.kernel_weight(distances, mask, eps=0.5),
+        torch.tensor([[2.0, 1 / 3.5, 0], [0, 0, 0]]),
     )
     summed = functional.kernel_weight(distances, mask, eps=0.5, normalization="sum")
     torch.testing.assert_close(summed.sum(1), torch.tensor([1.0, 0.0]))

@@ -207,7 +207,9 @@ def test_a_method_asks_for_nothing_that_it_does_not_say_it_needs(
 
 
 def test_settings_hold_the_last_section_of_a_kind_and_the_default_of_any_other() -> None:
-    last = MethodSettings(MbpaConfig(l2_to_base=0.1)).replaced(MbpaConfig(l2_to_base=0.2), HebbConfig())
+    last = MethodSettings(MbpaConfig(l2_to_base=0.1)).replaced(
+        MbpaConfig(l2_to_base=0.2), HebbConfig()
+    )
     assert last[MbpaConfig].l2_to_base == 0.2
     assert last == MethodSettings(MbpaConfig(l2_to_base=0.2))
     assert last[HebbConfig] == HebbConfig()

@@ -95,7 +95,9 @@ class Reading:
         every: int = 5,
         ahead: bool = True,
     ) -> None:
-        self.predictors: dict[str, Predictor] = {name: METHODS[name].rule(settings) for name in methods}
+        self.predictors: dict[str, Predictor] = {
+            name: METHODS[name].rule(settings) for name in methods
+        }
         self.base, self.memory, self.every, self.ahead = base, memory, every, ahead
         self.layout = layout or Layout.of(TOKENS)
         self.vocabulary = vocabulary or UnionVocabulary()

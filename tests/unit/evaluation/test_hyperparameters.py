@@ -99,7 +99,11 @@ def test_a_combination_may_be_written_with_a_plus() -> None:
         ("best.long", 0, "best.long = 0"),
         ("cache.window", 0, "cache.window = 0 must be a whole number at least 1"),
         ("mbpa.steps", -1, "mbpa.steps = -1"),
-        ("mbpa.l2_to_base", 0, "mbpa.l2_to_base = 0.* must be a number above 0 for mbpa.optimizer = newton"),
+        (
+            "mbpa.l2_to_base",
+            0,
+            "mbpa.l2_to_base = 0.* must be a number above 0 for mbpa.optimizer = newton",
+        ),
         ("memory.capacity", "many", "memory.capacity = many must be a whole number or none"),
         ("memory.capacity", "1" * 30, "memory.capacity = 1* must be a number of at most"),
         ("dynamic.decay", 2, "dynamic.decay = 2"),

@@ -207,7 +207,7 @@ def test_a_second_process_waits_for_the_first_and_builds_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waiting = Event()
-    monkeypatch.setattr(locks, "say", lambda line: waiting.set())
+    monkeypatch.setattr(locks, "log", lambda line: waiting.set())
     model, ids = forgetful(), toy.tokens(1, 600, toy.SOURCE)
     first = ask(model, ids, "a" * 64)
     [folder] = (tmp_path / "memory").iterdir()

@@ -79,7 +79,8 @@ def test_neighbours_are_the_nearest_by_their_roots_and_enter_the_head_as_states(
     expected = F.mbpa_delta(
         queries, plain, context.head, context.head.logits(queries), lr=config.lr,
         steps=config.steps, eps=config.eps,
-        lr_units=config.lr_units, solver="exact", optimizer=config.optimizer, l2_to_base=config.l2_to_base,
+        lr_units=config.lr_units, solver="exact", optimizer=config.optimizer,
+        l2_to_base=config.l2_to_base,
         kernel_normalization=config.kernel_weight, scale=config.scale,
     )  # fmt: skip
     torch.testing.assert_close(

@@ -225,7 +225,10 @@ def test_a_model_of_pieces_counts_after_six_of_them_and_keeps_an_order_that_was_
 def test_names_of_shares_tell_those_of_a_method_apart_and_hold_no_settings() -> None:
     names: dict[str, set[str]] = {}
     for name, method in METHODS.items():
-        mixture_weights = [each.learned_as for each in method.predictor(MethodSettings()).requirements.mixture_weights]
+        mixture_weights = [
+            each.learned_as
+            for each in method.predictor(MethodSettings()).requirements.mixture_weights
+        ]
         assert len(set(mixture_weights)) == len(mixture_weights)
         names[name] = set(mixture_weights)
     assert names["mixture+hebb"] == {

@@ -133,7 +133,8 @@ def test_tuning_finds_what_trying_every_point_finds(kind: str, scale: str) -> No
         base_lr=(0.01, 0.3), theta=(0.2, 1.0, "online"), temperature=(0.5, "online"), gamma=(0.1,
         "online"),
         mbpa_lr=(0.05, 0.5),
-        mbpa_steps=(2,), beta=(0.0, 0.9), eta=(0.05,), kernel_weight=("raw", "max"), dynamic_lr=(0.01,
+        mbpa_steps=(2,), beta=(0.0, 0.9), eta=(0.05,), kernel_weight=("raw", "max"),
+        dynamic_lr=(0.01,
         0.2),
         weight=(0.2, "online"), dynamic_decay=(0.0, 0.1),
     )  # fmt: skip
@@ -237,7 +238,9 @@ def test_a_best_number_at_an_end_of_what_was_tried_is_told() -> None:
     assert search.at_end == ["mixture.gamma", "mixture.theta"]
     search.take("mixture", [(point, np.array([abs(at - 5.0)])) for at, point in enumerate(tried)])
     assert search.at_end == ["mixture.gamma"], "words have no ends"
-    search.take("mbpa", [({"mbpa.l2_to_base": l2_to_base}, np.array([1.0])) for l2_to_base in (0.01, 0.02)])
+    search.take(
+        "mbpa", [({"mbpa.l2_to_base": l2_to_base}, np.array([1.0])) for l2_to_base in (0.01, 0.02)]
+    )
     assert search.at_end == ["mixture.gamma"], "fixed values have no ends"
 
 

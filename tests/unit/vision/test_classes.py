@@ -121,7 +121,7 @@ def test_what_another_process_has_tuned_meanwhile_is_taken(
         place.write_bytes(content)
         yield True
 
-    monkeypatch.setattr(tuning, "held", held)
+    monkeypatch.setattr(tuning, "file_lock", file_lock)
     monkeypatch.setattr(tuning, "_tune", lambda *_, **__: pytest.fail("it is tuned a second time"))
     assert same(first, run_online(own))
     assert asked == [path]
