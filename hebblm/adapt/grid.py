@@ -13,7 +13,7 @@ Axes = Mapping[str, Iterable[float | str]]
 """Values to try, by the name of a setting."""
 
 COSTLY = {
-    "mbpa_pull": ["mbpa.l2_to_base"],
+    "mbpa_l2_to_base": ["mbpa.l2_to_base"],
     "mbpa_weight": ["mbpa.weight"],
     "mbpa_lr": ["mbpa.lr"],
     "mbpa_steps": ["mbpa.steps"],

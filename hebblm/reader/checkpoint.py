@@ -10,7 +10,6 @@ import msgspec
 import torch
 from torch import Tensor
 
-from hebblm.adapt.former import present_name
 from hebblm.errors import UserError
 from hebblm.io.files import atomic_path, check_own, read_record, recover, sha256, write_json
 from hebblm.io.locks import file_lock
@@ -39,7 +38,9 @@ class _ReaderRecord(ReaderConfig, frozen=True, kw_only=True):
     words: list[str]
     place_sha256: str
     memory_sha256: str = ""
-    mixture_weights: dict[str, tuple[float, ...]] = msgspec.field(default_factory=dict)
+    mixture_weights: dict[str, tuple[float, ...]] = msgspec.field(
+        name="shares", default_factory=dict
+    )
     tokenizer: Chosen | None = "own"
     texts: list[SourceText] | None = None
     texts_sha256: str | None = None
@@ -183,7 +184,7 @@ def open_reader(folder: Path, owner: Owner, device: torch.device) -> ReaderState
         place["last"],
         place["observed"],
         (place["recent.keys"], place["recent.labels"]),
-        {present_name(name): numbers for name, numbers in document.mixture_weights.items()},
+        document.mixture_weights,
         ngrams,
         under(WEIGHT, place),
         document.tokenizer,

@@ -61,7 +61,7 @@ class Explanation(NamedTuple):
         word: the word.
         probability: its probability after adaptation.
         unadapted: its probability under the trained base, with rows of zeros for new words.
-        mixture_weights: what each part of the method adds to the probability, by name; they sum to
+        shares: what each part of the method adds to the probability, by name; they sum to
             it.
         entries: the memory entries that weigh most, the heaviest first.
         by_kernel_weight: whether the entries are weighed by closeness.
@@ -70,7 +70,7 @@ class Explanation(NamedTuple):
     word: str
     probability: float
     unadapted: float
-    mixture_weights: dict[str, float]
+    shares: dict[str, float]
     entries: tuple[MemoryEntry, ...]
     by_kernel_weight: bool
 
@@ -207,7 +207,7 @@ def explanation_tables(
 
     Entries of a word in equal text stand in one row, which gives what they give together.
     """
-    names = [*found[0].mixture_weights] if found else []
+    names = [*found[0].shares] if found else []
     parts = (Column(f"{name_of(unaliased(name))}, %", "percent") for name in names)
     columns = (
         Column("Next word"),
@@ -218,10 +218,7 @@ def explanation_tables(
     rows: list[tuple[Cell, ...]] = [
         (
             shown(item.word),
-            *(
-                100 * value
-                for value in (item.probability, item.unadapted, *item.mixture_weights.values())
-            ),
+            *(100 * value for value in (item.probability, item.unadapted, *item.shares.values())),
         )
         for item in found
     ]

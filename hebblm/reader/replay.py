@@ -9,8 +9,8 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from hebblm.adapt.former import present_settings
 from hebblm.adapt.methods import METHODS, unaliased
+from hebblm.adapt.renamed import present_settings
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import defaults
 from hebblm.io.files import sha256

@@ -66,7 +66,7 @@ def _evaluation(
         }
     )
     times = timings["all"].times(timings["lstm"]).named("times_lstm")
-    values = {**times, "peak_bytes": float(peak_resident_bytes()), **bench.mixture_weights()}
+    values = {**times, "peak_bytes": float(peak_resident_bytes()), **bench.shares()}
     case = bench.case(entries=size, batch=config.batch)
     return Row("evaluation", case, timings, {}, values)
 
@@ -143,7 +143,7 @@ def _streams(config: EvalBenchConfig, bench: Harness, unadapted: Rules, rounds: 
     for streams in (1, *config.streams):
         bench.rewind(config.stream_tokens, streams)
         bench.evaluate(bench.predictors, config.batch)
-        values |= {f"{name} {streams}": spent for name, spent in bench.mixture_weights().items()}
+        values |= {f"{name} {streams}": spent for name, spent in bench.shares().items()}
     return Row(
         "streams",
         bench.case(batch=config.batch, tokens=config.stream_tokens),

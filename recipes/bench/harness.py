@@ -187,7 +187,7 @@ class Harness:
         )
         return self.scores
 
-    def mixture_weights(self) -> dict[str, float]:
+    def shares(self) -> dict[str, float]:
         """Return the milliseconds a token of the last evaluation's parts; a method's is its time
         had it run alone.
         """

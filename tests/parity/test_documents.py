@@ -95,8 +95,8 @@ def one_by_one(  # noqa: C901 - the plain form of reading, in one place
             for context, batch, part in scored
         ]
         for context, observation in observations:
-            context.take(observation)
-            context.count(observation)
+            context.observe(observation)
+            context.count_ngrams(observation)
     return found
 
 

@@ -99,8 +99,8 @@ def plainly(
             with torch.enable_grad():
                 base.learn(labels)
             context.set_head(base.head)
-            context.take(observation)
-            context.count(observation)
+            context.observe(observation)
+            context.count_ngrams(observation)
     return {name: torch.cat(losses).numpy() for name, losses in nll.items()}
 
 

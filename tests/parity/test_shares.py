@@ -268,6 +268,6 @@ def test_shares_learn_every_ten_tokens_of_an_interval(name: str) -> None:
         assert observation.mixture_weights[0][learner].as_floats == pytest.approx(
             mixture_weights.as_floats, abs=1e-9
         )
-        context.take(observation)
-        context.count(observation)
+        context.observe(observation)
+        context.count_ngrams(observation)
     np.testing.assert_allclose(found, expected, atol=1e-5)

@@ -91,7 +91,7 @@ class Plain:
 
     def add(self, rule: Predictor, share: float = 1.0) -> Plain:
         if isinstance(rule, Mixed | Gated):
-            for part, own in zip(rule.rules, self.weights_of(rule), strict=True):
+            for part, own in zip(rule.predictors, self.weights_of(rule), strict=True):
                 self.add(part, share * own)
             return self
         if isinstance(rule, Unadapted) or not self.labels:
@@ -261,7 +261,7 @@ def test_shares_and_entries_are_those_of_plain_sums(
 @every_method
 def test_the_share_of_a_component_in_a_token_is_that_of_the_word(method: str) -> None:
     context = filled(MEMORIES["flat"], torch.float64)
-    rule = METHODS[method].rule(toy.LEARNED)
+    rule = METHODS[method].predictor(toy.LEARNED)
     context.learn_mixture_weights([rule])
     toy.observe(context, queries(9, 6, context), torch.arange(6))
     hidden, targets = queries(1, 6, context), torch.tensor([0, 3, 5, 560, 17, 2])

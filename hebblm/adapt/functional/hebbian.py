@@ -10,7 +10,6 @@ from torch import Tensor
 
 from hebblm.adapt import checks
 from hebblm.adapt.checks import LrUnits, Scale
-from hebblm.adapt.former import renamed
 from hebblm.adapt.functional.grouping import group_ids, group_sums
 from hebblm.adapt.functional.mbpa import Optimizer, Solver, mbpa_delta
 from hebblm.adapt.functional.scales import KernelNormalization, kernel_weight
@@ -170,7 +169,6 @@ def hebb_combine(
     return logits.scatter_add_(1, term.labels, looked_up(weights, term.labels) * change)
 
 
-@renamed(rate="lr_units", method="solver")
 def hebb_logits(  # noqa: PLR0913 - the parameters of Eq. 4, 5 and 7, by name
     hidden: Tensor,
     neighbors: Neighbors,

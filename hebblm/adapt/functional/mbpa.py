@@ -12,7 +12,6 @@ from torch import Tensor
 
 from hebblm.adapt import checks
 from hebblm.adapt.checks import LrUnits, Scale
-from hebblm.adapt.former import renamed
 from hebblm.adapt.functional.changes import CompactChange, joined
 from hebblm.adapt.functional.grouping import group_ids
 from hebblm.adapt.functional.scales import KernelNormalization, kernel_weight
@@ -49,7 +48,6 @@ class MbpaResult:
         return self.change.dense() if isinstance(self.change, CompactChange) else self.change
 
 
-@renamed(rate="lr_units", method="solver")
 @torch.no_grad()
 def mbpa_delta(  # noqa: PLR0913 - the parameters of Eq. 5, by name
     hidden: Tensor,
@@ -141,7 +139,6 @@ def _change(
     return change
 
 
-@renamed(rate="lr_units", method="solver")
 def mbpa_logits(  # noqa: PLR0913 - the parameters of Eq. 5, by name
     hidden: Tensor,
     neighbors: Neighbors,

@@ -12,7 +12,7 @@ from hebblm.adapt.methods.mbpa import (
     adaptation,
     adapted_logits,
     mbpa_change,
-    shared_closeness,
+    shared_kernel_weight,
 )
 from hebblm.adapt.methods.predictor import Method, Predictor
 from hebblm.adapt.requirements import Requirements
@@ -106,7 +106,7 @@ class Hebb:
 
     def kernel_weight(self, batch: EvalBatch) -> Tensor:
         """Return the closeness of each neighbour (N, K), with sum 1."""
-        return shared_closeness(batch, self.mbpa)
+        return shared_kernel_weight(batch, self.mbpa)
 
     def _adapted(self, batch: EvalBatch) -> HebbianLogits:
         """Return ``f_i + (1 - E_i) MbPA_i + E_i eta D_i . h`` (Eq. 7) for the labels, and the other

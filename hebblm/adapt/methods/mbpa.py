@@ -146,7 +146,7 @@ class Mbpa:
 
     def kernel_weight(self, batch: EvalBatch) -> Tensor:
         """How close each neighbour (N, K) is, of sum 1."""
-        return shared_closeness(batch, self.config)
+        return shared_kernel_weight(batch, self.config)
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +244,7 @@ def _mbpa(batch: EvalBatch, config: MbpaConfig, rows: slice | list[int]) -> F.Mb
     )
 
 
-def shared_closeness(batch: EvalBatch, config: MbpaConfig) -> Tensor:
+def shared_kernel_weight(batch: EvalBatch, config: MbpaConfig) -> Tensor:
     """Return MbPA's closeness c_k of each neighbour (N, K), scaled to sum 1."""
     near = batch.neighbors
     return F.kernel_weight(

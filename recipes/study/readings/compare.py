@@ -113,7 +113,7 @@ def compare_readings(
     named = {
         name: METHODS[name].predictor(settings.methods)
         for name in methods
-        if not METHODS[name].moving
+        if not METHODS[name].uses_dynamic_base
     }
     plain = {
         name: predictor for name, predictor in named.items() if predictor.requirements.retrieval

@@ -308,11 +308,11 @@ def test_closeness_of_duplicates_and_masked_entries() -> None:
         ({"lr": float("nan")}, "lr = nan"),
         ({"steps": -1}, "steps = -1"),
         ({"eps": 0.0}, "eps = 0.0"),
-        ({"l2_to_base": -2.0}, "pull = -2.0"),
+        ({"l2_to_base": -2.0}, "l2_to_base = -2.0"),
         ({"lr_units": "fixed"}, "lr_units = 'fixed'"),
         ({"solver": "quick"}, "solver = 'quick'"),
         ({"optimizer": "adam"}, "optimizer = 'adam'"),
-        ({"closeness_normalization": "mean"}, "normalization = 'mean'"),
+        ({"kernel_normalization": "mean"}, "normalization = 'mean'"),
         ({"solver": "fast", "optimizer": "rmsprop"}, "choose solver = 'exact'"),
         ({"lr_units": "relative", "optimizer": "rmsprop"}, "choose lr_units = 'guarded'"),
     ],
@@ -334,12 +334,3 @@ def test_no_neighbors_asked_for() -> None:
         functional.mixture_log_probs(hidden, none, head, theta=0.1, gamma=0.1)
     with pytest.raises(UserError, match="K = 0"):
         equations.knn_log_probs(hidden, none, head, temperature=1.0, weight=0.1)
-
-
-def test_keywords_of_version_0_2_0_are_taken_with_a_line_that_says_so() -> None:
-    hidden, neighbors, head = problem()
-    with pytest.warns(FutureWarning, match="mbpa_logits: rate is now lr_units"):
-        former = functional.mbpa_logits(hidden, neighbors, head, **VALID, rate="relative")
-    assert torch.equal(
-        former, functional.mbpa_logits(hidden, neighbors, head, **VALID, lr_units="relative")
-    )

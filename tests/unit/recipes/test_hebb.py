@@ -65,7 +65,7 @@ def batch_of(rules: list[Predictor]) -> EvalBatch:
 
 
 def rule_of(name: str, settings: MethodSettings = SETTINGS) -> Gated:
-    return cast(Gated, methods.METHODS[name].rule(settings))
+    return cast(Gated, methods.METHODS[name].predictor(settings))
 
 
 @pytest.mark.usefixtures("registered")
@@ -81,9 +81,9 @@ def test_hebb_begins_with_half_of_mbpas_share() -> None:
     batch, beside = batch_of([best, more]), Mbpa(SETTINGS[MbpaConfig])
     shares, parts = (
         best.log_mixture_weights(batch).exp(),
-        [rule.log_probs(batch) for rule in best.rules],
+        [rule.log_probs(batch) for rule in best.predictors],
     )
-    at = max(place for place, rule in enumerate(best.rules) if rule == beside)
+    at = max(place for place, rule in enumerate(best.predictors) if rule == beside)
     hebb = hebb_rule(SETTINGS).log_probs(batch)
     expected = sum(
         shares[:, place, None] * part.exp() for place, part in enumerate(parts) if place != at

@@ -218,12 +218,12 @@ def test_a_further_reading_solves_for_nothing_that_an_earlier_one_learned() -> N
     first = replay.score(learned, "first")
     assert len(replay.context.learners) == 2
     alone = replay.score({"cache": learned["cache"]}, "again")
-    assert replay.context.learners == learned["cache"].requirements.shares
+    assert replay.context.learners == learned["cache"].requirements.mixture_weights
     np.testing.assert_array_equal(alone["cache"], first["cache"])
     observer = HebbLosses(settings[MbpaConfig], settings[HebbConfig])
     replay.score({}, "watched", [observer], [learned["mbpa"]])
     assert len(observer.losses()) == 40
-    assert replay.context.learners == learned["mbpa"].requirements.shares
+    assert replay.context.learners == learned["mbpa"].requirements.mixture_weights
 
 
 def test_a_best_number_at_an_end_of_what_was_tried_is_told() -> None:
