@@ -23,7 +23,7 @@ from lm_eval.tasks import TaskManager
 from tokenizers.processors import TemplateProcessing
 
 from hebblm.errors import UserError
-from hebblm.integrations.lm_eval import AdaptedLM
+from hebblm.integrations.lm_eval import MAX_CONTEXT_TOKENS, AdaptedLM
 from hebblm.models.base import device_of
 
 from ..models.architectures import random_model, tokenizer

@@ -25,7 +25,7 @@ from hebblm.report.tables import (
     paired_table,
     side_by_side,
 )  # fmt: skip
-from hebblm.report.text_tables import document_table
+from hebblm.report.text_tables import MAX_DOCUMENTS, document_table
 
 from .samples import ACCURACY, sample_result
 
