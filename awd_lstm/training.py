@@ -171,14 +171,14 @@ class Trainer:
         self.parallel = self.ranks.parallel(self.model)
 
     def _begin_with(self, initial: Path) -> None:
-        found = load_checkpoint(initial, dictionary_sha256=self.record.dictionary_sha256)
-        if found.config.layer_sizes() != self.model.config.layer_sizes():
-            sizes = f"layers of {found.config.layer_sizes()}, not {self.model.config.layer_sizes()}"
+        checkpoint = load_checkpoint(initial, dictionary_sha256=self.record.dictionary_sha256)
+        if checkpoint.config.layer_sizes() != self.model.config.layer_sizes():
+            sizes = f"layers of {checkpoint.config.layer_sizes()}, not {self.model.config.layer_sizes()}"
             raise CheckpointError(
                 f"the model in {initial} has {sizes}; choose the preset and arch that it was "
                 "trained with"
             )
-        self.model.load_state_dict(found.state_dict())
+        self.model.load_state_dict(checkpoint.state_dict())
         self.record.initial_sha256 = file_sha256(initial / WEIGHTS)
         self.record.averaging = self.config.optimizer == "sgd"
 

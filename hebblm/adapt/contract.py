@@ -110,7 +110,7 @@ def _first(batch: EvalBatch, labels: Tensor, change: int | None) -> EvalBatch:
         block = replace(
             block, labels=labels, visible=visible, used=int(visible.max()), streams=streams
         )
-    ranked = None if batch.ranked is None else Ranked(*(each[:count] for each in batch.ranked))
+    ranked = None if batch.ranked is None else Ranked(*(column[:count] for column in batch.ranked))
     return EvalBatch(
         states,
         batch.context,

@@ -77,11 +77,12 @@ class Grid:
             for axis, names in COSTLY.items()
         }
         return replace(
-            self, **{axis: near(getattr(self, axis), some) for axis, some in axes.items() if some}
+            self,
+            **{axis: near(getattr(self, axis), points) for axis, points in axes.items() if points},
         )
 
 
-def near(tried: Sequence[Any], some: Iterable[Any]) -> tuple[Any, ...]:
+def near(tried: Sequence[Any], points: Iterable[Any]) -> tuple[Any, ...]:
     """Return the tried values next to some: for a number the nearest, the one below and the one
     above.
 
@@ -89,7 +90,7 @@ def near(tried: Sequence[Any], some: Iterable[Any]) -> tuple[Any, ...]:
     """
     numbers = sorted({value for value in tried if not isinstance(value, str)})
     kept: set[Any] = set()
-    for value in some:
+    for value in points:
         if isinstance(value, str):
             kept.add(value)
             continue

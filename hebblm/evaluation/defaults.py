@@ -54,8 +54,8 @@ def resolve_settings(
     """
     first, lender = _start(config, start)
     if config.model is not None:  # an LSTM's values do not fit other networks
-        own = first if Path(start).is_file() else {}
-        first = {**first, **TRANSFORMERS, **own}
+        from_file = first if Path(start).is_file() else {}
+        first = {**first, **TRANSFORMERS, **from_file}
     known = defaults()
     kept = present_settings({**first, **values})
     unknown_here = sorted(kept.keys() - known.keys())

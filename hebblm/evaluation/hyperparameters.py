@@ -59,8 +59,8 @@ class Hyperparameters:
                 raise _unknown(name, closest(section, known), key)
             changes.setdefault(section, {})[key] = value
         new = {name: changed(name, self._section(name), values) for name, values in changes.items()}
-        own = {name: new.pop(name) for name in _OWN if name in new}
-        return dataclasses.replace(self, methods=self.methods.replaced(*new.values()), **own)
+        top_level = {name: new.pop(name) for name in _OWN if name in new}
+        return dataclasses.replace(self, methods=self.methods.replaced(*new.values()), **top_level)
 
     def of(self, name: str) -> Any:
         """Return the value of a dotted name."""

@@ -154,7 +154,7 @@ class LearnedWords:
         ]
         with np.errstate(invalid="ignore"):
             gains = np.nan_to_num(by_word[0] - by_word[1], nan=0.0, posinf=0.0, neginf=0.0)
-        ids, found = self._stream.ids.tolist(), []
+        ids, answers = self._stream.ids.tolist(), []
         order, beginning = (
             0 if context.ngrams is None else context.ngrams.order,
             base.frozen().stream_state(),
@@ -166,8 +166,8 @@ class LearnedWords:
                 unread = self._after(base, context, [self._stream.eos], asked, predictors[BASE])
             with base.preserve_state():
                 read = self._after(base, context, ids[-max(1, order) :], asked, predictors[best])
-            found.append(asdict(Answered(self._joined(asked), question.word, unread, read)))
-        return {"method": best, "words": found}
+            answers.append(asdict(Answered(self._joined(asked), question.word, unread, read)))
+        return {"method": best, "words": answers}
 
     def _after(
         self,

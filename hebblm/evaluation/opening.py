@@ -71,14 +71,14 @@ def open_scenario(
         folder = config.checkpoint or Path()
         name = source or str(trained_on(folder).get("name", folder.name))
         same = name == target
-    own = None if same else own_text(target, config.column)
-    split = config.split or (ALL if own else "test")
+    text = None if same else own_text(target, config.column)
+    split = config.split or (ALL if text else "test")
     content = config.memory_content or ("both" if same else "test")
     config = dataclasses.replace(config, split=config.split or "test", memory_content=content)
     if config.model is not None:
-        opened = _open_pieces(config, device, own, whole=split == ALL, held=held)
+        opened = _open_pieces(config, device, text, whole=split == ALL, held=held)
     else:
-        opened = _open_words(config, device, own, provenance, whole=split == ALL)
+        opened = _open_words(config, device, text, provenance, whole=split == ALL)
     opened.counted = counted
     return Scenario(
         kind="intra-domain" if same else "cross-domain",
@@ -87,9 +87,9 @@ def open_scenario(
         config=config,
         device=device,
         split=split,
-        part=PARTS[split] if own else f"the {split} split",
-        documents=documents_of(opened.stream, _lines(config, own, split)),
-        **{each.name: getattr(opened, each.name) for each in dataclasses.fields(opened)},
+        part=PARTS[split] if text else f"the {split} split",
+        documents=documents_of(opened.stream, _lines(config, text, split)),
+        **{field.name: getattr(opened, field.name) for field in dataclasses.fields(opened)},
     )
 
 
@@ -257,11 +257,11 @@ def _open_pieces(
     )
 
 
-def _lines(config: ScenarioConfig, own: FileLines | None, split: str) -> LineSource | None:
+def _lines(config: ScenarioConfig, text: FileLines | None, split: str) -> LineSource | None:
     target = config.corpora()[1]
-    if own is None:
+    if text is None:
         return resolve(target, config.column).sources.get(split)
-    return own if split == ALL else contiguous(own, Path(target))[split]
+    return text if split == ALL else contiguous(text, Path(target))[split]
 
 
 def _text(

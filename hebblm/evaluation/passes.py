@@ -89,19 +89,21 @@ def shared_pass(
     base = scenario.base(settings, streams=layout.streams)
     title = f"evaluate {len(predictors)} method{'s' * (len(predictors) != 1)}"
     sent, waited = ranks.traffic.sent, ranks.traffic.seconds
-    found = _run(scenario, base, predictors, settings, title, watching or Watching(), layout, ranks)
+    shared = _run(
+        scenario, base, predictors, settings, title, watching or Watching(), layout, ranks
+    )
     if ranks.size > 1:
         traffic = ranks.all_gather_object(
             (ranks.traffic.sent - sent, ranks.traffic.seconds - waited)
         )
         tokens = len(scenario.stream)
-        found.exchanged = {
+        shared.exchanged = {
             "processes": ranks.size,
             "backend": ranks.backend,
             "bytes_a_token": sum(sent for sent, _ in traffic) / tokens,
             "seconds_a_token": sum(seconds for _, seconds in traffic) / ranks.size / tokens,
         }
-    return found
+    return shared
 
 
 def dynamic_pass(
@@ -122,7 +124,7 @@ def dynamic_pass(
     with Stopwatch(clock_of(scenario.device)).time("gradient statistics") as statistics:
         base = dynamic_base(scenario, config, gradient_statistics(scenario, config))
     layout = Layout.of(len(scenario.stream))
-    found = _run(
+    dynamic = _run(
         scenario,
         base,
         predictors,
@@ -132,9 +134,9 @@ def dynamic_pass(
         layout,
         ALONE,
     )
-    found.preparation.append(statistics)
-    found.dynamic = base.config
-    return found
+    dynamic.preparation.append(statistics)
+    dynamic.dynamic = base.config
+    return dynamic
 
 
 def gradient_statistics(scenario: Scenario, config: DynamicConfig) -> list[Tensor] | None:
@@ -181,7 +183,7 @@ def _run(
     if contexts[0].ngrams is not None and config.memory_content != "test":
         with watch.time("memory of the training text"):
             scenario.count_training(contexts)
-    found = Pass(EvaluationScores({}), preparation=[opening])
+    reading = Pass(EvaluationScores({}), preparation=[opening])
     schedule = Schedule(
         config.update_every,
         layout,
@@ -191,7 +193,7 @@ def _run(
     )
 
     suggesting = Work("suggestions")
-    found.preparation.append(suggesting)
+    reading.preparation.append(suggesting)
 
     def ask(asked: WordsAsked, begin: int, end: int) -> None:
         with watch.time(suggesting.name) as work:
@@ -210,14 +212,14 @@ def _run(
                 lambda tokens: progress.advance(task, tokens),
                 None if checkpoint is None else checkpoint.next_pass(title, kept),
             )
-            found.scores = evaluate(
+            reading.scores = evaluate(
                 base, contexts, predictors, stream, scenario.vocabulary, schedule, hooks
             )
-        found.memory = dict(memories[0].describe())
+        reading.memory = dict(memories[0].describe())
         if watching.learned is not None:
             with watch.time(suggesting.name) as work:
-                found.suggested = watching.learned.ask(
-                    base, contexts[0], predictors, found.scores.nll
+                reading.suggested = watching.learned.ask(
+                    base, contexts[0], predictors, reading.scores.nll
                 )
             suggesting.seconds += work.seconds
 
@@ -225,9 +227,9 @@ def _run(
         read()
     else:
         with watch.time("forgetting") as probing:
-            found.forgetting = watching.probe.around(base, contexts[0], predictors, read)
-        found.preparation.append(probing)
-    return found
+            reading.forgetting = watching.probe.around(base, contexts[0], predictors, read)
+        reading.preparation.append(probing)
+    return reading
 
 
 def ensemble_scores(

@@ -65,11 +65,13 @@ def as_strings(name: str, words: str | Iterable[str]) -> tuple[str, ...]:
     Raises:
         UserError: one of them is not a string.
     """
-    found = tuple(words) if isinstance(words, Iterable) and not isinstance(words, str) else (words,)
-    for word in found:
+    strings = (
+        tuple(words) if isinstance(words, Iterable) and not isinstance(words, str) else (words,)
+    )
+    for word in strings:
         if not isinstance(word, str):
             raise UserError(f"{name} = {word!r:.60} is not a string; write it as one")
-    return found
+    return strings
 
 
 @dataclass(frozen=True, kw_only=True)

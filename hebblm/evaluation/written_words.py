@@ -49,5 +49,5 @@ def _lines(words: Sequence[str]) -> Iterator[list[str]]:
     for word in words:
         numbers.append(number)
         number += word == EOS
-    for _, line in groupby(zip(numbers, words, strict=True), key=lambda each: each[0]):
+    for _, line in groupby(zip(numbers, words, strict=True), key=lambda numbered: numbered[0]):
         yield [word for _, word in line if word != EOS]

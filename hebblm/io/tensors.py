@@ -76,7 +76,9 @@ def prefixed(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return the tensors of a group under their own names; the inverse of :func:`prefixed`."""
     return {
-        name.removeprefix(prefix): each for name, each in tensors.items() if name.startswith(prefix)
+        name.removeprefix(prefix): tensor
+        for name, tensor in tensors.items()
+        if name.startswith(prefix)
     }
 
 
@@ -90,15 +92,15 @@ def _alone(tensor: Tensor) -> Tensor:
 
 def _hash(tensors: Mapping[str, Tensor], record: Mapping[str, Any]) -> str:
     """Return the hash of tensors, their names, types and shapes, and their record."""
-    found = hashlib.sha256(json.dumps(record, sort_keys=True).encode())
+    digest = hashlib.sha256(json.dumps(record, sort_keys=True).encode())
     for name, tensor in sorted(tensors.items()):
-        found.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
         # A copy: a tensor that shares its memory with NumPy cannot be resized any more.
-        found.update(
+        digest.update(
             tensor.clone(memory_format=torch.contiguous_format)
             .view(-1)
             .view(torch.uint8)
             .numpy()
             .data
         )
-    return found.hexdigest()
+    return digest.hexdigest()

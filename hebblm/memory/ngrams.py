@@ -254,28 +254,28 @@ class NGrams:
         ones as well. The rest of the probability comes from the distribution below order 0. No row
         sees another.
         """
-        count, found = len(rows.tokens), np.zeros((self.order + 1, len(rows.tokens)))
+        count, weights = len(rows.tokens), np.zeros((self.order + 1, len(rows.tokens)))
         left = np.ones(count)  # share that longer contexts leave to this one
         levels = list(self._levels(self._seen(rows, rows), rows.contexts))
         for n, level in reversed(list(enumerate(levels))):
             once = level.discounts.left(level.wanted) / (level.total * np.maximum(level.wanted, 1))
-            found[n] = np.where(level.reached, left * once, 0)
+            weights[n] = np.where(level.reached, left * once, 0)
             left = np.where(level.reached, left * level.given, left)
-        return found
+        return weights
 
     def _share_followers(
-        self, found: Floats, contexts: Ints, shares: Floats, discounts: Discounts
+        self, weights: Floats, contexts: Ints, shares: Floats, discounts: Discounts
     ) -> None:
         """Add to (N, V) the probabilities of stored followers of contexts (N,), each with its share
         per count (N,).
         """
         known = np.flatnonzero((contexts != ABSENT) & (shares > 0))
         number, tokens, counts = self._pairs.lists(contexts[known])
-        if len(tokens) and tokens.max() >= found.shape[1]:
-            inside = tokens < found.shape[1]
+        if len(tokens) and tokens.max() >= weights.shape[1]:
+            inside = tokens < weights.shape[1]
             number, tokens, counts = number[inside], tokens[inside], counts[inside]
         at = known[number]
-        found[at, tokens] += shares[at] * discounts.left(counts)  # each place is there once
+        weights[at, tokens] += shares[at] * discounts.left(counts)  # each place is there once
 
     def _interpolated(self, every: _Counts, contexts: Ints, probability: Floats) -> Seen:
         """Return probabilities from the counts (L N,) of contexts of every length, the shortest
@@ -284,8 +284,10 @@ class NGrams:
         count = len(contexts)
         length, peak, total = np.zeros(count, np.int64), np.zeros(count), np.zeros(count, np.int64)
         for n, level in enumerate(self._levels(every, contexts)):
-            found = level.discounts.left(level.wanted) / level.total + level.given * probability
-            probability = np.where(level.reached, found, probability)
+            interpolated = (
+                level.discounts.left(level.wanted) / level.total + level.given * probability
+            )
+            probability = np.where(level.reached, interpolated, probability)
             length[level.reached] = n
             peak[level.reached] = (level.peak / level.total)[level.reached]
             total[level.reached] = level.total[level.reached]

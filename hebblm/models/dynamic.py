@@ -108,10 +108,12 @@ class DynamicBase:
 
     def load_stream_state(self, state: State) -> None:
         """Go on from a state; the state of a fixed base serves both bases."""
-        own = {name: value for name, value in state.items() if not name.startswith(TRAINED)}
-        self._base.load_stream_state(own)
+        state_of_base = {
+            name: value for name, value in state.items() if not name.startswith(TRAINED)
+        }
+        self._base.load_stream_state(state_of_base)
         if self.trained is not None:
-            self.trained.load_stream_state(under(TRAINED, state) or own)
+            self.trained.load_stream_state(under(TRAINED, state) or state_of_base)
 
     def state_dict(self) -> State:
         """Return the state with the initial values of appended rows."""

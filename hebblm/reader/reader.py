@@ -284,10 +284,10 @@ class Reader:
 
     def _tell_loss(self, scores: Sequence[Scores]) -> None:
         """Print once what the tokenizer loses of a text, or of documents that are read together."""
-        lost = sum(each.lost for each in scores)
+        lost = sum(score.lost for score in scores)
         if lost and not self._told_of_loss:
             self._told_of_loss = True
-            tell_loss("this text", lost, sum(each.bytes for each in scores))
+            tell_loss("this text", lost, sum(score.bytes for score in scores))
 
     def _begin(self, name: str, learn: bool, text: str | list[str] | Spelled | None) -> OpenText:
         """Record that a text is read now, from its beginning unless it goes on."""
@@ -357,13 +357,13 @@ class Reader:
 
         try:
             with self.session.as_batch(len(texts)) as session:
-                found = session.read(encoded, sizes, moved, learn=learn)
+                losses = session.read(encoded, sizes, moved, learn=learn)
             for reading, size in zip(readings, sizes, strict=True):
                 reading.bytes = size
                 reading.end()
         finally:
             self.journal.began()  # what follows these texts is another one
-        return found
+        return losses
 
     @contextmanager
     def _without_rowless_words(self) -> Iterator[None]:

@@ -61,20 +61,20 @@ since then.
 
 def without_documents(record: History, names: Sequence[str]) -> History:
     """Return a record as if some documents had never been read."""
-    own = [
+    names_here = [
         text.name
         for item in record.items
         for text in ([item] if isinstance(item, TextPassed) else texts_in(item))
     ]
     for name in names:
         known = [document.name for document in documents(record)]
-        if name not in own and name in known and record.base is not None:
+        if name not in names_here and name in known and record.base is not None:
             raise UserError(
                 f"{name} is a text of {record.base.folder}, with which this reader began; build "
                 "that memory again "
                 "without it, and read the other texts after it"
             )
-        if name not in own:
+        if name not in names_here:
             held = ", ".join(map(repr, [*dict.fromkeys(known)][:5])) + (
                 ", ..." if len({*known}) > 5 else ""
             )

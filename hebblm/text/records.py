@@ -222,9 +222,9 @@ def _objects(path: Path, *, whole: bool) -> Iterator[tuple[str, dict[str, Any]]]
     with opened(path) as stream:
         begins = stream.peek(64).removeprefix(BOM).lstrip()[:2]  # type: ignore[attr-defined]
         if whole and (begins[:1] == b"[" or begins in (b"{\n", b"{\r", b"{")):
-            found = _parsed(stream.read(), str(path))
-            found = found if isinstance(found, list) else [found]
-            named = ((f"record {number}", each) for number, each in enumerate(found, 1))
+            records = _parsed(stream.read(), str(path))
+            records = records if isinstance(records, list) else [records]
+            named = ((f"record {number}", each) for number, each in enumerate(records, 1))
         else:
             lines = enumerate(raw_lines(stream, path), 1)
             named = (

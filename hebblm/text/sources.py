@@ -284,7 +284,7 @@ def named_splits(path: Path) -> dict[str, Path]:
     """Return the files of a folder that are named like a split, such as ``train.txt`` or
     ``test.jsonl.gz``.
     """
-    found: dict[str, Path] = {}
+    splits: dict[str, Path] = {}
     for file in sorted(path.iterdir()) if path.is_dir() else ():
         split = file.name.partition(".")[0]
         if (
@@ -292,13 +292,13 @@ def named_splits(path: Path) -> dict[str, Path]:
             and file.name[len(split) :].lower() == "".join(kind_of(file))
             and is_text(file)
         ):
-            if split in found:
+            if split in splits:
                 raise UserError(
-                    f"{found[split]} and {file} are both the {split} split; move one of them "
+                    f"{splits[split]} and {file} are both the {split} split; move one of them "
                     "elsewhere"
                 )
-            found[split] = file
-    return found
+            splits[split] = file
+    return splits
 
 
 def own_text(target: str, column: str | None) -> FileLines | None:

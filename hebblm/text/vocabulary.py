@@ -131,8 +131,8 @@ class Vocabulary(ABC):
 
     def fit(self, text: str, name: str = "the text") -> None:
         """Choose the splitting of all texts from the first one that has words."""
-        if self.splitting is None and (found := self.fits(text, name)) is not None:
-            self.split(found)
+        if self.splitting is None and (splitting := self.fits(text, name)) is not None:
+            self.split(splitting)
 
     def split(self, splitting: Chosen) -> None:  # noqa: B027
         """Split texts as chosen before."""
@@ -142,11 +142,11 @@ def warn_of_new(vocabulary: Vocabulary, text: str, name: str) -> None:
     """Warn if much of the beginning of a text is new to a vocabulary, before its words are
     included.
     """
-    found = vocabulary.encode("\n".join(text.split("\n", SAMPLE)[:SAMPLE]), include=False)
-    beyond = Counter(found.tokens[place] for place in found.unknown)
-    literal = sum(index == vocabulary.unknown for index in found.ids) - beyond.total()
+    encoded = vocabulary.encode("\n".join(text.split("\n", SAMPLE)[:SAMPLE]), include=False)
+    beyond = Counter(encoded.tokens[place] for place in encoded.unknown)
+    literal = sum(index == vocabulary.unknown for index in encoded.ids) - beyond.total()
     if vocabulary.grows:
-        warn_of_unknown(name, beyond, len(found.ids), literal, "`tokenizer`")
+        warn_of_unknown(name, beyond, len(encoded.ids), literal, "`tokenizer`")
 
 
 CASED = 0.01  # share of a dictionary's words from which on it tells capital letters apart

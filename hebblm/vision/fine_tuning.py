@@ -89,8 +89,8 @@ class FineTuning:
         tested, device, parts = self._start.pictures(part), self._start.device, self._start.parts
         head, hidden = network.frozen_head(), features_of(network, tested, order)
         blocks = [
-            PictureBlock(head, some, tested.labels[index.to(device)])
-            for some, index in zip(
+            PictureBlock(head, rows, tested.labels[index.to(device)])
+            for rows, index in zip(
                 torch.split(hidden, QUERIES), torch.split(order, QUERIES), strict=True
             )
         ]

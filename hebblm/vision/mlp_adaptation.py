@@ -78,8 +78,8 @@ def descend(
     def residual(logits: Tensor) -> Tensor:
         # The few classes come first: along a last dimension this short, a softmax is several times
         # as slow.
-        found = logits[:, :, :count].softmax(1).scatter_add_(1, chosen, minus)
-        return found.mul_(scale)  # R^T (n, C, K)
+        residuals = logits[:, :, :count].softmax(1).scatter_add_(1, chosen, minus)
+        return residuals.mul_(scale)  # R^T (n, C, K)
 
     # The first step starts from the V that all queries share, and from a problem that has to stay
     # as it is.
@@ -116,10 +116,10 @@ def _masked_gradient(change: Tensor, hidden: Tensor) -> Tensor:
     """Return ``D [H > 0]`` in the place of D (n, K, H), in one pass: what torch does backwards
     through a ReLU.
     """
-    found: Tensor = torch.ops.aten.threshold_backward.grad_input(
+    gradient: Tensor = torch.ops.aten.threshold_backward.grad_input(
         change, hidden, 0, grad_input=change
     )
-    return found
+    return gradient
 
 
 def adapt(problem: NetworkProblem, *, lr: float, rate: Rate, steps: int) -> tuple[Tensor, Tensor]:

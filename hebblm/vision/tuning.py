@@ -157,14 +157,14 @@ def _scored(
 
     def scores(name: str, at: int) -> dict[str, float]:
         predicted, labels, new = made[f"{name}/{at}"], snapshot.labels, snapshot.remembered.new
-        found = predicted.score(labels, new)
+        accuracies = predicted.score(labels, new)
         if name == "parametric":
             begin = len(labels) // 2 if observes else 0
             late = top1(predicted.classes[begin:], labels[begin:].cpu(), new.cpu())
-            found[END] = late["overall"] or 0.0
+            accuracies[END] = late["overall"] or 0.0
         if predicted.gate is not None and not observes:
-            found |= predicted.gate
-        return found
+            accuracies |= predicted.gate
+        return accuracies
 
     return {
         name: [{**point, **scores(name, at)} for at, point in enumerate(own)]

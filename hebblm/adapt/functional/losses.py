@@ -53,8 +53,8 @@ def mixture_losses(
     """
     if scores.shape[1] == 0:
         return base
-    found = -mixed(-memory_losses(scores, labels, mask, targets), -base, weight)
-    return torch.where(mask.any(1), found, base)
+    losses = -mixed(-memory_losses(scores, labels, mask, targets), -base, weight)
+    return torch.where(mask.any(1), losses, base)
 
 
 def logit_sum_losses(
@@ -99,11 +99,13 @@ def _matching(scores: Tensor, labels: Tensor, targets: Tensor) -> Tensor:
     summed.
     """
     row, column = (labels == targets[:, None]).nonzero(as_tuple=True)
-    found = scores[row, column]
-    peaks = scores.new_full((len(scores),), -torch.inf).scatter_reduce_(0, row, found, "amax")
+    scores_there = scores[row, column]
+    peaks = scores.new_full((len(scores),), -torch.inf).scatter_reduce_(
+        0, row, scores_there, "amax"
+    )
     # an entry out of sight is -inf, and so may be the peak
     safe = peaks.clamp_min(torch.finfo(peaks.dtype).min)
-    sums = torch.zeros_like(peaks).scatter_add_(0, row, (found - safe[row]).exp())
+    sums = torch.zeros_like(peaks).scatter_add_(0, row, (scores_there - safe[row]).exp())
     return safe + sums.log()
 
 
@@ -139,13 +141,15 @@ def changed_losses(
     grown = moved.double().log1p()
     # One query at a time: the bits of a sum may depend on the number of sums.
     for row in (~((moved > DOUBTFUL) & (moved < torch.inf))).nonzero().flatten().tolist():
-        here = chosen[row]
-        logits = dense[row].double().index_add(0, labels[row, here], changes[row, here].double())
+        in_row = chosen[row]
+        logits = (
+            dense[row].double().index_add(0, labels[row, in_row], changes[row, in_row].double())
+        )
         grown[row] = logits.logsumexp(0) - normalizer[row]
     # the target's change (N,)
-    own = torch.where(chosen & (labels == targets[:, None]), changes, 0).sum(1)
+    change_of_target = torch.where(chosen & (labels == targets[:, None]), changes, 0).sum(1)
     plain = normalizer - dense.gather(1, targets[:, None]).squeeze(1)
-    return (plain + grown - own).to(dense.dtype)
+    return (plain + grown - change_of_target).to(dense.dtype)
 
 
 def growth(logits: Tensor, normalizer: Tensor, change: Tensor, weights: Tensor) -> Tensor:

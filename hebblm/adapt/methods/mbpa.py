@@ -216,10 +216,10 @@ def _losses(
     """Return losses (N, W) of targets (N,) with a change of the logits at weights (N, W), nats."""
     base = batch.base_losses(targets)[:, None]
     if isinstance(change, F.CompactChange):
-        own = weights * change.at(targets)[:, None]
-        return base + change.growth(weights).to(base.dtype) - own
-    own = weights * change.gather(1, targets[:, None])
-    return base + F.growth(batch.logits, batch.log_normalizers, change, weights) - own
+        change_of_target = weights * change.at(targets)[:, None]
+        return base + change.growth(weights).to(base.dtype) - change_of_target
+    change_of_target = weights * change.gather(1, targets[:, None])
+    return base + F.growth(batch.logits, batch.log_normalizers, change, weights) - change_of_target
 
 
 def _mbpa(batch: EvalBatch, config: MbpaConfig, rows: slice | list[int]) -> F.MbpaResult:

@@ -41,7 +41,7 @@ class Problem:
     def rows(self, index: Tensor) -> Problem:
         """Return the problem of some of the queries, (m,) int64 or (n,) bool."""
         known = None if self.log_normalizers is None else self.log_normalizers[index]
-        own = None if self.normalizers is None else self.normalizers[index]
+        normalizers = None if self.normalizers is None else self.normalizers[index]
         return Problem(
             self.head,
             self.hidden[index],
@@ -51,7 +51,7 @@ class Problem:
             self.base_logits[index],
             known,
             self.products[index],
-            own,
+            normalizers,
         )
 
 

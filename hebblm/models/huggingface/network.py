@@ -56,13 +56,13 @@ class Network:
     def keyed(self) -> bool:
         return self.key.module is not None
 
-    def head_with(self, own: Mapping[str, Tensor]) -> OutputHead:
+    def head_with(self, learned: Mapping[str, Tensor]) -> OutputHead:
         """Return the softmax layer with weights in place of the model's, by name; without such
         weights, as trained.
         """
-        if self.found.weight not in own and self.found.bias not in own:
+        if self.found.weight not in learned and self.found.bias not in learned:
             return self.head
-        return self.found.of({**self.parameters, **own})
+        return self.found.of({**self.parameters, **learned})
 
     def with_bos(self, window: Tensor) -> Tensor:
         """Return the window (B, T) with its first token replaced by the tokenizer's token before
@@ -73,7 +73,7 @@ class Network:
         return torch.cat([window.new_full((len(window), 1), self.begin), window[:, 1:]], 1)
 
     def states(
-        self, ids: Tensor, carried: object, own: Mapping[str, Tensor], *, carry: bool = True
+        self, ids: Tensor, carried: object, learned: Mapping[str, Tensor], *, carry: bool = True
     ) -> tuple[Tensor, object]:
         """Return hidden states (B, T, D) that enter the softmax layer, and the carried state after
         them.
@@ -83,7 +83,7 @@ class Network:
         Args:
             ids: (B, T) tokens.
             carried: state after the tokens before them, None at the beginning.
-            own: weights in place of the model's, by name; they may have higher precision.
+            learned: weights in place of the model's, by name; they may have higher precision.
             carry: whether to carry a state on.
         """
         ids = ids.to(self.model.get_input_embeddings().weight.device)
@@ -93,7 +93,7 @@ class Network:
             states_of(self.found.module, last_only=True) as entering,
             self.key.states() as keys,
         ):
-            if own:
+            if learned:
                 # Quantised weights are more than their numbers: they stay in their places.
                 weights = {
                     name: weight
@@ -101,7 +101,7 @@ class Network:
                     if weight.is_floating_point()
                 }
                 weights |= {
-                    name: weight.to(self.parameters[name].dtype) for name, weight in own.items()
+                    name: weight.to(self.parameters[name].dtype) for name, weight in learned.items()
                 }
                 out = functional_call(self.model, weights, (ids,), options)
             else:
