@@ -173,7 +173,10 @@ class Trainer:
     def _begin_with(self, initial: Path) -> None:
         checkpoint = load_checkpoint(initial, dictionary_sha256=self.record.dictionary_sha256)
         if checkpoint.config.layer_sizes() != self.model.config.layer_sizes():
-            sizes = f"layers of {checkpoint.config.layer_sizes()}, not {self.model.config.layer_sizes()}"
+            sizes = (
+                f"layers of {checkpoint.config.layer_sizes()}, not "
+                f"{self.model.config.layer_sizes()}"
+            )
             raise CheckpointError(
                 f"the model in {initial} has {sizes}; choose the preset and arch that it was "
                 "trained with"

@@ -217,7 +217,10 @@ class Watch:
         name = str(file)
         if name in self._read or (texts := self._texts(file)) is None:
             return False
-        former = next((each for each in gone if self._read[each] == _hash("".join(texts))), None)
+        former = next(
+            (gone_name for gone_name in gone if self._read[gone_name] == _hash("".join(texts))),
+            None,
+        )
         if former is None:
             return False
         gone.remove(former)

@@ -134,9 +134,9 @@ def _lent(config: ScenarioConfig, tuned: TunedFile, lender: str, otherwise: str)
     }
     differ = []
     for name, value in read.items():
-        found = tuned.scenario.get(name, value)
-        if value is not None and value != found:
-            differ.append(f"{name} = {found}")
+        own_value = tuned.scenario.get(name, value)
+        if value is not None and value != own_value:
+            differ.append(f"{name} = {own_value}")
     if not differ:
         return lender
     return f"{lender or otherwise}, found with {', '.join(differ)}"

@@ -76,11 +76,11 @@ def questions(
     times = np.bincount(words.targets, minlength=len(words.symbols))
     breaks = {words.symbols.index(EOS)} if EOS in words.symbols else set()
     ids = words.targets.tolist()
-    found: list[Question] = []
+    asked_so_far: list[Question] = []
     little = totals < LEAST * times
     for index in np.lexsort((-totals, little)).tolist():
         word = words.symbols[index]
-        if len(found) == most:
+        if len(asked_so_far) == most:
             break
         if totals[index] <= 0:
             continue
@@ -93,9 +93,11 @@ def questions(
                 begin -= 1
             bounds = [_first_token(stream, at) for at in (begin, place)] if begin < place else []
             if bounds and None not in bounds:
-                found.append(Question(word, *[bound for bound in bounds if bound is not None]))
+                asked_so_far.append(
+                    Question(word, *[bound for bound in bounds if bound is not None])
+                )
                 break
-    return found
+    return asked_so_far
 
 
 def _first_token(stream: EvaluationStream, word: int) -> int | None:
@@ -200,7 +202,9 @@ class LearnedWords:
 
         place = Prompt.of("").place(self._texts.text(asked or past))
         found = words_ahead(expect, self._texts, SHOWN, place, BUDGET).words
-        return tuple((each.suggestion.word, each.suggestion.probability) for each in found)
+        return tuple(
+            (expected.suggestion.word, expected.suggestion.probability) for expected in found
+        )
 
     def _joined(self, ids: Sequence[int]) -> str:
         if self._pieces is not None:

@@ -96,15 +96,15 @@ def open_scenario(
 def _open_words(
     config: ScenarioConfig,
     device: torch.device,
-    own: FileLines | None,
+    own_source: FileLines | None,
     provenance: dict[str, Any],
     *,
     whole: bool,
 ) -> ModelAndText:
     """Open a model that reads words, and its text.
 
-    ``own`` is the user's own text without splits, None for any other; with ``whole`` it is read to
-    its end.
+    ``own_source`` is the user's own text without splits, None for any other; with ``whole`` it is
+    read to its end.
     """
     source, target = config.corpora()
     # The two differ in case more than in anything else.
@@ -120,10 +120,10 @@ def _open_words(
         policy = trained_on(config.checkpoint).get("normalization", policy)
     if train is not None and source == target:
         read = train
-    elif own is None:
+    elif own_source is None:
         read = prepared_corpus(target, policy, config.column, train=False, remedy=CHOOSE)
     else:
-        read = _text(config, target, own, policy, dictionary, tokenizer, whole=whole)
+        read = _text(config, target, own_source, policy, dictionary, tokenizer, whole=whole)
     if config.checkpoint is not None:
         model = open_model(config.checkpoint, dictionary.hash(), device)
     else:
@@ -137,8 +137,8 @@ def _open_words(
     if not complete:
         stream = dataclasses.replace(stream, ids=stream.ids[: config.max_tokens], lost=0)
         text = (
-            foreign_text(target, own, read.tokenizer(), whole=whole)
-            if own
+            foreign_text(target, own_source, read.tokenizer(), whole=whole)
+            if own_source
             else resolve(target, config.column)
         )
         if text.prepared is None:
@@ -185,12 +185,12 @@ def _open_words(
 def _open_pieces(
     config: ScenarioConfig,
     device: torch.device,
-    own: FileLines | None,
+    own_source: FileLines | None,
     *,
     whole: bool,
     held: tuple[TrainedModel, Subwords] | None,
 ) -> ModelAndText:
-    """Open a model that reads pieces of words, and its text; ``own``, ``whole`` as for
+    """Open a model that reads pieces of words, and its text; ``own_source``, ``whole`` as for
     :func:`_open_words`.
     """
     source, target = config.corpora()
@@ -233,8 +233,8 @@ def _open_pieces(
     else:
         subwords = Subwords(tokenizer, rows, train.piece_counts("train").tolist(), config.tokenizer)
     text = (
-        foreign_text(target, own, WhitespaceTokenizer(), whole=whole)
-        if own
+        foreign_text(target, own_source, WhitespaceTokenizer(), whole=whole)
+        if own_source
         else resolve(target, config.column, remedy=CHOOSE)
     )
     read = SubwordCorpus(text, subwords, policy)

@@ -34,13 +34,13 @@ def spaced(text: str, words: Sequence[str]) -> list[str]:
     """Return words with the blanks before them in a text; with a single one where the text has
     another spelling.
     """
-    found, at = [], 0
+    spaced_words, at = [], 0
     for word in words:
         begin = text.find(word, at, at + NEAR + len(word))
         gap = " " if begin < 0 else text[at:begin]
-        found.append((" " if gap.strip(" \t\r") else gap) + word)
+        spaced_words.append((" " if gap.strip(" \t\r") else gap) + word)
         at = at if begin < 0 else begin + len(word)
-    return found
+    return spaced_words
 
 
 def _lines(words: Sequence[str]) -> Iterator[list[str]]:

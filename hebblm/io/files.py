@@ -199,9 +199,9 @@ def read_record(kind: type[T], path: Path, remedy: str, schema: str | None = Non
     msgspec knows.
     """
     value = read_json(path)
-    found = value.get("schema") if isinstance(value, dict) else None
-    if schema is not None and found != schema:
-        raise UserError(f"{path} is not of schema {schema} but {found!r:.60}; {remedy}")
+    own_schema = value.get("schema") if isinstance(value, dict) else None
+    if schema is not None and own_schema != schema:
+        raise UserError(f"{path} is not of schema {schema} but {own_schema!r:.60}; {remedy}")
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:

@@ -223,7 +223,7 @@ class NGrams:
         scales = [np.ones(count)]
         for level in reversed(levels):
             scales.append(scales[-1] * np.where(level.reached, level.given, 1))
-        found = lowest * scales.pop()[:, None]
+        probabilities = lowest * scales.pop()[:, None]
         stored = self._contexts.find(rows.keys()).reshape(-1, count)
         before = (rows.streams[:, None] == added.streams) & (
             np.arange(count) < rows.visible[:, None]
@@ -232,10 +232,10 @@ class NGrams:
             shares = np.where(level.reached, scale / level.total, 0)
             if n:
                 before &= rows.contexts[:, None, n - 1] == rows.contexts[:, n - 1]
-                self._share_followers(found, stored[n], shares, level.discounts)
+                self._share_followers(probabilities, stored[n], shares, level.discounts)
             else:
                 words = self._words[:vocabulary]
-                for row, share in zip(found, shares, strict=True):
+                for row, share in zip(probabilities, shares, strict=True):
                     row[: len(words)] += share * words
             at, which = np.nonzero(before & level.reached[:, None])
             if len(at):
@@ -243,9 +243,9 @@ class NGrams:
                 at, tokens = np.divmod(places, vocabulary)
                 had = self._pairs.counts(stored[n][at], tokens)
                 change = level.discounts.left(had + more) - level.discounts.left(had)
-                found[at, tokens] += shares[at] * change
+                probabilities[at, tokens] += shares[at] * change
         with np.errstate(divide="ignore"):  # of a token that the lowest order gives nothing
-            return np.log(found, out=found)
+            return np.log(probabilities, out=probabilities)
 
     def per_occurrence(self, rows: NGramRows) -> Floats:
         """Return the part of the probability that each count of a row's token adds, (order + 1, N).
@@ -350,11 +350,11 @@ class NGrams:
             ),
             return_inverse=True,
         )[1]
-        new, own = owner[:size], owner[size:]
+        new, own_rows = owner[:size], owner[size:]
         order = np.argsort(new, kind="stable")
         place = new[order] * (size + 1) + order  # ascending
-        low = np.searchsorted(place, own * (size + 1))
-        high = np.searchsorted(place, own * (size + 1) + visible)
+        low = np.searchsorted(place, own_rows * (size + 1))
+        high = np.searchsorted(place, own_rows * (size + 1) + visible)
         # How often each added pair was seen after its row is counted; that decides the change of
         # its context.
         pair = np.unique(Followers.keys_of(owner, np.r_[new_tokens, tokens]), return_inverse=True)[

@@ -79,11 +79,11 @@ class ShardedMemory(AnyMemory):
     def nearest(self, queries: Tensor, k: int) -> Ranked:
         asked = self._ranks.all_gather_rows(queries)  # by rank (N, D)
         sizes = [len(rows) for rows in asked]
-        found = self._own.nearest(torch.cat(asked), k)
-        answers = _packed(found.distances, self._places.of_own(found.ids))  # (sum N, bytes)
+        local = self._own.nearest(torch.cat(asked), k)
+        answers = _packed(local.distances, self._places.of_own(local.ids))  # (sum N, bytes)
         received, _ = self._ranks.exchange(answers, sizes)  # from each rank N rows
         received = received.view(self._ranks.size, len(queries), answers.shape[1]).transpose(0, 1)
-        pair = found.distances[:0], found.ids[:0]
+        pair = local.distances[:0], local.ids[:0]
         columns = _unpacked(received.reshape(-1, answers.shape[1]), *pair)
         distances, ids = (rows.view(len(queries), self._ranks.size * k) for rows in columns)
         order = torch.where(ids < 0, LAST, ids).argsort(dim=1)
@@ -207,8 +207,10 @@ class _Places:
 
 def _packed(*columns: Tensor) -> Tensor:
     """Pack tensors (N, ...) side by side as bytes (N, bytes)."""
-    return torch.cat([column.contiguous().view(torch.uint8).view(len(column), -1) if column.numel() else
-                      column.new_empty(len(column), column.shape[1:].numel() * column.element_size(),
+    return torch.cat([column.contiguous().view(torch.uint8).view(len(column),
+    -1) if column.numel() else
+                      column.new_empty(len(column),
+                      column.shape[1:].numel() * column.element_size(),
                       dtype=torch.uint8)
                       for column in columns], dim=1)  # fmt: skip
 

@@ -138,12 +138,12 @@ def most_probable(
         narrowed = torch.zeros_like(allowed)
         narrowed[fits] = True
         allowed &= narrowed
-    own, base = (torch.where(allowed, part.double().cpu(), 0.0) for part in (adapted, unadapted))
-    total, base_total = (float(own.sum()), float(base.sum())) if typed else (1.0, 1.0)
-    groups = forms.groups(len(own))
+    mass, base = (torch.where(allowed, part.double().cpu(), 0.0) for part in (adapted, unadapted))
+    total, base_total = (float(mass.sum()), float(base.sum())) if typed else (1.0, 1.0)
+    groups = forms.groups(len(mass))
     sums, base_sums = (
         torch.zeros(len(forms.words), dtype=torch.float64).index_add_(0, groups, part)
-        for part in (own, base)
+        for part in (mass, base)
     )
     listed = torch.zeros(len(forms.words), dtype=torch.bool)
     listed[groups[allowed]] = True
@@ -151,7 +151,7 @@ def most_probable(
     expected = []
     for number in best:
         members = ((groups == number) & allowed).nonzero()[:, 0]
-        likeliest, word = int(members[own[members].argmax()]), forms.words[number]
+        likeliest, word = int(members[mass[members].argmax()]), forms.words[number]
         text = vocabulary[likeliest] if inserted is None else inserted(likeliest)
         text = text[: len(text) - (len(vocabulary[likeliest]) - len(word))]
         suggestion = Suggestion(

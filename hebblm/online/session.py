@@ -194,8 +194,8 @@ class OnlineSession(Generic[S]):
         """Learn from the observations of an interval: first the source, then the contexts."""
         first = self.contexts[0]
         with self.profiler.part("base"):
-            own = [observation.labels for _, observation in observed]
-            labels = self.ranks.gather_labels(torch.cat([first.observed[:0], *own]))
+            own_labels = [observation.labels for _, observation in observed]
+            labels = self.ranks.gather_labels(torch.cat([first.observed[:0], *own_labels]))
             if any(map(len, labels)):
                 self.source.learn(torch.cat(labels))
             for context in self.contexts:

@@ -385,18 +385,18 @@ class WordSearch:
             self.rows += 1 if beginning.ids else 0
             self._read(beginning, *probabilities)
 
-    def _read(self, each: _Beginning, adapted: Tensor, base: Tensor) -> None:
+    def _read(self, start: _Beginning, adapted: Tensor, base: Tensor) -> None:
         """Take in the probabilities (V,) of the pieces after a beginning."""
         pieces, place = self._pieces, self._place
-        if not each.ids:
+        if not start.ids:
             self._first = adapted.tolist()
-        adapted, base = each.adapted * adapted, each.base * base
-        text = decoded(each.data[place.given :]) if each.covers else None
+        adapted, base = start.adapted * adapted, start.base * base
+        text = decoded(start.data[place.given :]) if start.covers else None
         allowed = ~pieces.never
         if text is not None:
             allowed = allowed & (pieces.continuing if text.partial else ~pieces.continuing)
         if text is None:
-            letters = each.data.lstrip(b" \t") if place.stripped else each.data
+            letters = start.data.lstrip(b" \t") if place.stripped else start.data
             covering, beginning = pieces.towards(
                 place.target[len(letters) :], stripped=place.stripped and not letters
             )
@@ -406,13 +406,13 @@ class WordSearch:
         elif not text.partial:
             word = first_word(text.text)
             if word is None:
-                self._add("\n", "\n", each, adapted, base, pieces.breaks & ~pieces.never)
+                self._add("\n", "\n", start, adapted, base, pieces.breaks & ~pieces.never)
                 allowed = allowed & ~pieces.breaks
             else:
                 ends = pieces.ends_after(is_unspaced(word.text[-1]))
-                self._add(word.text, text.text, each, adapted, base, ends)
+                self._add(word.text, text.text, start, adapted, base, ends)
                 allowed = allowed & ~ends
-        if place.new and not each.ids:
+        if place.new and not start.ids:
             open_ = pieces.blanks | pieces.unspaced | pieces.incomplete
             allowed = allowed & (torch.ones_like(open_) if place.unspaced else open_)
         allowed_mass = torch.where(allowed, adapted, 0.0)
@@ -422,7 +422,7 @@ class WordSearch:
         beyond = min(max(rest, 0.0), pieces.depth * float(kept.values[-1]))
         at = kept.indices[:count]
         row = _Followers(
-            each,
+            start,
             at.tolist(),
             kept.values[:count].tolist(),
             base[at].tolist(),
@@ -430,8 +430,8 @@ class WordSearch:
             pieces.depth,
             allowed,
         )
-        self._followers[each.ids] = row
-        self._by_key.setdefault(each.key, []).append(row)
+        self._followers[start.ids] = row
+        self._by_key.setdefault(start.key, []).append(row)
         if count:
             self._begin(row, max(row.adapted[0] / 16, self._least / (4 * pieces.depth)))
 

@@ -157,6 +157,6 @@ class Ahead:
                 if self._drafts is None or len(ids) > 1
                 else self._drafts.draft(self._base.max_rewind - 1)
             )
-            inputs = torch.cat([ids, ids.new_tensor([each.token for each in self._ahead])])
+            inputs = torch.cat([ids, ids.new_tensor([ahead.token for ahead in self._ahead])])
             self._states = self._base.read(inputs)[-1 - len(self._ahead) :]
         return self._expect(self._states[:1], self._text)

@@ -159,7 +159,9 @@ def explained(
     """
     parts, speakers = mixture_weights(predictor, batch), speaking(predictor, batch)
     explanations = []
-    firsts = list(dict.fromkeys(first for each in expected for first in each.rest))
+    firsts = list(
+        dict.fromkeys(first for expected_word in expected for first in expected_word.rest)
+    )
     weighed = dict(zip(firsts, entry_weights(speakers, batch, written, firsts), strict=True))
     for word, rest in expected:
         given = {

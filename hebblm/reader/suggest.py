@@ -85,11 +85,11 @@ def expected_words(
         return batch, FoundWords(words, 0.0, True)
 
 
-def _inserted(each: Expected, prompt: Prompt, answer: Answer) -> Expected:
+def _inserted(expected: Expected, prompt: Prompt, answer: Answer) -> Expected:
     """Return an expected word with the text that it adds to a prompt, in place of the text after
     the blanks.
     """
-    word, text = each.suggestion, prompt.blanks + each.suggestion.insert_text
+    word, text = expected.suggestion, prompt.blanks + expected.suggestion.insert_text
     if isinstance(answer, PieceAnswer):
         text = answer.added(text)
-    return Expected(Suggestion(*word, text, ends=word.ends), each.rest)
+    return Expected(Suggestion(*word, text, ends=word.ends), expected.rest)

@@ -181,12 +181,12 @@ class PieceTexts:
                 blanks alone fit too.
         """
         by_text = self._by_stripped if stripped else self._by_data
-        found = [
+        split = [
             index
             for count in range(not stripped, len(left) + 1)
             for index in by_text.get(left[:count], ())
         ]
-        return found + [
+        return split + [
             index for closing in self._closing for index in by_text.get(left + closing, ())
         ]
 

@@ -272,8 +272,8 @@ def plain_sources(
         raise UserError(
             f"{', '.join(missing)}; a folder needs a file for each of {', '.join(SPLITS)}"
         )
-    found = dict(zip(SPLITS, text_files([*wanted.values()], column, remedy), strict=True))
-    sources = {split: FileLines((file,)) for split, file in found.items()}
+    by_split = dict(zip(SPLITS, text_files([*wanted.values()], column, remedy), strict=True))
+    sources = {split: FileLines((file,)) for split, file in by_split.items()}
     for split, source in sources.items():
         if next(source.lines(), None) is None:
             raise UserError(f"{wanted[split]} is empty; put text into it")

@@ -208,11 +208,11 @@ class GrowingVocabulary(Vocabulary):
         # A blank at either end stands between this text and another one: it is not lost.
         inner = text.removeprefix(" ").removesuffix(" ")
         for line, shown in zip(text.split("\n"), inner.split("\n"), strict=True):
-            found = self.tokenizer.tokenize(line)
+            words = self.tokenizer.tokenize(line)
             if self.lower:
-                found = [token if token in self.dictionary else token.lower() for token in found]
-            lost += self.tokenizer.lost(shown, found)
-            tokens += [*found, end]
+                words = [token if token in self.dictionary else token.lower() for token in words]
+            lost += self.tokenizer.lost(shown, words)
+            tokens += [*words, end]
         tokens.pop()
         if include:
             self.include(tokens)

@@ -184,8 +184,8 @@ class Stream:
         is.
         """
         old = features_of(self._network, self._start.pictures("train"), self._start.parts.train)
-        own = features_of(self._network, self._pictures, self._order[:seen])
-        return torch.cat([old, own])
+        read = features_of(self._network, self._pictures, self._order[:seen])
+        return torch.cat([old, read])
 
     def drift(self, old: Remembered, blocks: list[PictureBlock]) -> dict[str, float]:
         """How far keys of pre-training and of the stream are from what the network gives in the

@@ -251,9 +251,9 @@ def adapt_mlp(
     4), with ``eps``. For ``lr`` and ``rate`` see :func:`adapt`.
     """
     parts = []
-    for some in torch.split(queries, _chunk(stored.model, k, queries.device)):
-        ranked = stored.memory.nearest(some, k)
-        problem = stored.problem(some, ranked, eps=eps)
+    for chunk in torch.split(queries, _chunk(stored.model, k, queries.device)):
+        ranked = stored.memory.nearest(chunk, k)
+        problem = stored.problem(chunk, ranked, eps=eps)
         delta, loss_increased = adapt(problem, lr=lr, rate=rate, steps=steps)
         hidden = problem.inputs.relu()  # (n, K + 1, H)
         neighbors = Neighbors(hidden[:, :-1], problem.labels, ranked.distances, ranked.ids >= 0)

@@ -231,8 +231,8 @@ class PictureSource(FixedHead):
 
     def taken(self) -> list[Tensor]:
         """Return the likeliest classes (n,) uint8 of the last mini-batch, by predictor, once."""
-        found, self._classes = self._classes, []
-        return found
+        classes, self._classes = self._classes, []
+        return classes
 
 
 @torch.no_grad()
@@ -255,8 +255,8 @@ def read(
     losses: dict[str, list[Tensor]] = {name: [] for name in methods}
     retried = dict.fromkeys(methods, 0)
 
-    def record(session: OnlineSession[PictureSource], unit: Unit, found: Losses) -> None:
-        for (name, nll), likeliest in zip(found.items(), session.source.taken(), strict=True):
+    def record(session: OnlineSession[PictureSource], unit: Unit, new_losses: Losses) -> None:
+        for (name, nll), likeliest in zip(new_losses.items(), session.source.taken(), strict=True):
             predictor = methods[name].predictor
             classes[name].append(likeliest)
             losses[name].append(nll.float().cpu())

@@ -150,7 +150,7 @@ class HuggingFaceBase(GradientBase):
         weights = {
             name: nn.Parameter(weight.detach().clone()) for name, weight in self._own.items()
         }
-        return HuggingFaceBase(self._trained, own=weights)
+        return HuggingFaceBase(self._trained, learned=weights)
 
     @contextmanager
     def preserve_state(self) -> Iterator[None]:
@@ -208,7 +208,7 @@ class HuggingFaceBase(GradientBase):
         """
         if len(rows) == 1:
             return super().continuations(rows)
-        base = HuggingFaceBase(self._trained, own=self._own, streams=len(rows))
+        base = HuggingFaceBase(self._trained, learned=self._own, streams=len(rows))
         base._window = self._window.expand(len(rows), -1)
         shared = (
             {id(tensor): tensor for _, tensor in tensors_of(self._cache)}

@@ -103,14 +103,17 @@ def open_causal(
     carries = next((n for n in CARRIED if n in inspect.signature(model.forward).parameters), None)
     with turn(model):
         exact = is_exact(model, ids)
-        found = find_head(model, ids[None], exact)
+        found_head = find_head(model, ids[None], exact)
         if given is not model:
             _check_inside(given, model, ids[None], exact)
     # No rows of the layer yet: a large one in float32 would be in memory together with the probes'
     # copy of its weights.
-    head = found.of({name: parameters[name][:0] for name in (found.weight, found.bias) if name})
+    head = found_head.of(
+        {name: parameters[name][:0] for name in (found_head.weight, found_head.bias) if name}
+    )
     opened = HuggingFaceModel(
-        model, found, head, parameters, _learning(model, found, learns), context, stride, begin,
+        model, found_head, head, parameters, _learning(model, found_head, learns), context, stride,
+        begin,
         carries,
         False, "none", True, ids, chosen, head.weight.shape[1], origin,
         Weights(model, chosen.name, file_sha256),
@@ -123,7 +126,7 @@ def open_causal(
             "interval: "
             "long ones (update_every) take less time"
         )
-    opened = replace(opened, head=found.of(parameters))
+    opened = replace(opened, head=found_head.of(parameters))
     return replace(opened, differentiable=_has_gradients(opened)) if opened.recurrent else opened
 
 
