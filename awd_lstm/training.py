@@ -279,10 +279,10 @@ class Trainer:
         record = self.record
         with self._averaged_weights():
             share = self.valid_streams.share
-            own = (
+            own_loss = (
                 validation_loss(self.model, self.valid_streams, self.device) if len(share) else 0.0
             )
-            valid = self._checked(self.ranks.sum(own * share.weight, self.device))
+            valid = self._checked(self.ranks.sum(own_loss * share.weight, self.device))
             if not record.valid or valid < min(record.valid):
                 self._save_best(valid)
         record.valid.append(valid)

@@ -191,7 +191,7 @@ def print_models() -> None:
             model.parameters,
             model.megabytes,
             model.licence,
-            "yes" if model.cached or model.here else "no",
+            "yes" if model.cached or model.on_disk else "no",
         )
         for model in PRETRAINED.values()
     )

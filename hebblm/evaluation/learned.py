@@ -201,9 +201,9 @@ class LearnedWords:
             return log_probs, log_probs
 
         place = Prompt.of("").place(self._texts.text(asked or past))
-        found = words_ahead(expect, self._texts, SHOWN, place, BUDGET).words
+        ahead_words = words_ahead(expect, self._texts, SHOWN, place, BUDGET).words
         return tuple(
-            (expected.suggestion.word, expected.suggestion.probability) for expected in found
+            (expected.suggestion.word, expected.suggestion.probability) for expected in ahead_words
         )
 
     def _joined(self, ids: Sequence[int]) -> str:

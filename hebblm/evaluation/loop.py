@@ -201,7 +201,9 @@ def _count_ngrams(contexts: Sequence[Context], text: TextStreams, first: int) ->
     for number, context in enumerate(contexts):
         if (ngrams := context.ngrams) is None:
             continue
-        streams = range(len(layout.begins)) if layout.scope == "shared" else [layout.own[number]]
+        streams = (
+            range(len(layout.begins)) if layout.scope == "shared" else [layout.own_streams[number]]
+        )
         runs = [(layout.begins[stream], min(first, layout.lengths[stream])) for stream in streams]
         texts = [text.labels[begin : begin + length].cpu().numpy() for begin, length in runs]
         before = np.concatenate([contexts_of(ids, 0, ngrams.order) for ids in texts])

@@ -46,7 +46,7 @@ def open_scenario(
     config: ScenarioConfig,
     device: torch.device,
     provenance: dict[str, Any],
-    held: tuple[TrainedModel, Subwords] | None = None,
+    opened_model: tuple[TrainedModel, Subwords] | None = None,
 ) -> Scenario:
     """Find, prepare and check corpora and model.
 
@@ -54,7 +54,7 @@ def open_scenario(
         config: the options.
         device: device of all computation.
         provenance: written into a model that has to be trained.
-        held: a model of ``transformers`` that is open already, with its pieces.
+        opened_model: a model of ``transformers`` that is open already, with its pieces.
 
     Raises:
         UserError: a file is missing or altered, or options or files do not fit together.
@@ -76,7 +76,7 @@ def open_scenario(
     content = config.memory_content or ("both" if same else "test")
     config = dataclasses.replace(config, split=config.split or "test", memory_content=content)
     if config.model is not None:
-        opened = _open_pieces(config, device, text, whole=split == ALL, held=held)
+        opened = _open_pieces(config, device, text, whole=split == ALL, opened_model=opened_model)
     else:
         opened = _open_words(config, device, text, provenance, whole=split == ALL)
     opened.counted = counted
@@ -188,14 +188,14 @@ def _open_pieces(
     own_source: FileLines | None,
     *,
     whole: bool,
-    held: tuple[TrainedModel, Subwords] | None,
+    opened_model: tuple[TrainedModel, Subwords] | None,
 ) -> ModelAndText:
     """Open a model that reads pieces of words, and its text; ``own_source``, ``whole`` as for
     :func:`_open_words`.
     """
     source, target = config.corpora()
     model: TrainedModel
-    if held is None:
+    if opened_model is None:
         assert config.model is not None, "a scenario of pieces has a model"
         learns = config.dynamic_parameters
         reading = {
@@ -206,7 +206,7 @@ def _open_pieces(
         }
         model, tokenizer = load_and_open(config.model, reading, device=device, dtype=config.dtype)
     else:
-        model, tokenizer = held[0], held[1].tokenizer
+        model, tokenizer = opened_model[0], opened_model[1].tokenizer
         for option in ("context", "stride", "dynamic_parameters", "dtype", "key", "device"):
             kept = (getattr(ScenarioConfig, option), device.type if option == "device" else None)
             if getattr(config, option) not in kept:
@@ -270,14 +270,14 @@ def _text(
     text: FileLines,
     policy: Normalization,
     dictionary: Dictionary,
-    own: Tokenizer,
+    own_tokenizer: Tokenizer,
     *,
     whole: bool,
 ) -> PreparedCorpus:
     """Return the user's own text, tokenized like the model's text."""
     lines = (normalize(line, policy) for line in islice(text.lines(), SAMPLE))
     path = target.removeprefix("text:")
-    tokenizer = fitting(lines, own, dictionary.__contains__, config.tokenizer, name=path)
+    tokenizer = fitting(lines, own_tokenizer, dictionary.__contains__, config.tokenizer, name=path)
     corpus = foreign_text(target, text, tokenizer, whole=whole)
     key = f"{text.sha256()[:16]}-{hash_of(tokenizer.spec())}-{policy}{'' if whole else '-split'}"
     return prepare(corpus, normalization=policy, destdir=cache_dir() / "corpora" / f"text-{key}")

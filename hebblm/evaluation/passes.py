@@ -176,7 +176,8 @@ def _run(
     if len(layout.begins) > layout.together:
         memories = scenario.memories(memory, settings, layout.streams)
     contexts = [
-        scenario.context(base, memory, window, streams=layout.beside) for memory in memories
+        scenario.context(base, memory, window, streams=layout.streams_a_context)
+        for memory in memories
     ]
     for context in contexts:
         context.learn_mixture_weights(predictors.values())

@@ -29,9 +29,9 @@ def write_tensors(
     ``record`` is a JSON object. It goes into the header under the ``kind`` of file, so that it
     always belongs to the tensors.
     """
-    plain, beside = {name: _alone(tensor) for name, tensor in tensors.items()}, dict(record or {})
+    plain, fields = {name: _alone(tensor) for name, tensor in tensors.items()}, dict(record or {})
     # A single entry: the library writes several in an order that changes from run to run.
-    header = {kind: json.dumps({**beside, HASH: _hash(plain, beside)}, sort_keys=True)}
+    header = {kind: json.dumps({**fields, HASH: _hash(plain, fields)}, sort_keys=True)}
     with atomic_path(path) as temporary:
         # As bytes: if the library itself writes the file, its error hides the cause.
         temporary.write_bytes(save(plain, header))

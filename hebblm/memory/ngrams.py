@@ -166,12 +166,16 @@ class NGrams:
         # all lengths at once
         keys, tokens = keys[there], np.broadcast_to(tokens[:, None], there.shape)[there]
         unique, number = np.unique(keys, return_inverse=True)
-        rows = self._contexts.found(unique)
+        rows = self._contexts.found_or_inserted(unique)
         self._count(*np.unique(Followers.keys_of(rows[number], tokens), return_counts=True))
 
     def _count(self, keys: Keys, added: npt.NDArray[np.signedinteger]) -> None:
         """Add to the counts of distinct pairs, and to the statistics of their contexts."""
-        rows, owners, table = self._pairs.found(keys), contexts_of_keys(keys), self._contexts
+        rows, owners, table = (
+            self._pairs.found_or_inserted(keys),
+            contexts_of_keys(keys),
+            self._contexts,
+        )
         before = self._pairs["count"][rows]
         after = before + added.astype(np.int32)
         self._pairs["count"][rows] = after
@@ -410,7 +414,7 @@ class NGrams:
             ]
             tokens = ids[tokens]
         rows = np.full(len(keys), ABSENT)
-        rows[length != ABSENT] = self._contexts.found(keys[length != ABSENT])
+        rows[length != ABSENT] = self._contexts.found_or_inserted(keys[length != ABSENT])
         there = rows[owners] != ABSENT
         self._count(Followers.keys_of(rows[owners[there]], tokens[there]), counts[there])
         self.tokens += other.tokens

@@ -132,8 +132,8 @@ class BaseAndTrained:
 
     def stream_state(self) -> State:
         """Return the state in the stream, without weights."""
-        beside = {} if self._trained is None or self._along else self._trained.stream_state()
-        return {**self._base.stream_state(), **prefixed(TRAINED, beside)}
+        trained_state = {} if self._trained is None or self._along else self._trained.stream_state()
+        return {**self._base.stream_state(), **prefixed(TRAINED, trained_state)}
 
     def load_stream_state(self, state: State) -> None:
         """Go on from such a state, of a base that learns or not; the weights stay as they are."""

@@ -86,9 +86,9 @@ def entry_weights(
     for part in speakers.near:
         np.add.at(every, part.at.cpu().numpy(), part.weights.cpu().numpy())
     for part in speakers.recent:
-        held = min(len(written.stream), len(part.at))
-        at, weights = written.stream[len(written.stream) - held :], part.weights.cpu().numpy()
-        np.add.at(every, at, weights[len(weights) - held :])
+        count = min(len(written.stream), len(part.at))
+        at, weights = written.stream[len(written.stream) - count :], part.weights.cpu().numpy()
+        np.add.at(every, at, weights[len(weights) - count :])
     given = [np.where(written.ids == word, every, 0.0) for word in words]
     for ngram, share in speakers.ngrams:
         counted = batch.context.ngrams

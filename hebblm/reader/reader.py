@@ -201,9 +201,11 @@ class Reader:
         """
         with turn(self), followed(progress) as report:
             if isinstance(text, Mapping) or are_documents(text):
-                found = self._read_documents(*named(cast(Texts, text), name), learn, report)
-                self._tell_loss(found)
-                return found
+                documents_read = self._read_documents(
+                    *named(cast(Texts, text), name), learn, report
+                )
+                self._tell_loss(documents_read)
+                return documents_read
             return self._read_text(cast(Text, text), learn, report, name_of(name))
 
     def _read_text(

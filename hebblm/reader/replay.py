@@ -75,11 +75,11 @@ def without_documents(record: History, names: Sequence[str]) -> History:
                 "without it, and read the other texts after it"
             )
         if name not in names_here:
-            held = ", ".join(map(repr, [*dict.fromkeys(known)][:5])) + (
+            names_known = ", ".join(map(repr, [*dict.fromkeys(known)][:5])) + (
                 ", ..." if len({*known}) > 5 else ""
             )
             raise UserError(
-                f"no document is named {name!r}; the reader learned from {held or 'none'}"
+                f"no document is named {name!r}; the reader learned from {names_known or 'none'}"
             )
     items: list[Item] = []
     for item in record.items:

@@ -176,7 +176,7 @@ def _sums(session: ReaderSession, ids: Sequence[Tensor], begin: int) -> Tensor:
     hidden = torch.stack([states[number][at - begin] for number, at in first]).to(
         device, session.base.head.weight.dtype
     )
-    beside = (
+    by_trained = (
         None
         if trained is None
         else torch.stack([trained[number][at - begin] for number, at in first])
@@ -193,7 +193,9 @@ def _sums(session: ReaderSession, ids: Sequence[Tensor], begin: int) -> Tensor:
         for column, log_probs in enumerate(
             (
                 session.predictor.log_probs(batch),
-                session.base.trained_log_probs(batch, None if beside is None else beside[part]),
+                session.base.trained_log_probs(
+                    batch, None if by_trained is None else by_trained[part]
+                ),
             )
         ):
             sums[:, column].index_add_(

@@ -373,7 +373,7 @@ class Continuations:
             [torch.tensor(row, device=base.head.weight.device) for row in rows]
         )
         states, trained = (
-            None if each is None else torch.stack([row[-1] for row in each]) for each in after
+            None if hidden is None else torch.stack([row[-1] for row in hidden]) for hidden in after
         )
         assert states is not None
         batch = EvalBatch.after(rows, states.to(base.head.weight.dtype), context, self._past)

@@ -241,10 +241,10 @@ def _encode(
         for batch in _batches(corpus.sources[split], f"encode {corpus.name} {split}"):
             ids: list[int] = []
             for line in batch:
-                found = tokenizer.tokenize(normalize(line, normalization))
-                ids += dictionary.encode_line(found)
-                literal += found.count(UNK)
-                lost += _lost(corpus, line, found)
+                pieces = tokenizer.tokenize(normalize(line, normalization))
+                ids += dictionary.encode_line(pieces)
+                literal += pieces.count(UNK)
+                lost += _lost(corpus, line, pieces)
                 words += tokenizer.words(line)
                 size += len(line.encode()) + 1
             stream.write(np.asarray(ids, dtype=stored).tobytes())
@@ -307,10 +307,10 @@ def measure_beginning(
     left, seen = tokens, set[str]()
     for line in corpus.lines(split):
         tokens_of_line = corpus.tokenizer.tokenize(normalize(line, normalization))
-        found = [*tokens_of_line, EOS]
-        read = found[:left]
-        share, left = len(read) / len(found), left - len(read)
-        lines += len(read) == len(found)
+        pieces = [*tokens_of_line, EOS]
+        read = pieces[:left]
+        share, left = len(read) / len(pieces), left - len(read)
+        lines += len(read) == len(pieces)
         words += ceil(share * corpus.tokenizer.words(line))
         size += round(share * (len(line.encode()) + 1))
         lost += int(share * _lost(corpus, line, tokens_of_line))

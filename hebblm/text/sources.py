@@ -170,22 +170,22 @@ def text_files(
     A folder stands for the files of text below it, by name; ``-`` for standard input. ``pipes``
     says whether pipes are allowed, which can be read only once.
     """
-    found: list[Path] = []
+    kept: list[Path] = []
     for path in paths:
         if path == STANDARD_INPUT:
-            found.append(standard_input())
+            kept.append(standard_input())
         elif path.is_dir():
             below = sorted(file for file in path.rglob("*") if is_text(file) and file.is_file())
             if not below:
                 raise UserError(
                     f"{path} holds no file of text ({KINDS}); name a file or a folder with some"
                 )
-            found += below
+            kept += below
         elif path.is_file() or (pipes and (path.is_fifo() or path.is_char_device())):
-            found.append(path)
+            kept.append(path)
         else:
             raise UserError(f"{path} {lack(path)}; name a text file or a folder of them")
-    files = tuple(TextFile(path, _column(path, column, remedy, len(found))) for path in found)
+    files = tuple(TextFile(path, _column(path, column, remedy, len(kept))) for path in kept)
     if column is not None and all(file.column is None for file in files):
         raise UserError(
             f"{', '.join(map(shown, paths))} is plain text and has no columns; leave column="

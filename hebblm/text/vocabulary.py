@@ -193,8 +193,8 @@ class GrowingVocabulary(Vocabulary):
     def fits(self, text: str, name: str = "the text") -> Chosen | None:
         if not text.strip():
             return None
-        found = fitting(text.split("\n", SAMPLE)[:SAMPLE], self.own, self._has, name=name)
-        return "own" if found is self.own else "moses"
+        splitting = fitting(text.split("\n", SAMPLE)[:SAMPLE], self.own, self._has, name=name)
+        return "own" if splitting is self.own else "moses"
 
     def split(self, splitting: Chosen) -> None:
         self.splitting = splitting

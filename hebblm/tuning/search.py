@@ -129,14 +129,14 @@ class Search:
     def check_fixed(self) -> None:
         """Refuse fixed values that no point of a method will have, before anything is read."""
         grid = self.grid
-        beside: dict[str, Axes] = {
+        by_method: dict[str, Axes] = {
             "hebb": {"kernel_weight": grid.kernel_weight, "beta": grid.beta, "eta": grid.eta},
             "dynamic": {"decay": grid.dynamic_decay},
         }
         for method in self.wanted:
             tried = METHODS[method].search_space
             axes = (
-                beside.get(method, {"weight": grid.weight})
+                by_method.get(method, {"weight": grid.weight})
                 if tried is None
                 else tried(self.settings.methods, grid)
             )

@@ -82,9 +82,9 @@ def scores(
             new_classes=torch.arange(toy.WORDS) >= toy.SOURCE,
             window=17,
             fixed=True,
-            streams=mine.beside,
+            streams=mine.streams_a_context,
         )
-        for _ in range(mine.streams // mine.beside)
+        for _ in range(mine.streams // mine.streams_a_context)
     ]
     found = evaluate(
         base, contexts, predictors, stream, UnionVocabulary(),

@@ -135,9 +135,9 @@ def changed_losses(
     Returns:
         (N,) nats.
     """
-    held = dense.gather(1, labels) - normalizer[:, None]  # log p_i (N, K)
+    label_log_probs = dense.gather(1, labels) - normalizer[:, None]  # log p_i (N, K)
     # (N,) new over old normaliser, less 1
-    moved = torch.where(chosen, (held + changes).exp() - held.exp(), 0).sum(1)
+    moved = torch.where(chosen, (label_log_probs + changes).exp() - label_log_probs.exp(), 0).sum(1)
     grown = moved.double().log1p()
     # One query at a time: the bits of a sum may depend on the number of sums.
     for row in (~((moved > DOUBTFUL) & (moved < torch.inf))).nonzero().flatten().tolist():
@@ -170,13 +170,15 @@ def growth(logits: Tensor, normalizer: Tensor, change: Tensor, weights: Tensor) 
     """
     sums = weights.new_empty(weights.shape, dtype=logits.dtype)
     for block in blocks(3 * logits.element_size() * logits.shape[1], len(logits), logits.device):
-        held = logits[block] - normalizer[block, None]  # log p (n, V)
+        log_probs = logits[block] - normalizer[block, None]  # log p (n, V)
         for column in range(weights.shape[1]):
             weight = weights[block, column, None].to(logits.dtype)
-            torch.sum(torch.addcmul(held, change[block], weight).exp_(), 1, out=sums[block, column])
+            torch.sum(
+                torch.addcmul(log_probs, change[block], weight).exp_(), 1, out=sums[block, column]
+            )
     grown, limits = sums.log(), torch.finfo(logits.dtype)
     extreme = ~((sums > limits.tiny / limits.eps) & (sums < limits.max))
     for row, column in extreme.nonzero().tolist():
-        held = logits[row] + weights[row, column].to(logits.dtype) * change[row]
-        grown[row, column] = held.logsumexp(0) - normalizer[row]
+        changed = logits[row] + weights[row, column].to(logits.dtype) * change[row]
+        grown[row, column] = changed.logsumexp(0) - normalizer[row]
     return grown

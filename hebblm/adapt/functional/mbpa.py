@@ -127,14 +127,16 @@ def _change(
 ) -> Tensor | CompactChange:
     """Return the change of all queries from those of parts of them."""
     compact = [
-        (rows, found.change) for rows, found in solutions if isinstance(found.change, CompactChange)
+        (rows, solution.change)
+        for rows, solution in solutions
+        if isinstance(solution.change, CompactChange)
     ]
     if len(compact) == len(solutions):
         known = base_logits.logsumexp(1) if normalizers is None else normalizers
         return joined(base_logits, known, compact)
     change = torch.zeros_like(base_logits)
-    for rows, found in solutions:
-        part = found.change
+    for rows, solution in solutions:
+        part = solution.change
         change[rows] = part.dense() if isinstance(part, CompactChange) else part
     return change
 

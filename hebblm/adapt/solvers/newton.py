@@ -43,7 +43,7 @@ class Directions:
     queries: Tensor  # (n, r) those of the query
     curvatures: Tensor  # (n, r) lambda; the largest of all directions is 1
     # (n, K) e, squared length that the directions leave of each key; None where all are followed
-    own: Tensor | None
+    leftover: Tensor | None
     rest: Tensor  # (n, K) what they leave of the products of the keys and the query
 
 
@@ -121,7 +121,7 @@ def _descend(
     keys, logits = LOG2_E * along.keys, base
     # coordinates and their last steps (n, r, C)
     theta, moved = torch.zeros_like(wanted), torch.zeros_like(wanted)
-    leftover = None if along.own is None else along.own.unsqueeze(2)  # (n, K, 1)
+    leftover = None if along.leftover is None else along.leftover.unsqueeze(2)  # (n, K, 1)
     if leftover is not None:
         # The part of a key outside the 16 directions moves that key alone: one more coordinate
         # alpha_kv for each. Its step solves a curvature of 1/4, the largest possible, together with

@@ -35,7 +35,7 @@ class Network:
     """
 
     model: Any  # in evaluation mode while it is read
-    found: FoundHead
+    found_head: FoundHead
     head: OutputHead  # the same as tensors
     parameters: Mapping[str, Tensor]  # all weights by name, without their gradients
     learns: tuple[str, ...]  # names of those that learn where a base moves
@@ -60,9 +60,9 @@ class Network:
         """Return the softmax layer with weights in place of the model's, by name; without such
         weights, as trained.
         """
-        if self.found.weight not in learned and self.found.bias not in learned:
+        if self.found_head.weight not in learned and self.found_head.bias not in learned:
             return self.head
-        return self.found.of({**self.parameters, **learned})
+        return self.found_head.of({**self.parameters, **learned})
 
     def with_bos(self, window: Tensor) -> Tensor:
         """Return the window (B, T) with its first token replaced by the tokenizer's token before
@@ -90,7 +90,7 @@ class Network:
         options = {} if self.carries is None else {self.carries: carried, "use_cache": carry}
         with (
             turn(self.model),
-            states_of(self.found.module, last_only=True) as entering,
+            states_of(self.found_head.module, last_only=True) as entering,
             self.key.states() as keys,
         ):
             if learned:
