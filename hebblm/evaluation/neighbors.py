@@ -31,7 +31,7 @@ class NeighborLog(Notes):
     Its columns have one row per neighbour: ``position`` of the token in the stream, ``rank`` of the
     neighbour from 0, ``offset``: the stream position of the neighbour's label or, below 0, its
     place counted from the end of the training pairs; ``label``, squared ``distance`` and
-    ``kernel_weight``, the weight c_k of MbPA.
+    ``closeness``, the weight c_k of MbPA.
 
     Args:
         tokens: number of tokens to log, from the beginning of the stream.

@@ -545,7 +545,7 @@ def settings_of(
     settings = settings.changed({**fixed, **changes})
     optimizer = settings.adaptation.mbpa_optimizer
     for name, other in (
-        ("mbpa_pull", "newton"),
+        ("mbpa_l2_to_base", "newton"),
         ("mbpa_lambda", "rmsprop"),
         ("mbpa_steps", "rmsprop"),
     ):

@@ -154,7 +154,7 @@ def test_every_method_over_a_fixed_base(
 
 
 @pytest.mark.parametrize(
-    ("rule", "settings", "every"),
+    ("predictor", "settings", "every"),
     [
         ("sgd", toy.SETTINGS, 7),
         ("sgd", toy.SETTINGS, 50),

@@ -17,7 +17,7 @@ import torch
 
 import hebblm
 from hebblm.adapt.batch import EvalBatch
-from hebblm.adapt.components import owned, shares
+from hebblm.adapt.components import mixture_weights, owned
 from hebblm.adapt.methods import METHODS
 from hebblm.adapt.methods.base import Unadapted
 from hebblm.adapt.methods.cache import Cache
@@ -270,7 +270,7 @@ def test_the_share_of_a_component_in_a_token_is_that_of_the_word(method: str) ->
         torch.stack([*found.values()]).sum(0), torch.ones(6, dtype=torch.float64)
     )
     for row, target in enumerate(targets.tolist()):
-        given = shares(rule, EvalBatch(hidden[row : row + 1], context))
+        given = mixture_weights(rule, EvalBatch(hidden[row : row + 1], context))
         whole = sum(float(part[target]) for part in given.values())
         # a rate that is too large leaves nothing to some words
         for name, part in given.items() if whole else ():

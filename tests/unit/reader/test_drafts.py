@@ -122,7 +122,7 @@ WORDS = GrowingVocabulary(
 class Chain:
     """A base whose state is the token read last, of a Markov chain."""
 
-    room = 64
+    max_rewind = 64
 
     def __init__(self) -> None:
         self.read_tokens: list[int] = []
