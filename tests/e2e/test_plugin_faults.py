@@ -15,11 +15,11 @@ from .conftest import World, refused, run
 PLUGIN = """
 import torch
 import hebblm
-from hebblm.adapt.methods.predictor import Needs
+from hebblm.adapt.methods.predictor import Requirements
 
 class Own:
     name = "own"
-    needs = Needs({needs})
+    requirements = Requirements({requirements})
 
     def log_probs(self, batch):
         base = batch.log_probs
