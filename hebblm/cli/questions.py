@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from rich.console import Console
 
-from hebblm.cli.common import tell
-from hebblm.runtime.progress import say
+from hebblm.cli.common import print_line
+from hebblm.runtime.progress import log
 
 if TYPE_CHECKING:  # these load torch, and an error message must not wait for that
     from hebblm.reader.reader import Reader
@@ -46,7 +46,7 @@ class Questions:
     """
 
     def __init__(self, reader: Reader, asked: QuestionOptions, *, piped: bool) -> None:
-        self.print_line = say if piped else tell
+        self.print_line = log if piped else print_line
         self._reader, self._asked = reader, asked
         self._console = Console(stderr=piped)
 

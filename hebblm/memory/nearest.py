@@ -17,7 +17,7 @@ from torch import Tensor
 from hebblm.errors import UserError
 from hebblm.memory import faiss_index
 from hebblm.memory.store import Entries, check_tensors
-from hebblm.runtime.blocks import side_by_side
+from hebblm.runtime.blocks import in_parallel
 from hebblm.types import Neighbors
 
 CPU_CHUNK_BYTES = 32 << 20
@@ -334,7 +334,7 @@ def _take(
     def take(block: slice) -> None:
         rows[block] = entries.keys.index_select(0, flat[block])
 
-    side_by_side(take, row_slices(len(flat), dim * dtype.itemsize, ids.device), ids.device)
+    in_parallel(take, row_slices(len(flat), dim * dtype.itemsize, ids.device), ids.device)
     values = entries.values.index_select(0, flat).view_as(ids)
     logs = entries.log_normalizers
     return keys, values, None if logs is None else logs.index_select(0, flat).view_as(ids)

@@ -30,7 +30,7 @@ LEVELS = (0.05, 0.25, 1.0, 2.5)
 # tokens, after which a paragraph ends with its line; those out of sight are not laid out
 BLOCK = 200
 BREAK = "⏎"  # shows an end of line
-LONGEST = 1_000  # tokens of a paragraph that has no end of line
+MAX_PARAGRAPH_TOKENS = 1_000  # tokens of a paragraph that has no end of line
 
 
 def inspect_page(run: Inspection, *, method: str | None = None, count: int = 20_000) -> str:
@@ -154,7 +154,7 @@ def _paragraphs(
             found.append((f"{at:,}", []))
         found[-1][1].append((blanks, shown, marks))
         size = at + 1 - start
-        if size >= LONGEST or (size >= BLOCK and shown == BREAK):
+        if size >= MAX_PARAGRAPH_TOKENS or (size >= BLOCK and shown == BREAK):
             start = at + 1
     return found
 

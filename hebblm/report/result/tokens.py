@@ -25,7 +25,7 @@ from hebblm.report.result.parts import (
     validate_edges,
 )
 from hebblm.report.result.schema import PIECES_OF_PARTS, StoredResult
-from hebblm.runtime.progress import say
+from hebblm.runtime.progress import log
 from hebblm.runtime.spelling import unknown
 
 FILE_NAME = "tokens.parquet"
@@ -337,7 +337,7 @@ def _verify(path: Path, result: StoredResult) -> None:
     """Refuse a file that is not the one that a result was written with."""
     written = recorded(path, result)
     if written is None:
-        say(f"{path} is not verified: the result next to it has no hash of it")
+        log(f"{path} is not verified: the result next to it has no hash of it")
     elif sha256(path) != written:
         raise UserError(
             f"{path} is not the file that the result next to it was written with; {_REMEDY}"

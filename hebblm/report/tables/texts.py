@@ -16,11 +16,11 @@ from hebblm.report.tables.overall import by_loss, methods_of
 from hebblm.report.tables.table import Column, Row, Table
 from hebblm.runtime.wording import worded
 
-LONGEST = 20  # documents that a report shows
+MAX_DOCUMENTS = 20  # documents that a report shows
 BREAK = "⏎ (line break)"
 
 
-def document_table(result: StoredResult, most: int | None = LONGEST) -> Table | None:
+def document_table(result: StoredResult, most: int | None = MAX_DOCUMENTS) -> Table | None:
     """Return the losses of each document, the worst first; None if the text is a single one."""
     documents = result.extra.get("documents")
     if not documents:

@@ -29,7 +29,7 @@ from hebblm.report.tables.by_part import (  # fmt: skip
 )
 from hebblm.report.tables.overall import by_loss, comparison_table, side_by_side
 from hebblm.report.tables.table import Column, Table
-from hebblm.report.tables.texts import LONGEST, document_table
+from hebblm.report.tables.texts import MAX_DOCUMENTS, document_table
 
 from .samples import ACCURACY, sample_result
 
@@ -296,13 +296,13 @@ def test_documents_are_the_worst_first_under_the_best_methods() -> None:
             "bytes": 2 * i,
             "bits_per_byte": dict.fromkeys(names, 1.0 / i),
         }
-        for i in range(LONGEST + 2, 0, -1)
+        for i in range(MAX_DOCUMENTS + 2, 0, -1)
     ]
     assert document_table(result) is None
     listed = replace(result, extra={"documents": documents})
     table = document_table(listed)
     assert table is not None
-    assert [row[0] for row in table.cells()] == [f"{i}.txt" for i in range(1, LONGEST + 1)]
+    assert [row[0] for row in table.cells()] == [f"{i}.txt" for i in range(1, MAX_DOCUMENTS + 1)]
     shown = by_loss(result)[:2]
     shown = list(dict.fromkeys([*shown, "lstm"]))
     assert [column.header for column in table.columns] == [
@@ -314,7 +314,7 @@ def test_documents_are_the_worst_first_under_the_best_methods() -> None:
     assert table.notes == ("All documents stand in result.json; by_document=True lists them.",)
     whole = document_table(listed, None)
     assert whole is not None
-    assert len(whole.cells()) == LONGEST + 2
+    assert len(whole.cells()) == MAX_DOCUMENTS + 2
     assert not whole.notes
 
 
