@@ -26,7 +26,7 @@ from hebblm.report.result.methods import BASE, name_of, ordered
 from hebblm.report.result.numbers import Cell
 from hebblm.report.tables.by_part import frequency_table, gain_table, occurrence_table
 from hebblm.report.tables.facts import scenario_line
-from hebblm.report.tables.overall import side_by_side
+from hebblm.report.tables.overall import runs_table
 from hebblm.report.tables.table import Column, Table, present
 from hebblm.vision.tables import tables
 from recipes import (
@@ -187,7 +187,7 @@ def every_method() -> str:
         whole = Result.load(RESULTS / name)
         kept = {method: item for method, item in whole.methods.items() if method in EVALUATED}
         found[name] = replace(whole, methods=kept)
-    parts = [to_markdown(side_by_side(_headings(found.values())))]
+    parts = [to_markdown(runs_table(_headings(found.values())))]
     parts += [f"- {scenario_line(result)}" for result in found.values()]
     parts.append("")
     parts += [

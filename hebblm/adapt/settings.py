@@ -95,7 +95,7 @@ def check_types(values: Any) -> None:
         except msgspec.ValidationError:
             raise UserError(_refusal(name, value, hint)) from None
         several = value if isinstance(value, tuple) else (value,)
-        if not all(math.isfinite(each) for each in several if isinstance(each, float)):
+        if not all(math.isfinite(number) for number in several if isinstance(number, float)):
             raise UserError(f"{name} = {value} must be finite")
 
 

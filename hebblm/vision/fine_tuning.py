@@ -195,14 +195,14 @@ class Stream:
         """
         draw = generator(self._start.pretraining.seed, "pictures whose drift is measured")
         samples = self._start.parts.train
-        some = torch.randperm(len(samples), generator=draw)[:DRIFT]
-        now = features_of(self._network, self._start.pictures("train"), samples[some])
+        drawn = torch.randperm(len(samples), generator=draw)[:DRIFT]
+        now = features_of(self._network, self._start.pictures("train"), samples[drawn])
         stored = torch.cat([block.hidden for block in blocks])
-        own = torch.randperm(len(stored), generator=draw)[:DRIFT]
-        own_now = features_of(self._network, self._pictures, self._order[own])
+        drawn_stored = torch.randperm(len(stored), generator=draw)[:DRIFT]
+        own_now = features_of(self._network, self._pictures, self._order[drawn_stored])
         return {
-            "drift_of_pretraining_keys": _moved(old.keys[some.to(now.device)], now),
-            "drift_of_stream_keys": _moved(stored[own.to(now.device)], own_now),
+            "drift_of_pretraining_keys": _moved(old.keys[drawn.to(now.device)], now),
+            "drift_of_stream_keys": _moved(stored[drawn_stored.to(now.device)], own_now),
         }
 
 

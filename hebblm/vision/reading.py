@@ -266,13 +266,13 @@ def read(
     for block in blocks:
         for capacity in {method.capacity for method in methods.values()}:
             if capacity not in sessions:
-                own = {
-                    name: each.predictor
-                    for name, each in methods.items()
-                    if each.capacity == capacity
+                by_name = {
+                    name: method.predictor
+                    for name, method in methods.items()
+                    if method.capacity == capacity
                 }
                 context = remembered.context(block.head, k, capacity)
-                sessions[capacity] = OnlineSession(PictureSource(block.head), [context], own)
+                sessions[capacity] = OnlineSession(PictureSource(block.head), [context], by_name)
         for capacity, session in sessions.items():
             # The network learns nothing here: its training is not part of the reading.
             session.source.head = block.head

@@ -468,7 +468,7 @@ def settings_of(
     """The settings of an experiment: those of a scale, with a backbone, the paper's values and own
     changes.
     """
-    own = list(changes)
+    given = list(changes)
     if experiment == PERMUTED_MNIST:
         if backbone is not None:
             raise UserError(
@@ -485,7 +485,7 @@ def settings_of(
     if paper:
         changes = {**paper_values(settings.backbone, experiment), **changes}
     settings = settings.changed(changes)
-    _check_optimizer(settings, own)
+    _check_optimizer(settings, given)
     return settings
 
 

@@ -29,11 +29,11 @@ def tables(document: Mapping[str, Any]) -> list[Table]:
     """The tables of a result, in their order; the last one says which values were best at an end of
     a grid.
     """
-    found = _tables(document)
+    shown = _tables(document)
     # Made anew of what was tried, as it is read today; results of before it was noted were tuned by
     # another score.
     if "at_end" not in document:
-        return found
+        return shown
     tuning = decode(document.get("tuning") or {}, "tuning")
     if "tried" in tuning:
         tuning = {"": tuning["tried"]}
@@ -43,8 +43,8 @@ def tables(document: Mapping[str, Any]) -> list[Table]:
             "Best at the least or the largest value tried, so that a better one may lie beyond: "
             f"{', '.join(ends)}."
         )
-        found[-1] = replace(found[-1], notes=[*found[-1].notes, note])
-    return found
+        shown[-1] = replace(shown[-1], notes=[*shown[-1].notes, note])
+    return shown
 
 
 def _tables(document: Mapping[str, Any]) -> list[Table]:
@@ -52,9 +52,9 @@ def _tables(document: Mapping[str, Any]) -> list[Table]:
         case "permuted-mnist":
             return [_permuted(document)]
         case "incremental":
-            found = []
+            shown = []
             for ratio in conditions(document):
-                found.append(_incremental(document, ratio))
+                shown.append(_incremental(document, ratio))
         case "pretrain-classes":
             return [_pretrain(document)]
         case "timing":
@@ -62,10 +62,10 @@ def _tables(document: Mapping[str, Any]) -> list[Table]:
         case "sensitivity":
             return [_sensitivity(document)]
         case _:
-            found = [_stream(document)]
+            shown = [_stream(document)]
     for condition in document.get("pairs", ()):
-        found.append(_pairs(document, condition))
-    return found
+        shown.append(_pairs(document, condition))
+    return shown
 
 
 def conditions(document: Mapping[str, Any]) -> list[str]:
@@ -75,10 +75,10 @@ def conditions(document: Mapping[str, Any]) -> list[str]:
 
 def summaries(document: Mapping[str, Any]) -> dict[str, Any]:
     """Each method's summary under the only condition."""
-    found = {}
+    by_method = {}
     for name, method in document["methods"].items():
-        found[name] = next(iter(method["conditions"].values()))
-    return found
+        by_method[name] = next(iter(method["conditions"].values()))
+    return by_method
 
 
 def method_name(name: str) -> str:
@@ -166,22 +166,22 @@ def _place(document: Mapping[str, Any], name: str) -> int:
 def _stream(document: Mapping[str, Any]) -> Table:
     family = _family(document)
     experiment = document["experiment"]
-    found = summaries(document)
+    by_method = summaries(document)
     title = "Online adaptation"
     if experiment == "ablation":
         title = "Ablation of Hebb"
-    point = next(iter(found.values())).get("hyperparameters", {})
+    point = next(iter(by_method.values())).get("hyperparameters", {})
     if "steps" in point and experiment == "online":
         title += f", {point['steps']:g} steps an interval at {point['lr']:g}"
     columns = [_METHOD]
     columns += _accuracy_columns(TITLES)
     more = {}
     for key, header in _STREAMED.items():
-        if all(key in summary for summary in found.values()):
+        if all(key in summary for summary in by_method.values()):
             more[key] = header
             columns.append(Column(header, "nll", "max", "%", 2, name=key))
     rows = []
-    for name, summary in found.items():
+    for name, summary in by_method.items():
         row: dict[str, Cell] = {"Method": method_name(name)}
         for key in KEYS:
             row |= _accuracy_cells(key, summary[key], paper.image(experiment, family, key, name))
@@ -362,12 +362,12 @@ def _accuracy_columns(
 
 
 def _accuracy_cells(
-    key: str, found: Mapping[str, float | None] | None, printed: float | None = None
+    key: str, accuracy: Mapping[str, float | None] | None, printed: float | None = None
 ) -> dict[str, Cell]:
     """The values of an accuracy's columns; the paper's number is in per cent."""
     return {
-        key: _per_cent(found, "mean"),
-        f"{key} ±": _per_cent(found, "std"),
+        key: _per_cent(accuracy, "mean"),
+        f"{key} ±": _per_cent(accuracy, "std"),
         f"{key} paper": printed,
     }
 

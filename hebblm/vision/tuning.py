@@ -90,8 +90,9 @@ def as_step(predicted: Mapping[str, Predicted]) -> Step:
     """Predictions, and how many queries had to be adapted at a smaller rate, as the state of a run
     has them.
     """
-    made = {name: each.classes for name, each in predicted.items()}
-    return made, {name: {"stabilized": each.retried} for name, each in predicted.items()}
+    classes = {name: prediction.classes for name, prediction in predicted.items()}
+    counted = {name: {"stabilized": item.retried} for name, item in predicted.items()}
+    return classes, counted
 
 
 def left_to_choose(network: Grid, settings: ClassSettings) -> bool:

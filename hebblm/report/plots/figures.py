@@ -68,7 +68,7 @@ def figures(result: StoredResult, most: int = 0) -> list[Picture]:
         "accuracy": accuracy_figure,
     }
     rest = len(result.methods) - most
-    found = []
+    pictures = []
     for name, make in makers.items():
         figure = make(_of_the_best(result, most, new_words=name == NEW_WORDS))
         if figure is None:
@@ -76,8 +76,8 @@ def figures(result: StoredResult, most: int = 0) -> list[Picture]:
         if most and rest > 0:
             methods = "method" if rest == 1 else "methods"
             note(figure, f"{rest} more {methods}: see the tables")
-        found.append(Picture(name, CAPTIONS[name], figure))
-    return found
+        pictures.append(Picture(name, CAPTIONS[name], figure))
+    return pictures
 
 
 def _of_the_best(result: R, most: int, *, new_words: bool) -> R:
@@ -96,18 +96,18 @@ def frequency_figure(result: StoredResult) -> Figure | None:
     """Perplexity by training count (above, logarithmic) and the gain over the base in nats
     (below).
     """
-    found: dict[str, list[FrequencyBucket]] = {}
+    by_method: dict[str, list[FrequencyBucket]] = {}
     for name, item in result.methods.items():
         if any(bucket.tokens for bucket in item.frequency):
-            found[name] = buckets_by_unit(result, item.frequency)
-    if not found:
+            by_method[name] = buckets_by_unit(result, item.frequency)
+    if not by_method:
         return None
-    styles = looks(found)
-    buckets = [bucket for bucket in found[next(iter(styles))] if bucket.tokens]
+    styles = looks(by_method)
+    buckets = [bucket for bucket in by_method[next(iter(styles))] if bucket.tokens]
     losses = {}
     levels = {}
     for method in styles:
-        losses[method] = _losses(found[method], buckets)
+        losses[method] = _losses(by_method[method], buckets)
         levels[method] = [None if nll is None else perplexity(nll) for nll in losses[method]]
     of = unit_of_parts(result)
     with rc_context(STYLE):
@@ -132,10 +132,10 @@ def frequency_figure(result: StoredResult) -> Figure | None:
 
 
 def _losses(
-    found: Sequence[FrequencyBucket], buckets: Sequence[FrequencyBucket]
+    own_buckets: Sequence[FrequencyBucket], buckets: Sequence[FrequencyBucket]
 ) -> list[float | None]:
     """Return a method's losses in some buckets; None where it has no such bucket."""
-    losses = {bucket.bucket: bucket.nll for bucket in found}
+    losses = {bucket.bucket: bucket.nll for bucket in own_buckets}
     return [losses.get(bucket.bucket) for bucket in buckets]
 
 

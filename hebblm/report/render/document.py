@@ -32,7 +32,7 @@ from hebblm.report.tables.by_part import (
     paired_table,
 )
 from hebblm.report.tables.facts import fact_tables, scenario_line, time_line
-from hebblm.report.tables.overall import comparison_table, side_by_side, summary_table
+from hebblm.report.tables.overall import comparison_table, runs_table, summary_table
 from hebblm.report.tables.suggestions import (
     accuracy_by_part,
     accuracy_rows,
@@ -177,7 +177,7 @@ def write_comparison(
         "Runs side by side",
         verdicts=[f"{label}: {verdict(result)}" for label, result in results.items()],
         lines=[scenario_line(result, label) for label, result in results.items()],
-        tables=present(side_by_side(results, bits=True), occurrences_by_run(results)),
+        tables=present(runs_table(results, bits=True), occurrences_by_run(results)),
     )
     return write_page(page, directory, check_formats(formats))
 
@@ -215,7 +215,7 @@ def print_comparison(results: Mapping[str, StoredResult], console: Console) -> N
     for label, result in results.items():
         console.print(Text(f"{label}: {verdict(result)}", style="bold"))
         console.print(Text(f"{scenario_line(result, label)}\n"))
-    for table in present(side_by_side(results, bits=True), occurrences_by_run(results)):
+    for table in present(runs_table(results, bits=True), occurrences_by_run(results)):
         print_table(table, console)
 
 
@@ -247,9 +247,9 @@ def _inspected(run: Path, directory: Path) -> Link:
     how to make it.
     """
     page = run / INSPECTED
-    made = run / RESULT
+    result = run / RESULT
     # not that of a former run
-    if page.exists() and made.exists() and page.stat().st_mtime >= made.stat().st_mtime:
+    if page.exists() and result.exists() and page.stat().st_mtime >= result.stat().st_mtime:
         return Link(quote(Path(relpath(page, directory)).as_posix()), "")
     again = ""
     if not (run / TOKENS).exists():

@@ -84,15 +84,15 @@ def write_inspection(
 def shades(gain: NDArray[np.float64]) -> list[str]:
     """Class of each gain (T,) in nats: ``g1`` to ``g4``, ``l1`` to ``l4``, or none."""
     sizes = np.searchsorted(np.asarray(LEVELS), np.abs(gain), side="right")  # (T,)
-    found = []
+    classes = []
     for size, value in zip(sizes.tolist(), gain.tolist(), strict=True):
         if size == 0:
-            found.append("")
+            classes.append("")
         elif value > 0:
-            found.append(f"g{size}")
+            classes.append(f"g{size}")
         else:
-            found.append(f"l{size}")
-    return found
+            classes.append(f"l{size}")
+    return classes
 
 
 def _key() -> list[tuple[str, str]]:
@@ -137,7 +137,7 @@ def _paragraphs(
     """
     written = run.losses.written
     classes = shades(run.gain(method)[:count])
-    found: list[tuple[str, list[tuple[str, str, str]]]] = []
+    paragraphs: list[tuple[str, list[tuple[str, str, str]]]] = []
     start = 0
     for at, word in enumerate(run.losses.words[:count].tolist()):
         text = f" {word}"
@@ -151,12 +151,12 @@ def _paragraphs(
         if run.losses.oov[at]:
             marks = f"{marks} o".strip()
         if at == start:
-            found.append((f"{at:,}", []))
-        found[-1][1].append((blanks, shown, marks))
+            paragraphs.append((f"{at:,}", []))
+        paragraphs[-1][1].append((blanks, shown, marks))
         size = at + 1 - start
         if size >= MAX_PARAGRAPH_TOKENS or (size >= BLOCK and shown == BREAK):
             start = at + 1
-    return found
+    return paragraphs
 
 
 def _data(run: Inspection, method: str, count: int) -> dict[str, Any]:
@@ -194,16 +194,16 @@ def _thousandths(numbers: Iterable[float]) -> list[int | None]:
 
 def _neighbors(near: Sequence[Neighbor], texts: dict[str, int]) -> list[list[Any]]:
     """Neighbours as lists; contexts are collected once in ``texts``."""
-    found: list[list[Any]] = []
+    rows: list[list[Any]] = []
     for item in near:
-        found.append(
+        rows.append(
             [
                 int(item.from_stream),
                 item.place,
                 item.label,
                 f"{item.distance:.4g}",
-                f"{item.closeness:.3g}",
+                f"{item.kernel_weight:.3g}",
                 texts.setdefault(item.context, len(texts)),
             ]
         )
-    return found
+    return rows

@@ -45,7 +45,7 @@ def environment(
     """Return the templates of a loader, by default this package's; values that are not markup are
     escaped.
     """
-    made = Environment(
+    templates = Environment(
         loader=loader or PackageLoader("hebblm.report"),
         autoescape=True,  # macros and includes stay markup; `finalize` has escaped the rest by then
         finalize=lambda value: value if isinstance(value, Markup) else Markup(escape(str(value))),
@@ -55,9 +55,9 @@ def environment(
         keep_trailing_newline=True,
         **delimiters,
     )
-    made.filters |= {"lines": lines, "headers": single_headers, "subheaders": subheaders}
-    made.tests["counted"] = counted
-    return made
+    templates.filters |= {"lines": lines, "headers": single_headers, "subheaders": subheaders}
+    templates.tests["counted"] = counted
+    return templates
 
 
 class ShownCell(NamedTuple):
@@ -82,13 +82,13 @@ def texts(table: Table) -> list[list[str]]:
 def lines(table: Table) -> list[tuple[bool, list[ShownCell]]]:
     """Return rows as a reader sees them, each with whether it heads a block."""
     best = best_cells(table)
-    found = []
+    shown = []
     for at, row in enumerate(texts(table)):
         cells = []
         for index, column in enumerate(table.columns):
             cells.append(ShownCell(row[index], column.kind != "text", (at, index) in best))
-        found.append((at in table.headings, cells))
-    return found
+        shown.append((at in table.headings, cells))
+    return shown
 
 
 def best_cells(table: Table) -> set[tuple[int, int]]:

@@ -73,8 +73,8 @@ def _undecided(result: StoredResult, others: Sequence[str], gain: Gain, measured
         return f"{few}; {remedy}. So far {known}: {measured}."
     text = f"{result.scored} cannot tell whether {name} is better than the base: {measured}."
     for other in others[1:]:
-        found = gain_of(result, other)
-        if found is not None and found.certain and _value(found) > 0:
+        other_gain = gain_of(result, other)
+        if other_gain is not None and other_gain.certain and _value(other_gain) > 0:
             return f"{text} {_name(other)} is better for certain."
     return text
 

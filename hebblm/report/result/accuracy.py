@@ -70,13 +70,13 @@ def accuracy_report(
         one more key takes it.
     """
     one = there.astype(np.float64)  # (U,)
-    values = {name: measures(found, letters) for name, found in guesses.items()}
+    values = {name: measures(ranked, letters) for name, ranked in guesses.items()}
     # (U,) what each word counts: keystrokes for those that are saved, else one
     weights = dict.fromkeys(MEASURES, one)
     weights["saved"] = np.where(letters > 0, one * (letters + 1), 0)
     gains: dict[str, dict[str, tuple[Gain, ...]]] = {}
     for measure, weight in weights.items():
-        lost = {name: -found[measure] for name, found in values.items()}
+        lost = {name: -parts_of[measure] for name, parts_of in values.items()}
         counted = {part: mask & (weight > 0) for part, mask in parts.items()}
         gains[measure] = bootstrap_gains(lost, counted, config, weight)
 
@@ -94,18 +94,18 @@ def accuracy_report(
                 over[measure] = (gain.gain, gain.low, gain.high)
         return Accuracy(part, int((mask & there).sum()), **means, gains=over)
 
-    found: dict[str, tuple[Accuracy, ...]] = {}
+    reports: dict[str, tuple[Accuracy, ...]] = {}
     for name in guesses:
-        found[name] = tuple(accuracy(name, at, part) for at, part in enumerate(parts))
-    return found
+        reports[name] = tuple(accuracy(name, at, part) for at, part in enumerate(parts))
+    return reports
 
 
-def measures(found: Guesses, letters: NDArray[np.int64]) -> dict[str, NDArray[np.float64]]:
+def measures(guesses: Guesses, letters: NDArray[np.int64]) -> dict[str, NDArray[np.float64]]:
     """Return the part of each word (U,) in the sum of every measure."""
-    listed = found.rank > 0
+    listed = guesses.rank > 0
     return {
-        "top1": (found.rank == 1).astype(np.float64),
-        "top5": (listed & (found.rank <= 5)).astype(np.float64),
-        "reciprocal_rank": np.where(listed, 1 / np.where(listed, found.rank, 1), 0.0),
-        "saved": (letters + 1 - found.keys).astype(np.float64),
+        "top1": (guesses.rank == 1).astype(np.float64),
+        "top5": (listed & (guesses.rank <= 5)).astype(np.float64),
+        "reciprocal_rank": np.where(listed, 1 / np.where(listed, guesses.rank, 1), 0.0),
+        "saved": (letters + 1 - guesses.keys).astype(np.float64),
     }

@@ -307,7 +307,7 @@ def bootstrap_gains(
     low, high = _intervals(sums, counts, config)  # (M, P)
     enough = (counts > 0).sum(0) >= LEAST_BLOCKS  # (P,)
     tokens = counts.sum(0)
-    found: dict[str, tuple[Gain, ...]] = {}
+    by_method: dict[str, tuple[Gain, ...]] = {}
     for index, name in enumerate(methods):
         gains = []
         for at, part in enumerate(parts):
@@ -318,8 +318,8 @@ def bootstrap_gains(
                 if enough[at]:
                     gain = Interval(value, float(low[index, at]), float(high[index, at]))
             gains.append(Gain(part, int(tokens[at]), gain.value, gain.low, gain.high))
-        found[name] = tuple(gains)
-    return found
+        by_method[name] = tuple(gains)
+    return by_method
 
 
 def paired_gains(

@@ -220,14 +220,14 @@ class StoredResult:
         if other == BASE:
             return next((gain for gain in self.methods[method].gains if gain.part == part), None)
         paired = self.extra.get("paired", {})
-        found = paired.get(other, {}).get(method, {})
-        if part in found:
-            tokens, gain, low, high = found[part]
+        by_part = paired.get(other, {}).get(method, {})
+        if part in by_part:
+            tokens, gain, low, high = by_part[part]
             return Gain(part, tokens, gain, low, high)
-        found = paired.get(method, {}).get(other, {})
-        if part in found:
+        by_part = paired.get(method, {}).get(other, {})
+        if part in by_part:
             # the other way round: the gain changes its sign, and the ends change places
-            tokens, gain, low, high = found[part]
+            tokens, gain, low, high = by_part[part]
             return Gain(part, tokens, _negative(gain), _negative(high), _negative(low))
         return None
 

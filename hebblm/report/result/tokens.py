@@ -197,7 +197,7 @@ class Neighbor:
     place: int  # of its label in that text, tokens from 0
     label: str  # the word that followed its state
     distance: float  # squared L2 to the query
-    closeness: float  # c_k of MbPA, 1 / (eps + distance), scaled as the run scaled it
+    kernel_weight: float  # c_k of MbPA, 1 / (eps + distance), scaled as the run scaled it
     context: str  # the words before the label
 
 
@@ -270,7 +270,9 @@ def load_neighbors(
     neighbors: dict[int, list[Neighbor]] = {}
     order = table.sort_by([("position", "ascending"), ("rank", "ascending")])
     for row in order.select([name for name in _NEIGHBOR_KINDS if name != "rank"]).to_pylist():
-        neighbors.setdefault(row.pop("position"), []).append(Neighbor(**row))
+        neighbors.setdefault(row.pop("position"), []).append(
+            Neighbor(kernel_weight=row.pop("closeness"), **row)
+        )
     if neighbors and not 0 <= min(neighbors) <= max(neighbors) < total:
         raise UserError(
             f"{path} has position {max(neighbors)}, but the run has {total} tokens; evaluate again "
@@ -288,16 +290,16 @@ def load_components(
     if not _logged(path, result):
         return {}
     table = read_table(path, _COMPONENT_KINDS, result).sort_by("position")
-    found: dict[str, dict[str, list[float]]] = {}
+    by_method: dict[str, dict[str, list[float]]] = {}
     for row in table.select([*_COMPONENT_KINDS]).to_pylist():
-        shares = found.setdefault(row["method"], {}).setdefault(row["component"], [])
+        shares = by_method.setdefault(row["method"], {}).setdefault(row["component"], [])
         if row["position"] != len(shares) or row["position"] >= total:
             raise UserError(
                 f"{path} has position {row['position']} out of place; evaluate again with "
                 "log_neighbors"
             )
         shares.append(row["share"])
-    return {method: parts for method, parts in found.items() if len(parts) > 1}
+    return {method: parts for method, parts in by_method.items() if len(parts) > 1}
 
 
 def read_table(path: Path, kinds: Mapping[str, str], result: StoredResult | None) -> pa.Table:

@@ -152,8 +152,8 @@ def gain_table(result: StoredResult) -> Table | None:
         of = unit(result)
         head = "Method"
         by = ""
-    found = {name: gains_by_unit(result, name, of) for name, _ in items}
-    first = found[items[0][0]]
+    by_method = {name: gains_by_unit(result, name, of) for name, _ in items}
+    first = by_method[items[0][0]]
     columns = [Column(head, subheader=f"{of}s", name="Method")]
     for part in parts:
         columns.append(_gain_column(part, first[part].tokens))
@@ -161,8 +161,8 @@ def gain_table(result: StoredResult) -> Table | None:
     for name, _ in items:
         row: dict[str, Cell] = {"Method": name_of(name)}
         for part in parts:
-            if part in found[name]:
-                row[part] = found[name][part].interval
+            if part in by_method[name]:
+                row[part] = by_method[name][part].interval
         rows.append(row)
     title = f"Gain over the base{by} on {result.scenario.label}, nats a {of}"
     config = result.bootstrap

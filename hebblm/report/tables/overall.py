@@ -140,7 +140,7 @@ def summary_table(result: StoredResult) -> Table:
     return Table("summary", title, columns, rows, notes).without_empty()
 
 
-def side_by_side(results: Mapping[str, StoredResult], *, bits: bool = False) -> Table:
+def runs_table(results: Mapping[str, StoredResult], *, bits: bool = False) -> Table:
     """Methods by scenarios: perplexity, and across domains the loss overall and on new words.
 
     With ``bits`` also bits a byte, which compare between models of different vocabularies.

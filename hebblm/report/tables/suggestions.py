@@ -127,8 +127,8 @@ def suggested_table(result: StoredResult) -> Table | None:
     """Return suggestions before and after reading for words that gained much; None if they were not
     requested.
     """
-    found = result.extra.get("suggested") or {}
-    if not found.get("words"):
+    suggested = result.extra.get("suggested") or {}
+    if not suggested.get("words"):
         return None
     columns = [
         Column("After the words", wide=True),
@@ -137,7 +137,7 @@ def suggested_table(result: StoredResult) -> Table | None:
         Column("After reading, %", wide=True),
     ]
     rows: list[Row] = []
-    for question in found["words"]:
+    for question in suggested["words"]:
         rows.append(
             {
                 "After the words": question["before"],
@@ -146,7 +146,7 @@ def suggested_table(result: StoredResult) -> Table | None:
                 "After reading, %": _listed(question["read"]),
             }
         )
-    title = f"Suggestions before and after reading, {name_of(found['method'])}"
+    title = f"Suggestions before and after reading, {name_of(suggested['method'])}"
     return Table("suggested", title, columns, rows)
 
 

@@ -63,16 +63,16 @@ def buckets_by_unit(
     """Return losses by bucket, each by its unit; ``prefix`` makes the name of a bucket that of its
     part.
     """
-    found = []
+    converted = []
     for bucket in buckets:
         part = f"{prefix}{bucket.bucket}"
         nll = by_unit(result, part, bucket.tokens, bucket.nll)
         units = size(result, part, bucket.tokens)
         if nll is None or nll == bucket.nll:
-            found.append(replace(bucket, tokens=units))
+            converted.append(replace(bucket, tokens=units))
         else:
-            found.append(FrequencyBucket(bucket.bucket, units, nll, perplexity(nll)))
-    return found
+            converted.append(FrequencyBucket(bucket.bucket, units, nll, perplexity(nll)))
+    return converted
 
 
 def perplexity_of_parts(result: StoredResult, item: MethodResult) -> float | None:
@@ -87,7 +87,7 @@ def gains_by_unit(result: StoredResult, method: str, of: str) -> dict[str, Gain]
     gains = {gain.part: gain for gain in result.methods[method].gains}
     if of == "word":
         return gains
-    found = {part: gain_by_unit(result, gain) for part, gain in gains.items()}
+    converted = {part: gain_by_unit(result, gain) for part, gain in gains.items()}
     if result.of_pieces and PIECES in gains:
-        found[ALL] = replace(gains[PIECES], part=ALL)
-    return found
+        converted[ALL] = replace(gains[PIECES], part=ALL)
+    return converted

@@ -21,7 +21,7 @@ from hebblm.report.tables.by_part import (
     occurrences_by_run,
 )
 from hebblm.report.tables.facts import flatten, hyperparameter_table, scenario_line
-from hebblm.report.tables.overall import comparison_table, side_by_side
+from hebblm.report.tables.overall import comparison_table, runs_table
 from hebblm.report.tables.table import Column, Table, present
 from hebblm.report.tables.texts import forgetting_table
 from recipes.study.book.section import Section
@@ -124,7 +124,7 @@ def _readings(runs: Mapping[str, Result]) -> list[Section]:
         Section(
             f"{label}: its runs side by side",
             tables=(
-                replace(side_by_side(group), title=f"Methods by run on {label}"),
+                replace(runs_table(group), title=f"Methods by run on {label}"),
                 *(
                     replace(table, title=f"{table.title}, {label}")
                     for table in present(occurrences_by_run(group))

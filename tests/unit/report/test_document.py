@@ -16,7 +16,7 @@ from hebblm.report.render.document import print_comparison
 from hebblm.report.render.table import to_html, to_markdown
 from hebblm.report.result.methods import name_of
 from hebblm.report.tables.facts import flatten, scenario_line
-from hebblm.report.tables.overall import side_by_side
+from hebblm.report.tables.overall import runs_table
 from hebblm.report.tables.table import Column, Table
 
 from .samples import ACCURACY, Page, sample_result, sample_tokens
@@ -222,7 +222,7 @@ def test_runs_side_by_side_have_a_verdict_each() -> None:
     assert f"\ntwo: {results['two'].verdict()}\n" in said
     assert "The runs are of different texts or lengths" in said
     alike = {"one": sample_result(3000), "two": sample_result(3000)}
-    assert not side_by_side(alike).notes
+    assert not runs_table(alike).notes
 
 
 def test_settings_are_flattened() -> None:

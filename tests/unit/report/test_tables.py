@@ -27,7 +27,7 @@ from hebblm.report.tables.by_part import (  # fmt: skip
     occurrences_by_run,
     paired_table,
 )
-from hebblm.report.tables.overall import by_loss, comparison_table, side_by_side
+from hebblm.report.tables.overall import by_loss, comparison_table, runs_table
 from hebblm.report.tables.table import Column, Table
 from hebblm.report.tables.texts import MAX_DOCUMENTS, document_table
 
@@ -231,7 +231,7 @@ def test_csv_reads_back_exactly() -> None:
 
 
 def test_side_by_side_fills_gaps_with_dashes() -> None:
-    table = side_by_side(
+    table = runs_table(
         {
             "across": sample_result(200, methods=("lstm", "hebb")),
             "within": sample_result(200, source="ptb", target="ptb", methods=("lstm", "mbpa")),
@@ -257,16 +257,16 @@ def test_runs_of_one_text_compare_by_bits_whatever_their_tokens_are() -> None:
         return replace(result, scenario=scenario, methods=items)
 
     one, two = of("wt2", 200, 1.5, whole_split=True), of("pydoc", 170, 1.25, whole_split=True)
-    table = side_by_side({"one": one, "two": two}, bits=True)
+    table = runs_table({"one": one, "two": two}, bits=True)
     assert single_headers(table)[-1] == "Bits/byte (two)"
     assert table.notes == (
         "The models differ, and so may their tokens: between runs compare bits a byte.",
     )
     assert "Bits/byte" not in [
-        column.header for column in side_by_side({"one": one, "two": two}).columns
+        column.header for column in runs_table({"one": one, "two": two}).columns
     ]
     part = of("pydoc", 170, 1.25, whole_split=False)
-    assert "different texts or lengths" in side_by_side({"one": one, "part": part}).notes[0]
+    assert "different texts or lengths" in runs_table({"one": one, "part": part}).notes[0]
 
 
 def test_gains_over_each_other_have_signs_and_the_better_method_stands_first() -> None:
