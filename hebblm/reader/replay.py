@@ -170,10 +170,11 @@ def read_again(
                 item = msgspec.structs.replace(
                     item, method=unaliased(item.method), settings=settings
                 )
+                # A folder keeps its memory as it was built; the opening names its own default.
                 asked = {
                     name: value
                     for name, value in settings.items()
-                    if former.get(name, value) != value
+                    if former.get(name, value) != value and not name.startswith("memory.")
                 }
                 former |= settings
                 if reader is None:
