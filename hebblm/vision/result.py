@@ -70,9 +70,9 @@ class SeedRun:
         )
         name = re.sub(r"[^0-9a-z]+", "-", f"{self.condition}-seed-{self.seed}").removeprefix("-")
         path = folder / f"{name}.safetensors"
-        predictions = {
-            f"predictions.{method}": classes for method, classes in self.predictions.items()
-        }
+        predictions = {}
+        for method, classes in self.predictions.items():
+            predictions[f"predictions.{method}"] = classes
         header = {"experiment": experiment, **{key: str(value) for key, value in which.items()}}
         write_tensors(path, {**self.drawn, "labels": self.labels, **predictions}, KIND, header)
         return {

@@ -270,9 +270,9 @@ def load_neighbors(
     neighbors: dict[int, list[Neighbor]] = {}
     order = table.sort_by([("position", "ascending"), ("rank", "ascending")])
     for row in order.select([name for name in _NEIGHBOR_KINDS if name != "rank"]).to_pylist():
-        neighbors.setdefault(row.pop("position"), []).append(
-            Neighbor(kernel_weight=row.pop("closeness"), **row)
-        )
+        position = row.pop("position")
+        weight = row.pop("closeness")  # the column's name in the files of every release
+        neighbors.setdefault(position, []).append(Neighbor(kernel_weight=weight, **row))
     if neighbors and not 0 <= min(neighbors) <= max(neighbors) < total:
         raise UserError(
             f"{path} has position {max(neighbors)}, but the run has {total} tokens; evaluate again "
