@@ -53,7 +53,7 @@ class NeighborLog(Notes):
         wanted = min(self.tokens - start, len(batch.hidden))
         if wanted <= 0:
             return
-        found = batch.neighbors
+        found = batch.found
         weights = closeness(
             found.distances,
             found.mask,

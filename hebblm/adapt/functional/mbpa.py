@@ -22,6 +22,7 @@ from hebblm.adapt.solvers.newton import solve_newton
 from hebblm.adapt.solvers.problem import Descent, Problem, Solution, key_products
 from hebblm.adapt.solvers.rmsprop import solve_rmsprop
 from hebblm.errors import UserError
+from hebblm.memory.found import Found
 from hebblm.runtime.blocks import blocks, side_by_side
 from hebblm.types import Neighbors, OutputHead
 
@@ -53,7 +54,7 @@ class MbpaResult:
 @torch.no_grad()
 def mbpa_delta(  # noqa: PLR0913 - the parameters of Eq. 5, by name
     hidden: Tensor,
-    neighbors: Neighbors,
+    neighbors: Neighbors | Found,
     head: OutputHead,
     base_logits: Tensor,
     *,
@@ -75,11 +76,12 @@ def mbpa_delta(  # noqa: PLR0913 - the parameters of Eq. 5, by name
 
     Equation, arguments and errors are those of :func:`mbpa_logits`. Several adapters can share the
     base logits, their logsumexp ``normalizers`` (N,), the ``products`` ``h_k . h`` (N, K) and the
-    labels' ``groups`` (N, K), see :func:`hebblm.adapt.functional.grouping.group_ids`. If a memory's
-    keys are not states, ``states`` turns keys (n, K, D) into states, a few queries at a time.
+    labels' ``groups`` (N, K), see :func:`hebblm.adapt.functional.grouping.group_ids`. The keys of
+    ``neighbors`` that a search found are read from the memory, a few queries at a time. If a
+    memory's keys are not states, ``states`` turns keys (n, K, D) into states.
     """
     checks.precise(head.weight)
-    checks.some_neighbors(neighbors)
+    checks.some_neighbors(neighbors.values)
     solve = _solver(
         lr=lr, steps=steps, lr_units=lr_units, solver=solver, optimizer=optimizer, pull=pull
     )
@@ -98,7 +100,7 @@ def mbpa_delta(  # noqa: PLR0913 - the parameters of Eq. 5, by name
     solutions: list[tuple[Tensor, Solution]] = []
 
     def fill(rows: Tensor) -> None:
-        keys = neighbors.keys[rows].to(hidden.dtype)
+        keys = _keys(neighbors, rows, hidden.dtype)
         keys = keys if states is None else states(keys)
         solution = solve(
             _problem(
@@ -117,6 +119,13 @@ def mbpa_delta(  # noqa: PLR0913 - the parameters of Eq. 5, by name
             fill(rows)
     stabilized = rises.clone() if lr_units == "guarded" else torch.zeros_like(rises)
     return MbpaResult(_change(base_logits, normalizers, solutions), rises, stabilized)
+
+
+def _keys(neighbors: Neighbors | Found, rows: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return the keys (n, K, D) of some queries, (n,) int64."""
+    if isinstance(neighbors, Neighbors):
+        return neighbors.keys[rows].to(dtype)
+    return neighbors.keys(rows, dtype)
 
 
 def _change(
@@ -209,7 +218,7 @@ def mbpa_logits(  # noqa: PLR0913 - the parameters of Eq. 5, by name
 
 def _parts(
     hidden: Tensor,
-    neighbors: Neighbors,
+    neighbors: Neighbors | Found,
     head: OutputHead,
     weights: Tensor,
     groups: Tensor | None,
@@ -235,7 +244,7 @@ def _parts(
 def _problem(  # noqa: PLR0913 - the fields of a problem, for some rows
     hidden: Tensor,
     keys: Tensor,
-    neighbors: Neighbors,
+    neighbors: Neighbors | Found,
     head: OutputHead,
     base_logits: Tensor,
     weights: Tensor,

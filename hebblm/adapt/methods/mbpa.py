@@ -220,7 +220,7 @@ def _mbpa(batch: EvalBatch, config: MbpaConfig, rows: slice | list[int]) -> F.Mb
     """Return the change of the logits by MbPA for some queries of a mini-batch."""
     return F.mbpa_delta(
         batch.hidden[rows],
-        batch.neighbors.rows(rows),
+        batch.found.rows(rows),
         batch.head,
         batch.logits[rows],
         lr=config.lr,
@@ -235,12 +235,13 @@ def _mbpa(batch: EvalBatch, config: MbpaConfig, rows: slice | list[int]) -> F.Mb
         normalizers=batch.log_normalizers[rows],
         states=batch.context.memory.states_of,
         groups=batch.groups[rows],
+        products=None if batch.context.memory.rooted else batch.products[rows],
     )
 
 
 def shared_closeness(batch: EvalBatch, config: MbpaConfig) -> Tensor:
     """Return MbPA's closeness c_k of each neighbour (N, K), scaled to sum 1."""
-    near = batch.neighbors
+    near = batch.found
     return F.closeness(
         near.distances, near.mask, eps=config.eps, normalization="sum", scale=config.scale
     )
