@@ -16,12 +16,15 @@ from hebblm.adapt.former import renamed
 from hebblm.adapt.functional.changes import CompactChange, joined
 from hebblm.adapt.functional.grouping import group_ids
 from hebblm.adapt.functional.scales import ClosenessNormalization, closeness
+from hebblm.adapt.functional.rows import row_stats
+from hebblm.adapt.solvers import compiled
 from hebblm.adapt.solvers.exact import solve_exact
 from hebblm.adapt.solvers.fast import active_sizes, narrow, solve_fast
 from hebblm.adapt.solvers.newton import solve_newton
 from hebblm.adapt.solvers.problem import Descent, Problem, Solution, key_products
 from hebblm.adapt.solvers.rmsprop import solve_rmsprop
 from hebblm.errors import UserError
+from hebblm.memory.base import squared
 from hebblm.memory.found import Found
 from hebblm.runtime.blocks import blocks, side_by_side
 from hebblm.types import Neighbors, OutputHead
@@ -70,15 +73,15 @@ def mbpa_delta(  # noqa: PLR0913 - the parameters of Eq. 5, by name
     products: Tensor | None = None,
     groups: Tensor | None = None,
     normalizers: Tensor | None = None,
-    states: Callable[[Tensor], Tensor] | None = None,
+    rooted: bool = False,
 ) -> MbpaResult:
     """Return the change of the logits that :func:`mbpa_logits` adds to ``base_logits`` (N, V).
 
     Equation, arguments and errors are those of :func:`mbpa_logits`. Several adapters can share the
     base logits, their logsumexp ``normalizers`` (N,), the ``products`` ``h_k . h`` (N, K) and the
     labels' ``groups`` (N, K), see :func:`hebblm.adapt.functional.grouping.group_ids`. The keys of
-    ``neighbors`` that a search found are read from the memory, a few queries at a time. If a
-    memory's keys are not states, ``states`` turns keys (n, K, D) into states.
+    ``neighbors`` that a search found are read from the memory, a few queries at a time. ``rooted``
+    keys are square roots of states.
     """
     checks.precise(head.weight)
     checks.some_neighbors(neighbors.values)
@@ -97,11 +100,19 @@ def mbpa_delta(  # noqa: PLR0913 - the parameters of Eq. 5, by name
     rises = torch.zeros_like(neighbors.mask[:, 0])
     if steps == 0 or (lr == 0 and optimizer != "newton") or not len(hidden):
         return MbpaResult(torch.zeros_like(base_logits), rises, rises.clone())
+    newton = optimizer == "newton" and solver == "fast"
+    if newton and compiled.applies(hidden, neighbors, head, base_logits):
+        known = row_stats(base_logits).normalizer if normalizers is None else normalizers
+        change, rises = compiled.solve(
+            hidden, neighbors, head, base_logits, known, weights,
+            rooted=rooted, pull=pull, steps=steps,
+        )  # fmt: skip
+        return MbpaResult(change, rises, torch.zeros_like(rises))
     solutions: list[tuple[Tensor, Solution]] = []
 
     def fill(rows: Tensor) -> None:
         keys = _keys(neighbors, rows, hidden.dtype)
-        keys = keys if states is None else states(keys)
+        keys = squared(keys) if rooted else keys
         solution = solve(
             _problem(
                 hidden, keys, neighbors, head, base_logits, weights, products, normalizers, rows

@@ -210,8 +210,7 @@ def _losses(
     """Return losses (N, W) of targets (N,) with a change of the logits at weights (N, W), nats."""
     base = batch.base_losses(targets)[:, None]
     if isinstance(change, F.CompactChange):
-        own = weights * change.at(targets)[:, None]
-        return base + change.growth(weights).to(base.dtype) - own
+        return base + change.losses(targets, weights)
     own = weights * change.gather(1, targets[:, None])
     return base + F.growth(batch.logits, batch.log_normalizers, change, weights) - own
 
@@ -233,7 +232,7 @@ def _mbpa(batch: EvalBatch, config: MbpaConfig, rows: slice | list[int]) -> F.Mb
         closeness_normalization=config.closeness,
         scale=config.scale,
         normalizers=batch.log_normalizers[rows],
-        states=batch.context.memory.states_of,
+        rooted=batch.context.memory.rooted,
         groups=batch.groups[rows],
         products=None if batch.context.memory.rooted else batch.products[rows],
     )
