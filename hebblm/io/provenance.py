@@ -25,6 +25,7 @@ PACKAGES = (
     "scikit-learn",
     "transformers",
     "tokenizers",
+    "numba",
 )
 
 

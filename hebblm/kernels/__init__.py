@@ -6,7 +6,7 @@ else: on a GPU, in float64, without numba.
 
 from __future__ import annotations
 
-from hebblm.kernels.forms import FORMS, VARIABLE, description, form, is_compiled, prepare
+from hebblm.kernels.forms import FORMS, VARIABLE, description, form, is_compiled, tell_with
 from hebblm.kernels.tensors import NewtonProblem, growths, newton, row_statistics, takes
 
 __all__ = [
@@ -18,7 +18,7 @@ __all__ = [
     "growths",
     "is_compiled",
     "newton",
-    "prepare",
     "row_statistics",
     "takes",
+    "tell_with",
 ]

@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from threading import Lock
 from types import ModuleType
+from typing import Any
 
 from hebblm.errors import UserError
 from hebblm.runtime.folders import cache_dir
@@ -63,42 +64,51 @@ def uses_bfloat16() -> bool:
 
 @cache
 def folder() -> Path:
-    """Return the folder of the compiled kernels: each version of their code has its own."""
+    """Return the folder of the compiled kernels, in the user's cache or below ``$NUMBA_CACHE_DIR``.
+
+    Each version of their code has its own: numba knows of a changed file, but not of what it
+    imports.
+    """
     code = hashlib.sha256(version("numba").encode())
     for path in sorted(Path(__file__).with_name("compiled").glob("*.py")):
         code.update(path.read_bytes())
-    return cache_dir() / "kernels" / code.hexdigest()[:16]
+    named = os.environ.get("NUMBA_CACHE_DIR")
+    above = Path(named) if named else cache_dir() / "kernels"
+    return above / code.hexdigest()[:16]
 
 
-def prepare(tell: Callable[[str], None]) -> None:
-    """Compile the kernels if this process will need them and they are not compiled yet.
-
-    Args:
-        tell: is given one line before a compilation, which takes half a minute.
-    """
-    if not is_compiled():
-        return
-    done = folder() / "compiled"
-    if not done.exists():
-        tell(
-            "compile the fast kernels: once, in about half a minute; "
-            f"{VARIABLE}=torch goes without them"
-        )
-    for name in ("rows", "growth", "newton"):
-        compiled(name)
-    if not done.exists():
-        done.parent.mkdir(parents=True, exist_ok=True)
-        done.touch()
+def tell_with(tell: Callable[[str], None]) -> None:
+    """From now on give this function one line before a compilation that takes about a minute."""
+    global _tell
+    _tell = tell
 
 
 def compiled(name: str) -> ModuleType:
     """Return a module of kernels, whose code numba keeps in :func:`folder`."""
+    if name in _loaded:
+        return _loaded[name]
     from numba.core import config
 
+    numba: Any = config
     with _lock:
-        before = config.CACHE_DIR
-        config.CACHE_DIR = str(folder())
+        done = folder() / f"{name}.done"
+        if name == "newton" and not done.exists():
+            _tell(f"compile the fast form, once, in about a minute; {VARIABLE}=torch does without")
+        before = numba.CACHE_DIR
+        numba.CACHE_DIR = str(folder())
         try:
-            return import_module(f"hebblm.kernels.compiled.{name}")
+            module = import_module(f"hebblm.kernels.compiled.{name}")
         finally:
-            config.CACHE_DIR = before
+            numba.CACHE_DIR = before
+        done.parent.mkdir(parents=True, exist_ok=True)
+        done.touch()
+        _loaded[name] = module
+    return module
+
+
+def _silent(line: str) -> None:
+    """Say nothing, until :func:`tell_with` is called."""
+
+
+_loaded: dict[str, ModuleType] = {}
+_tell: Callable[[str], None] = _silent

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -23,9 +24,7 @@ def takes(*tensors: Tensor) -> bool:
     """Return whether kernels compute with these tensors: float32 on the CPU, without gradients."""
     if not is_compiled():
         return False
-    return all(
-        tensor.dtype == torch.float32 and tensor.device.type == "cpu" for tensor in tensors
-    )
+    return all(tensor.dtype == torch.float32 and tensor.device.type == "cpu" for tensor in tensors)
 
 
 def row_statistics(logits: Tensor) -> tuple[Tensor, Tensor]:
@@ -39,7 +38,7 @@ def row_statistics(logits: Tensor) -> tuple[Tensor, Tensor]:
     return found, favorite
 
 
-def growths(  # noqa: PLR0913 - the fields of a compact change
+def growths(
     logits: Tensor,
     normalizers: Tensor,
     classes: Tensor,
@@ -182,6 +181,6 @@ def _each(kernel: Callable[..., None], arrays: tuple[Any, ...], count: int) -> N
     cuts = [part * count // parts for part in range(parts + 1)] if parts else []
     side_by_side(
         lambda part: kernel(*arrays, part.start, part.stop),
-        [slice(start, stop) for start, stop in zip(cuts[:-1], cuts[1:], strict=True)],
+        [slice(start, stop) for start, stop in pairwise(cuts)],
         torch.device("cpu"),
     )

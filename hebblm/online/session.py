@@ -126,7 +126,7 @@ class OnlineSession(Generic[S]):
         ranks: MemoryRanks | None = None,
         profiler: Profiler | None = None,
     ) -> None:
-        kernels.prepare(say)
+        kernels.tell_with(say)
         self.source, self.contexts, self.predictors = source, contexts, predictors
         self.ranks, self.profiler = ranks or MemoryRanks(), profiler or Profiler()
         for context in contexts:

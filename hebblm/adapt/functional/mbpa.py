@@ -15,8 +15,8 @@ from hebblm.adapt.checks import LrUnits, Scale
 from hebblm.adapt.former import renamed
 from hebblm.adapt.functional.changes import CompactChange, joined
 from hebblm.adapt.functional.grouping import group_ids
-from hebblm.adapt.functional.scales import ClosenessNormalization, closeness
 from hebblm.adapt.functional.rows import row_stats
+from hebblm.adapt.functional.scales import ClosenessNormalization, closeness
 from hebblm.adapt.solvers import compiled
 from hebblm.adapt.solvers.exact import solve_exact
 from hebblm.adapt.solvers.fast import active_sizes, narrow, solve_fast

@@ -25,7 +25,7 @@ def applies(hidden: Tensor, neighbors: Neighbors | Found, head: OutputHead, logi
     return kernels.takes(hidden, logits, head.weight, bias)
 
 
-def solve(
+def solve(  # noqa: PLR0913 - the parts of a problem of all queries
     hidden: Tensor,
     neighbors: Neighbors | Found,
     head: OutputHead,
@@ -72,7 +72,9 @@ def solve(
             min((k + SPARE) // STEP * STEP + STEP - 1, len(head.weight)),
         )  # fmt: skip
         found.append(kernels.newton(problem, pull=pull, steps=steps))
-    columns = found[0] if len(found) == 1 else [torch.cat(each) for each in zip(*found, strict=True)]
+    columns = (
+        found[0] if len(found) == 1 else [torch.cat(each) for each in zip(*found, strict=True)]
+    )
     classes, log_p, change, tails, rose = columns
     moved, tail, mass = tails[:, :3].unbind(1)
     compact = CompactChange(

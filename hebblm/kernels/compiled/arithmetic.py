@@ -25,7 +25,9 @@ I = np.int32  # noqa: E741 - beside F
 BITS = F(1.44269504088896341)  # log2 e: logits in nats times this are in bits
 NATS = F(0.69314718055994531)
 SMALLEST = F(1.2e-38)  # a normal number
-LOW, HIGH = F(-126), F(127)  # exponents of normal numbers
+# Exponents that are told apart: what is smaller times a weight is still a normal number, for others
+# take a hundred times as long.
+LOW, HIGH = F(-100), F(127)
 
 
 @intrinsic
@@ -50,7 +52,9 @@ def as_float(context: Any, value: Any) -> Any:
 
 @njit(inline="always", **FLAGS)
 def power_of_two(x):
-    """``2^x`` within 3e-7 of its size, of x within the exponents of normal numbers; NaN stays."""
+    """``2^x`` within 3e-7 of its size, of x between -100 and 127, else of the nearer one; NaN
+    stays.
+    """
     # A comparison with NaN is false, so that NaN passes both limits.
     x = LOW if x < LOW else x
     x = HIGH if x > HIGH else x

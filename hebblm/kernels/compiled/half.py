@@ -13,6 +13,7 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from hebblm.kernels.compiled import tiles
 from hebblm.kernels.compiled.arithmetic import FLAGS, F, as_float, as_int
 from hebblm.kernels.compiled.arithmetic import I as Int
 from hebblm.kernels.compiled.products import INDEX, at, rows_from, totals
@@ -23,7 +24,7 @@ INSTRUCTION = "llvm.x86.avx512bf16.dpbf16ps.512"
 
 def has_instruction() -> bool:
     """Return whether the processor multiplies bfloat16 and adds in float32."""
-    return bool(binding.get_host_cpu_features().get("avx512bf16", False))
+    return tiles.are_there() or bool(binding.get_host_cpu_features().get("avx512bf16", False))
 
 
 class _Bfloat16(ir.types._BaseFloatType):
@@ -93,7 +94,7 @@ def rounded(x):
 
 
 @njit(**FLAGS)
-def _by_instruction(a, b, places, out, rows, columns):
+def _by_instruction(a, b, places, out, rows, columns, pairs):
     a_row = a.shape[1] * 2
     b_row = b.shape[1] * 2
     out_row = out.shape[1] * 4
@@ -113,7 +114,7 @@ def _by_instruction(a, b, places, out, rows, columns):
 
 
 @njit(**FLAGS)
-def by_loop(a, b, places, out, rows, columns):
+def by_loop(a, b, places, out, rows, columns, pairs):
     """The same in plain arithmetic, for a processor without the instruction."""
     for i in range(rows):
         for j in range(columns):
@@ -126,10 +127,13 @@ def by_loop(a, b, places, out, rows, columns):
             out[i, j] = total
 
 
-if has_instruction():
+if tiles.are_there():
+    products = tiles.products
+elif has_instruction():
     products = _by_instruction
 else:
     products = by_loop
-# products(a, b, places, out, rows, columns) writes ``out[i, j] = a_i . b_places[j]`` of rows in
-# bfloat16, as int16 bits, padded to 32 numbers. Both numbers are rounded up to a multiple of 4, for
-# which there is room.
+# products(a, b, places, out, rows, columns, pairs) writes ``out[i, j] = a_i . b_places[j]`` of rows
+# in bfloat16, as int16 bits, padded to 32 numbers. The rows are rounded up to a multiple of 32, the
+# columns to one of 16, for which A and the result have room. ``pairs``
+# is room for as many columns of half a row of 32-bit words.

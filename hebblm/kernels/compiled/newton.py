@@ -34,7 +34,7 @@ RIDGE, TAIL = F(1e-5), F(1e-6)
 SMALL, LEVEL, DAMPED, OWN, DUPLICATES = F(1e-9), F(1.01), F(0.5), F(0.25), F(0.01)
 FAR = F(1e12)
 SAMPLED = 128
-LOWEST = F(-126)  # in bits: what stands where no class is
+LOWEST = F(-100)  # in bits: what stands where no class is
 SLACK = F(16 * 1.1920929e-07)
 
 
@@ -194,10 +194,12 @@ def _tail(row, normalizer, classes, count, log_p, shares, tail):
 
 
 @njit(**FLAGS)
-def _head_logits(keys, count, weight, weights_half, keys_half, bias, cap, classes, n, rows, out):
+def _head_logits(
+    keys, count, weight, weights_half, keys_half, bias, cap, classes, n, rows, pairs, out
+):
     """Write the keys' logits (K, n) on some classes (n,), in nats."""
     if len(weights_half):
-        half.products(keys_half, weights_half, classes, out, count, n)
+        half.products(keys_half, weights_half, classes, out, count, n, pairs)
     else:
         width = weight.shape[1]
         for j in range(n):
@@ -280,7 +282,7 @@ def _inverse_lower(gram, size):
 @njit(**FLAGS)
 def _directions(
     keys, keys_half, use_half, query, count, weights, lengths, products, one, rank, sizes,
-    main, main_half, mixing, along, own, rest, first,
+    main, main_half, mixing, along, both, own, rest, first, pairs,
 ):  # fmt: skip
     """Write what 16 directions hold of each key, turned so that the curvature is diagonal.
 
@@ -291,7 +293,7 @@ def _directions(
     for j in range(rank):
         first[j] = j * max(count - 1, 0) // max(rank - 1, 1)
     if use_half:
-        half.products(keys_half, keys_half, first, along, count, rank)
+        half.products(keys_half, keys_half, first, along, count, rank, pairs)
     else:
         for j in range(rank):
             source = keys[first[j]]
@@ -309,14 +311,19 @@ def _directions(
     times(mixing, keys, main, rank, count)
     _normalise_rows(main, rank)
     if use_half:
+        # A direction is the sum of two rows of bfloat16, to 16 bits; the keys are exact.
         for j in range(rank):
             for d in range(width):
                 bits = half.rounded(main[j, d])
                 main_half[j, d] = bits
-                # what is followed is the rounded direction, in every product
-                main[j, d] = as_float(Int(Int(bits) << Int(16)))
+                left = main[j, d] - as_float(Int(Int(bits) << Int(16)))
+                main_half[rank + j, d] = half.rounded(left)
             first[j] = j
-        half.products(keys_half, main_half, first, along, count, rank)
+            first[rank + j] = rank + j
+        half.products(keys_half, main_half, first, both, count, 2 * rank, pairs)
+        for k in range(count):
+            for j in range(rank):
+                along[k, j] = both[k, j] + both[k, rank + j]
     else:
         times_transposed(keys, main, along, count, rank)
     gram = np.empty((rank, rank), np.float64)
@@ -553,13 +560,13 @@ def newton_rows(
     width = hidden.shape[1]
     vocabulary = logits.shape[1]
     k_most = ids.shape[1]
-    most = padded(classes.shape[1] + 1)
+    most = (classes.shape[1] + 1 + 31) // 32 * 32
     exact_half = len(weights_half) > 0
     wide = (width + half.STEP - 1) // half.STEP * half.STEP
     one = F(1) if len(bias) else F(0)
     rank = min(RANK, k_most)
     size = rank + (1 if len(bias) else 0)
-    room = (k_most + 3) // 4 * 4
+    room = (k_most + 31) // 32 * 32
     directions = padded(size)
     query = np.zeros(wide, np.float32)
     mean = np.zeros(wide, np.float32)
@@ -567,7 +574,8 @@ def newton_rows(
     keys_half = np.zeros((room if exact_half else 0, wide), np.int16)
     rows_of_head = np.zeros((0 if exact_half else most, wide), np.float32)
     main = np.zeros((padded(rank), wide), np.float32)
-    main_half = np.zeros((padded(rank), wide), np.int16)
+    main_half = np.zeros((padded(2 * rank), wide), np.int16)
+    both = np.zeros((room, padded(2 * rank)), np.float32)
     mixing = np.zeros((padded(rank), padded(k_most)), np.float32)
     along = np.zeros((room, directions), np.float32)
     rows = np.zeros((padded(2 * size), padded(k_most)), np.float32)
@@ -584,7 +592,9 @@ def newton_rows(
     factors = np.zeros(k_most, np.float32)
     places = np.zeros(k_most, np.int64)
     followed = np.zeros(most + 4, np.int64)
-    first = np.zeros(padded(rank), np.int64)
+    first = np.zeros(padded(2 * rank), np.int64)
+    # 16 more, so that rows do not lie a power of two apart and meet in the caches
+    pairs = np.zeros((wide // 2 if exact_half else 0, most + 16), np.int32)
     peaks = np.zeros(vocabulary // STRIDE, np.float32)
     shares_of_query = np.zeros(vocabulary, np.float32)
     marks = np.full(vocabulary, -1, np.int32)
@@ -630,22 +640,21 @@ def newton_rows(
             tails[i, 2] = F(1)
             continue
         strided_peaks(logits[i], peaks)
-        for k in range(count, (count + 3) // 4 * 4):
+        up = (count + 31) // 32 * 32
+        for k in range(count, up):
             for d in range(wide):
                 keys[k, d] = F(0)
         for d in range(width):
             query[d] = hidden[i, d]
         _copy_keys(keys, count, rooted, query, lengths, products_with_query)
         if exact_half:
-            for k in range((count + 3) // 4 * 4):
+            for k in range(up):
                 source = keys[k]
                 bits = keys_half[k]
                 for d in range(wide):
                     bits[d] = half.rounded(source[d])
         mu = _sizes(keys, count, weights, lengths, one, pull, image, mean, sizes)
-        n = _choose(
-            logits[i], peaks, own_labels, count, marks, followed, values, candidates
-        )
+        n = _choose(logits[i], peaks, own_labels, count, marks, followed, values, candidates)
         for j in range(n):
             marks[followed[j]] = j
         for k in range(count):
@@ -658,7 +667,7 @@ def newton_rows(
         for j in range(n, (n + 3) // 4 * 4):
             followed[j] = followed[0]
         _tail(logits[i], normalizers[i], followed, n, log_p[i], shares_of_query, sums)
-        across = padded(n + 1)
+        across = (n + 1 + 31) // 32 * 32
         base = flat_base[: room * across].reshape(room, across)
         z = flat_logits[: room * across].reshape(room, across)
         p = flat_shares[: room * across].reshape(room, across)
@@ -668,12 +677,23 @@ def newton_rows(
         theta = flat_theta[: padded(size) * across].reshape(padded(size), across)
         moved = flat_moved[: padded(size) * across].reshape(padded(size), across)
         _head_logits(
-            keys, count, weight, weights_half, keys_half, bias, cap, followed, n, rows_of_head, base
+            keys,
+            count,
+            weight,
+            weights_half,
+            keys_half,
+            bias,
+            cap,
+            followed,
+            n,
+            rows_of_head,
+            pairs,
+            base,
         )
         _to_shares(base, p, own_logs, count, n)
         curvatures, own_query = _directions(
             keys, keys_half, exact_half, query, count, weights, lengths, products_with_query, one,
-            rank, sizes, main, main_half, mixing, along, own, rest, first,
+            rank, sizes, main, main_half, mixing, along, both, own, rest, first, pairs,
         )  # fmt: skip
         before, after = _descend(
             along, curvatures, own_query, own, rest, sizes, places, z, p, base, alpha, factors,
