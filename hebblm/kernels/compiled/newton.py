@@ -316,8 +316,11 @@ def _directions(
             for d in range(width):
                 bits = half.rounded(main[j, d])
                 main_half[j, d] = bits
-                left = main[j, d] - as_float(Int(Int(bits) << Int(16)))
-                main_half[rank + j, d] = half.rounded(left)
+                high = as_float(Int(Int(bits) << Int(16)))
+                bits = half.rounded(main[j, d] - high)
+                main_half[rank + j, d] = bits
+                # so that every product is with the same direction
+                main[j, d] = high + as_float(Int(Int(bits) << Int(16)))
             first[j] = j
             first[rank + j] = rank + j
         half.products(keys_half, main_half, first, both, count, 2 * rank, pairs)
