@@ -107,7 +107,7 @@ def compiled(name: str) -> ModuleType:
 
 
 def _silent(line: str) -> None:
-    """Say nothing, until :func:`tell_with` is called."""
+    """Leave a line out, until :func:`tell_with` is called."""
 
 
 _loaded: dict[str, ModuleType] = {}

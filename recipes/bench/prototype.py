@@ -1,4 +1,4 @@
-"""This checkout beside the prototype of its kernels, in turn.
+"""The cost of this checkout and of the prototype of its kernels, in turn.
 
 The prototype runs in a worktree of the commit that it was written for, with its folder on the
 path. Each turn is a process of its own, which reads the text once to warm up, and prints processor

@@ -37,7 +37,7 @@ def solve(  # noqa: PLR0913 - the parts of a problem of all queries
     pull: float,
     steps: int,
 ) -> tuple[CompactChange, Tensor]:
-    """Return what :func:`hebblm.adapt.solvers.newton.solve_newton` does, for all queries at once.
+    """Solve as :func:`hebblm.adapt.solvers.newton.solve_newton` does, for all queries at once.
 
     Args:
         hidden: (N, D) queries.
