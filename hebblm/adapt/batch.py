@@ -17,7 +17,7 @@ from hebblm.adapt.context import Context, Observation
 from hebblm.adapt.functional.grouping import group_ids
 from hebblm.adapt.functional.normalizers import log_normalizers
 from hebblm.adapt.functional.rows import RowStats, row_stats
-from hebblm.adapt.needs import Learned, Learner
+from hebblm.adapt.requirements import Learned, Learner
 from hebblm.adapt.solvers.problem import key_products
 from hebblm.adapt.work import Stopwatch, Work, clock_of, name_of
 from hebblm.errors import UserError
@@ -146,7 +146,7 @@ class EvalBatch:
         near, memory = self.neighbors, self.context.memory
         return (
             self.shared("states", lambda: replace(near, keys=memory.states_of(near.keys)))
-            if memory.rooted
+            if memory.signed_sqrt
             else near
         )
 
@@ -211,7 +211,7 @@ class EvalBatch:
     @property
     def state_products(self) -> Tensor:
         """(N, K) ``h_k . h``."""
-        if not self.context.memory.rooted:
+        if not self.context.memory.signed_sqrt:
             return self.products
         return self.shared(
             "state products", lambda: key_products(self.hidden, self.near_states.keys)
@@ -246,8 +246,8 @@ class EvalBatch:
         """
 
         def compute() -> Tensor:
-            shares, rows = self.learned(learner)
-            values = [share.value for share in shares]
+            mixture_weights, rows = self.learned(learner)
+            values = [share.value for share in mixture_weights]
             return torch.tensor(values, dtype=torch.float64, device=self.hidden.device)[rows]
 
         return self.shared(("share", learner), compute)
@@ -263,22 +263,22 @@ class EvalBatch:
             if block is None:
                 return self._learned(learner, 0, [0], index.new_zeros(0)), index
             evidence = self._evidence(learner, block.labels)
-            shares: list[L] = []
+            mixture_weights: list[L] = []
             for stream, rows, part in block.by_stream():
                 places = _places(part)
                 steps = torch.tensor(places, device=index.device)
                 own = torch.arange(len(part.labels), device=index.device)
-                index[rows] = len(shares) + torch.searchsorted(steps, own, right=True) - 1
-                shares += self._learned(learner, stream, places, evidence[rows])
-            return shares, index
+                index[rows] = len(mixture_weights) + torch.searchsorted(steps, own, right=True) - 1
+                mixture_weights += self._learned(learner, stream, places, evidence[rows])
+            return mixture_weights, index
 
         return self.shared(("learned", learner), compute)
 
     def observation(self, targets: Tensor) -> Observation:
         """Return the observation to learn from, after the batch's labels (N,) are scored."""
-        shares = self.shares_after(targets)
+        mixture_weights = self.shares_after(targets)
         return Observation(
-            self.hidden, self.queries, targets, self.block, self.key_normalizers, shares
+            self.hidden, self.queries, targets, self.block, self.key_normalizers, mixture_weights
         )
 
     def shares_after(self, targets: Tensor) -> dict[int, dict[Learner[Any], Learned]]:
@@ -314,13 +314,13 @@ class EvalBatch:
                 raise ValueError(
                     f"the share of {learner} is learned; call learn_shares of its context first"
                 )
-            shares, said = (
-                [cast(L, self.context.stream_states[stream].shares[learner])],
+            mixture_weights, said = (
+                [cast(L, self.context.stream_states[stream].mixture_weights[learner])],
                 evidence.tolist(),
             )
             for start, end in pairwise(places):
-                shares.append(shares[-1].after(said[start:end]))
-            return shares
+                mixture_weights.append(mixture_weights[-1].after(said[start:end]))
+            return mixture_weights
 
         return self.shared(("learned", learner, stream, len(places)), compute)
 
@@ -341,13 +341,13 @@ class EvalBatch:
         evidence[~known] = torch.nan
         return evidence
 
-    def scored(self, rule: Hashable, targets: Tensor, compute: Callable[[], T]) -> T:
+    def scored(self, predictor: Hashable, targets: Tensor, compute: Callable[[], T]) -> T:
         """Return ``compute()``, losses of ``targets`` (N,) under a rule, computed once for all that
         build on it.
         """
         # With the labels in the value they stay alive, so that no other tensor takes over their
         # identity.
-        key = (rule, "losses", id(targets))
+        key = (predictor, "losses", id(targets))
         return self.shared(key, lambda: (targets, compute()))[1]
 
     def shared(self, key: Hashable, compute: Callable[[], T]) -> T:

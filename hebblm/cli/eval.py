@@ -18,7 +18,7 @@ from hebblm.adapt.methods import (
     load_plugin,
     named,
 )
-from hebblm.cli.common import command, tell
+from hebblm.cli.common import command, print_line
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import defaults, parse_settings, plain_name
 from hebblm.evaluation.options import EvalOptions
@@ -142,19 +142,19 @@ def _evaluate(config: EvalConfig, argv: list[str]) -> None:
         losses = TokenLosses.load(config.output_path / TOKENS)
         for shown in present(word_table(result, losses, WORDS_SHOWN), suggested_table(result)):
             print_table(shown, Console())
-        tell(f"the text shaded by gain: open {config.output_path / INSPECTED} in a browser")
+        print_line(f"the text shaded by gain: open {config.output_path / INSPECTED} in a browser")
     if config.by_document:
         if (table := document_table(result, None)) is not None:
             print_table(table, Console())
         else:
-            tell(f"{result.scenario.target} is a single document")
+            print_line(f"{result.scenario.target} is a single document")
     if config.output_path is not None:
-        tell(
+        print_line(
             f"results in {config.output_path}; open {config.output_path / 'report.html'} in a "
             "browser"
         )
     else:
-        tell("By training count, new words, plots and settings: add --output-path DIR")
+        print_line("By training count, new words, plots and settings: add --output-path DIR")
 
 
 def print_models() -> None:
@@ -210,7 +210,7 @@ def print_models() -> None:
 def print_settings() -> None:
     """Print every hyper-parameter in the form of ``--set``, with its default value."""
     for name, value in defaults().items():
-        tell(f"{name}={value}")
+        print_line(f"{name}={value}")
 
 
 if __name__ == "__main__":

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from rich.console import Console
 
-from hebblm.cli.common import tell
-from hebblm.runtime.progress import say
+from hebblm.cli.common import print_line
+from hebblm.runtime.progress import log
 
 if TYPE_CHECKING:  # these load torch, and an error message must not wait for that
     from hebblm.reader.reader import Reader

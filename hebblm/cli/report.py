@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from hebblm.cli.common import guarded, options, tell
+from hebblm.cli.common import guarded, options, print_line
 from hebblm.errors import UserError
 from hebblm.report.buckets import parse_edges
 from hebblm.report.methods import PLOTTED, check_plotted
@@ -75,7 +75,7 @@ def _inspect(config: InspectConfig, argv: list[str]) -> None:
     path = write_inspection(
         config.run, config.output_path, method=config.method, count=config.tokens
     )
-    tell(f"Wrote {path}; open it in a browser")
+    print_line(f"Wrote {path}; open it in a browser")
 
 
 @options(PROG, ReportConfig, f"{PROG} results/wt2-to-ptb --format md,png --output-path reports")
@@ -118,7 +118,7 @@ def _report(config: ReportConfig, argv: list[str]) -> None:
                 result, place, formats=formats, tokens=losses, plotted=config.plotted, run=run
             )
     page = next((f"; open {path} in a browser" for path in written if path.suffix == ".html"), "")
-    tell(f"Wrote {len(written)} files to {directory}{page}")
+    print_line(f"Wrote {len(written)} files to {directory}{page}")
 
 
 def unique_labels(results: list[Result], paths: list[Path]) -> list[str]:

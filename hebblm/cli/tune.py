@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from rich.console import Console
 
 from hebblm.adapt.methods import TUNABLE, load_plugin, named
-from hebblm.cli.common import command, tell
+from hebblm.cli.common import command, print_line
 from hebblm.evaluation.hyperparameters import parse_settings, plain_name
 from hebblm.evaluation.scenario_config import Groups, ScenarioConfig
 from hebblm.io.provenance import command_line
@@ -89,7 +89,7 @@ def main(config: TuneConfig, argv: list[str]) -> int:
             command=command_line(PROG, argv),
         )
     print_table(tuned_table(search), Console())
-    tell(f"values in {config.output_path}; use them with")
+    print_line(f"values in {config.output_path}; use them with")
     print(evaluation(config, search))  # in one line, for pasting
     return 0
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from hebblm.adapt.batch import EvalBatch
-from hebblm.adapt.methods.rule import Rule
+from hebblm.adapt.methods.predictor import Predictor
 from hebblm.evaluation.observers import Notes
 from hebblm.report.accuracy import Guesses
 from hebblm.text import EvaluationStream
@@ -79,20 +79,20 @@ class AccuracyLog(Notes):
     Among equal probabilities the lower id comes first; ``<unk>`` does not count as a word.
 
     Args:
-        rules: rules by name.
+        predictors: rules by name.
         words: words of the stream, by id.
         unknown: id of ``<unk>``, if there is one.
     """
 
-    rules: Mapping[str, Rule]
+    predictors: Mapping[str, Predictor]
     words: TypedWords
     unknown: int | None
     _ids: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.int64))
 
     def watch(self, batch: EvalBatch, targets: Tensor) -> None:
         columns: dict[str, Tensor] = {}
-        for number, rule in enumerate(self.rules.values()):
-            above = self._above(rule.log_probs(batch).cpu(), targets.cpu())  # (N, V)
+        for number, predictor in enumerate(self.predictors.values()):
+            above = self._above(predictor.log_probs(batch).cpu(), targets.cpu())  # (N, V)
             there = targets.cpu() < len(batch.head.weight)
             columns[f"rank {number}"] = (1 + above.sum(1)).where(there, NEVER)
             columns[f"typed {number}"] = self._typed(above, targets.cpu()).where(there, NEVER)
@@ -127,7 +127,7 @@ class AccuracyLog(Notes):
         """Return ranks and keystrokes of words, by method."""
         columns, letters = self.columns(), letters_of(stream)
         found = {}
-        for number, name in enumerate(self.rules):
+        for number, name in enumerate(self.predictors):
             rank, typed = columns[f"rank {number}"], columns[f"typed {number}"]
             found[name] = Guesses(rank, np.where(typed == NEVER, letters, typed) + 1)
         return found

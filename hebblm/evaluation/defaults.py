@@ -14,7 +14,7 @@ from hebblm.evaluation.scenario_config import ScenarioConfig
 from hebblm.io.files import read_json, read_record
 from hebblm.io.installation import models_path
 from hebblm.models.update import TRANSFORMERS
-from hebblm.runtime.progress import say
+from hebblm.runtime.progress import log
 from hebblm.runtime.spelling import unknown
 
 STARTS = ("default", "tuned", "paper")
@@ -58,7 +58,7 @@ def resolve_settings(
         first = {**first, **TRANSFORMERS, **own}
     kept = present_settings({**first, **values})
     if own_gone := sorted(name for name in values if gone_setting(name)):
-        say(f"ignored, because these methods no longer exist: {', '.join(own_gone)}")
+        log(f"ignored, because these methods no longer exist: {', '.join(own_gone)}")
     return Hyperparameters().changed({**kept, **changes}), "" if values else lender
 
 

@@ -14,7 +14,7 @@ from hebblm.adapt.settings import MethodSettings, changed
 from hebblm.errors import UserError
 from hebblm.memory import MemoryConfig
 from hebblm.models.update import BaseUpdate, DynamicConfig
-from hebblm.runtime.progress import say, say_once
+from hebblm.runtime.progress import log, log_once
 from hebblm.runtime.spelling import closest
 
 _OWN: dict[str, type] = {"dynamic": DynamicConfig, "base": BaseUpdate, "memory": MemoryConfig}
@@ -53,7 +53,7 @@ class Hyperparameters:
         changes: dict[str, dict[str, Any]] = {}
         for name, value in values.items():
             if name in RENAMED:
-                say_once(f"{name} is now {RENAMED[name]}; the old name goes with the next release")
+                log_once(f"{name} is now {RENAMED[name]}; the old name goes with the next release")
             section, _, key = plain_name(name).partition(".")
             if key not in known.get(section, ()):
                 raise _unknown(name, closest(section, known), key)
@@ -91,13 +91,13 @@ class Hyperparameters:
                 if len(methods) > 1
                 else f"{methods[0]} does not read"
             )
-            say(f"no effect, because {why} it: {', '.join(unread)}")
+            log(f"no effect, because {why} it: {', '.join(unread)}")
 
     def unread(self, names: Iterable[str], methods: Iterable[str]) -> list[str]:
         """Return the dotted names whose values no method of a run reads."""
         records = [METHODS[method] for method in methods]
         read = {kind.section for record in records for kind in record.settings} | {"base", "memory"}
-        read |= {"dynamic"} if any(record.moving for record in records) else set()
+        read |= {"dynamic"} if any(record.uses_dynamic_base for record in records) else set()
         return [name for name in map(plain_name, names) if name.partition(".")[0] not in read]
 
     def read_by(self, method: str) -> dict[str, Any]:
@@ -105,7 +105,7 @@ class Hyperparameters:
         record = METHODS[method]
         sections = [
             *(kind.section for kind in record.settings),
-            *(["dynamic"] if record.moving else []),
+            *(["dynamic"] if record.uses_dynamic_base else []),
         ]
         return {
             f"{section}.{key}": self.of(f"{section}.{key}")

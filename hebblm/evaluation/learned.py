@@ -15,7 +15,7 @@ from torch import Tensor
 
 from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.context import Context
-from hebblm.adapt.methods.rule import Rule
+from hebblm.adapt.methods.predictor import Predictor
 from hebblm.evaluation.vocabulary import VocabularyPolicy
 from hebblm.evaluation.word_accuracy import BUDGET, Expectations, places_of
 from hebblm.models.base import StreamBase
@@ -126,7 +126,7 @@ class LearnedWords:
 
     @torch.no_grad()
     def ask(
-        self, base: StreamBase, context: Context, rules: Mapping[str, Rule], losses: Losses
+        self, base: StreamBase, context: Context, predictors: Mapping[str, Predictor], losses: Losses
     ) -> dict[str, Any]:
         """Ask the base as it was at the beginning, and the best of the other methods at the end of
         the text.
@@ -134,15 +134,15 @@ class LearnedWords:
         Args:
             base: it has read the text, except for the last token.
             context: what was learned of the text.
-            rules: methods by name.
+            predictors: methods by name.
             losses: (T,) of the tokens under each, nats.
 
         Returns:
             The method and the answers, as JSON; nothing without a base that stays as trained and
             another method.
         """
-        others = [name for name in rules if name != BASE]
-        if base.moving or BASE not in rules or not others:
+        others = [name for name in predictors if name != BASE]
+        if base.trains_online or BASE not in predictors or not others:
             return {}
         best = min(others, key=lambda name: float(losses[name].mean(dtype=np.float64)))
         by_word = [
@@ -157,11 +157,11 @@ class LearnedWords:
         )
         for question in questions(self._stream, gains):
             asked = ids[question.begin : question.end]
-            with base.aside():
+            with base.preserve_state():
                 base.load_stream_state(beginning)
-                unread = self._after(base, context, [self._stream.eos], asked, rules[BASE])
-            with base.aside():
-                read = self._after(base, context, ids[-max(1, order) :], asked, rules[best])
+                unread = self._after(base, context, [self._stream.eos], asked, predictors[BASE])
+            with base.preserve_state():
+                read = self._after(base, context, ids[-max(1, order) :], asked, predictors[best])
             found.append(asdict(Answered(self._joined(asked), question.word, unread, read)))
         return {"method": best, "words": found}
 
@@ -171,7 +171,7 @@ class LearnedWords:
         context: Context,
         past: Sequence[int],
         asked: Sequence[int],
-        rule: Rule,
+        predictor: Predictor,
     ) -> tuple[tuple[str, float], ...]:
         """Return the most probable words after ``past`` and ``asked``; the base stands before the
         last of ``past``.
@@ -179,7 +179,7 @@ class LearnedWords:
         tokens = torch.tensor([past[-1], *asked], device=context.head.weight.device)
         state = base.read(self._vocabulary.readable(tokens, len(context.head.weight)))[-1]
         if self._texts is None:
-            row = rule.log_probs(EvalBatch.after([()], state[None], context, [*past, *asked]))[
+            row = predictor.log_probs(EvalBatch.after([()], state[None], context, [*past, *asked]))[
                 0
             ].exp()
             best = row.topk(min(SHOWN + 1, len(row)))
@@ -191,7 +191,7 @@ class LearnedWords:
         ahead = Expectations(base, context, state, [*past, *asked])
 
         def expect(rows: Sequence[tuple[int, ...]]) -> tuple[Tensor, Tensor]:
-            log_probs = ahead.log_probs("", rule, rows)
+            log_probs = ahead.log_probs("", predictor, rows)
             return log_probs, log_probs
 
         place = Prompt.of("").place(self._texts.text(asked or past))

@@ -11,7 +11,7 @@ import pyarrow as pa
 from torch import Tensor
 
 from hebblm.adapt.batch import EvalBatch
-from hebblm.adapt.functional.scales import closeness
+from hebblm.adapt.functional.scales import kernel_weight
 from hebblm.adapt.methods.mbpa import MbpaConfig
 from hebblm.evaluation.observers import Notes
 from hebblm.evaluation.scenario import Scenario
@@ -31,7 +31,7 @@ class NeighborLog(Notes):
     Its columns have one row per neighbour: ``position`` of the token in the stream, ``rank`` of the
     neighbour from 0, ``offset``: the stream position of the neighbour's label or, below 0, its
     place counted from the end of the training pairs; ``label``, squared ``distance`` and
-    ``closeness``, the weight c_k of MbPA.
+    ``kernel_weight``, the weight c_k of MbPA.
 
     Args:
         tokens: number of tokens to log, from the beginning of the stream.
@@ -54,11 +54,11 @@ class NeighborLog(Notes):
         if wanted <= 0:
             return
         found = batch.found
-        weights = closeness(
+        weights = kernel_weight(
             found.distances,
             found.mask,
             eps=self.mbpa.eps,
-            normalization=self.mbpa.closeness,
+            normalization=self.mbpa.kernel_weight,
             scale=self.mbpa.scale,
         )
         shift = (start if self.write else 0) - len(batch.context.memory)

@@ -23,7 +23,7 @@ from hebblm.models.base import TrainedModel
 from hebblm.models.catalog import checkpoint_words, model_folder, trained_on
 from hebblm.models.huggingface.open import load_and_open
 from hebblm.models.training import obtain_model, open_model
-from hebblm.runtime.progress import say
+from hebblm.runtime.progress import log
 from hebblm.text import Dictionary, PreparedCorpus, encode_target, foreign_text, prepare, resolve
 from hebblm.text.binarize import measure_beginning, prepared_corpus
 from hebblm.text.fitting import SAMPLE, fitting, tell_loss, warn_of_unknown
@@ -224,7 +224,7 @@ def _open_pieces(
         else SubwordCorpus(resolve(source, column, remedy=remedy), plain, policy)
     )
     if train is None:
-        say(
+        log(
             "the training text is not known, so no word counts as new; name a text to count words "
             "in with "
             "source=CORPUS"

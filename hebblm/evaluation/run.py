@@ -29,7 +29,7 @@ from hebblm.evaluation.scenario import Scenario
 from hebblm.evaluation.scores import EvaluationScores
 from hebblm.evaluation.written_words import written_words
 from hebblm.io.files import atomic_path, sha256
-from hebblm.io.locks import held
+from hebblm.io.locks import file_lock
 from hebblm.report import MethodResult, Result, ScenarioRecord, frequency_report
 from hebblm.report.accuracy import Accuracy, Guesses, accuracy_report
 from hebblm.report.buckets import (
@@ -88,7 +88,7 @@ class Evaluation:
             tables[COMPONENTS_FILE] = component_table(self.components, self.scenario.stream)
         # A result's hashes are those of its own tables: all files are written before any of them
         # replaces a former one.
-        with held(folder / RESULT_FILE, "a result"), ExitStack() as stack:
+        with file_lock(folder / RESULT_FILE, "a result"), ExitStack() as stack:
             files = {}
             for name, table in tables.items():
                 temporary = stack.enter_context(atomic_path(folder / name))
@@ -159,9 +159,9 @@ def run_scenario(
     clock = clock_of(scenario.device)
     started = clock()
     options = options or EvalOptions()
-    rules = {name: METHODS[name].rule(settings.methods) for name in methods if name in METHODS}
-    static = {name: rule for name, rule in rules.items() if not METHODS[name].moving}
-    moving = {name: rule for name, rule in rules.items() if METHODS[name].moving}
+    predictors = {name: METHODS[name].predictor(settings.methods) for name in methods if name in METHODS}
+    static = {name: predictor for name, predictor in predictors.items() if not METHODS[name].uses_dynamic_base}
+    moving = {name: predictor for name, predictor in predictors.items() if METHODS[name].uses_dynamic_base}
     if moving:
         scenario.check_statistics(settings.dynamic)
     observers = observers_for(options, scenario, settings, static, moving, checkpoint)
@@ -191,7 +191,7 @@ def run_scenario(
     gains, paired = _gains(scenario, nll, by_token, options.edges, bootstrap)
     results = {}
     for name, found in passes.items():
-        checked = options.check and name in rules and bool(rules[name].needs.descents)
+        checked = options.check and name in predictors and bool(predictors[name].requirements.descents)
         results[name] = replace(
             method_result(
                 name,
@@ -240,7 +240,7 @@ def _passes(
     passes = {}
     for name in methods:
         if name in METHODS:
-            passes[name] = dynamic if METHODS[name].moving else shared
+            passes[name] = dynamic if METHODS[name].uses_dynamic_base else shared
     ensembles = [name for name in methods if name in ENSEMBLES]
     scores = {name: found.scores for name, found in passes.items()}
     mixed = Pass(ensemble_scores(ensembles, scores, update_every))
@@ -415,8 +415,8 @@ def method_result(
         hyperparameters=hyperparameters,
         seconds=seconds,
         tokens_per_second=len(stream) / seconds if seconds else 0.0,
-        rose_queries=scores.rose[name] if checked else None,
-        stabilized_queries=scores.stabilized[name] if checked else None,
+        rose_queries=scores.loss_increased[name] if checked else None,
+        stabilized_queries=scores.retried[name] if checked else None,
         words_perplexity=perplexity(total / units) if measured else None,
         bits_per_byte=stream.bits_per_byte(total / len(stream)) if measured else None,
         running=tuple(running_curve(scores.nll[name])),
@@ -450,6 +450,6 @@ def _hyperparameters(name: str, settings: Hyperparameters) -> dict[str, Any]:
     dynamic = asdict(settings.dynamic)
     if name == DYNAMIC:
         return dynamic | values
-    if METHODS[name].moving:
+    if METHODS[name].uses_dynamic_base:
         return {DYNAMIC: dynamic, "adaptation": values}
     return values

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.context import Context
-from hebblm.adapt.methods.rule import Rule
+from hebblm.adapt.methods.predictor import Predictor
 from hebblm.evaluation.accuracy import LISTED, NEVER, NOT_ASKED, Ints, letters_of
 from hebblm.evaluation.observers import Notes
 from hebblm.models.base import StreamBase
@@ -83,10 +83,10 @@ class Expectations:
         self._batches: dict[tuple[tuple[int, ...], ...], EvalBatch] = {}
         self._known: dict[tuple[str, tuple[int, ...]], Tensor] = {}
 
-    def log_probs(self, name: str, rule: Rule, rows: Sequence[tuple[int, ...]]) -> Tensor:
+    def log_probs(self, name: str, predictor: Predictor, rows: Sequence[tuple[int, ...]]) -> Tensor:
         """Return log-probabilities (R, V) in nats of a method after rows of pieces."""
         if left := [row for row in rows if (name, row) not in self._known]:
-            found = rule.log_probs(self._batch(tuple(left))).cpu()
+            found = predictor.log_probs(self._batch(tuple(left))).cpu()
             self._known |= {(name, row): each for row, each in zip(left, found, strict=True)}
         return torch.stack([self._known[name, row] for row in rows])
 
@@ -97,7 +97,7 @@ class Expectations:
         if rows not in self._batches:
             left = [row for row in rows if row not in self._states]
             for row, states in zip(
-                left, self._base.branches([self._ids(row) for row in left]), strict=True
+                left, self._base.continuations([self._ids(row) for row in left]), strict=True
             ):
                 self._states |= {row[: at + 1]: state for at, state in enumerate(states)}
             states = torch.stack([self._states[row] for row in rows])
@@ -144,13 +144,13 @@ class WordsAsked(Notes):
     a list of ten and the letters ``typed`` until a list of three has it, both NEVER without it.
 
     Args:
-        rules: rules by name.
+        predictors: rules by name.
         texts: what each piece does to the word before it.
         stream: the text.
         places: the words that are asked for, in the order of the text.
     """
 
-    rules: Mapping[str, Rule]
+    predictors: Mapping[str, Predictor]
     texts: PieceTexts
     stream: EvaluationStream
     places: Sequence[AskedPlace]
@@ -163,7 +163,7 @@ class WordsAsked(Notes):
         if not places:
             return
         inputs = torch.from_numpy(self.stream.inputs).to(context.head.weight.device)
-        with base.aside():
+        with base.preserve_state():
             for place in places:
                 state = base.read(inputs[begin : place.begin + 1])[-1]
                 begin, order = (
@@ -188,12 +188,12 @@ class WordsAsked(Notes):
         asked = Asked(core, tuple(ids), new=bool(before) and not before[-1].isspace())
         after = len(graphemes(word)) - len(graphemes(core))  # punctuation is typed
         columns = {"word": place.word}
-        for number, (name, rule) in enumerate(self.rules.items()):
+        for number, (name, predictor) in enumerate(self.predictors.items()):
 
             def expect(
-                rows: Sequence[tuple[int, ...]], name: str = name, rule: Rule = rule
+                rows: Sequence[tuple[int, ...]], name: str = name, predictor: Predictor = predictor
             ) -> tuple[Tensor, Tensor]:
-                log_probs = ahead.log_probs(name, rule, rows)
+                log_probs = ahead.log_probs(name, predictor, rows)
                 return log_probs, log_probs
 
             ranked = partial(rank_of, expect, self.texts, asked)
@@ -206,7 +206,7 @@ class WordsAsked(Notes):
         """Return ranks and keystrokes of words, by method."""
         columns, letters = self.columns(), letters_of(stream)
         found = {}
-        for number, name in enumerate(self.rules):
+        for number, name in enumerate(self.predictors):
             rank, keys = np.full(len(letters), NOT_ASKED), letters + 1
             if columns:
                 rank[columns["word"]] = columns[f"rank {number}"]

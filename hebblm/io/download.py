@@ -15,9 +15,9 @@ from typing import Any
 
 from hebblm.errors import UserError, unreadable
 from hebblm.io.files import sha256
-from hebblm.io.locks import held
+from hebblm.io.locks import file_lock
 from hebblm.runtime.folders import cache_dir as cache_dir
-from hebblm.runtime.progress import bar, say
+from hebblm.runtime.progress import bar, log
 
 MIRROR = "HEBBLM_MIRROR"
 CHUNK = 1 << 16
@@ -79,7 +79,7 @@ def checked(path: Path, known: str | None, *, required: bool = False) -> str:
             raise UserError(
                 f"{path} has sha256 {found}, not {known}; remove it or put the original file there"
             )
-        say(f"{path} is not the original file (its sha256 is {found}, not {known})")
+        log(f"{path} is not the original file (its sha256 is {found}, not {known})")
     return found
 
 
@@ -176,7 +176,7 @@ def _download(name: str, target: Path, urls: Sequence[str], known: str, remedy: 
     for url in urls:
         try:
             # a file with this hash is not fetched again
-            with held(target, name), _DownloadBar(name) as shown:
+            with file_lock(target, name), _DownloadBar(name) as shown:
                 downloader = pooch.HTTPDownloader(
                     progressbar=shown, timeout=PATIENCE, chunk_size=CHUNK
                 )

@@ -24,7 +24,7 @@ T = TypeVar("T")
 Count = Annotated[int, msgspec.Meta(ge=0, le=(1 << 62))]
 """A whole number that counts something."""
 
-SEAL = "document_sha256"
+CHECKSUM = "document_sha256"
 """The key of a JSON object's hash of all its other keys."""
 
 _UMASK = Lock()
@@ -178,7 +178,7 @@ def write_json(path: Path, value: Any, *, seal: bool = False) -> None:
 
 
 def sealed(value: dict[str, Any]) -> dict[str, Any]:
-    return {**value, SEAL: _seal_of(value)}
+    return {**value, CHECKSUM: _checksum_of(value)}
 
 
 def read_json(path: Path) -> Any:
@@ -189,7 +189,7 @@ def read_json(path: Path) -> Any:
         if isinstance(error, UserError):
             raise
         raise UserError(f"{path} is not valid JSON ({error}); restore or recreate it") from error
-    if isinstance(value, dict) and SEAL in value and value.pop(SEAL) != _seal_of(value):
+    if isinstance(value, dict) and CHECKSUM in value and value.pop(CHECKSUM) != _checksum_of(value):
         raise UserError(f"{path} was changed since it was written; restore or recreate it")
     return value
 
@@ -230,7 +230,7 @@ def lack(path: Path) -> str:
     return "is not a plain file" if os.path.lexists(path) else "does not exist"
 
 
-def _seal_of(value: dict[str, Any]) -> str:
+def _checksum_of(value: dict[str, Any]) -> str:
     """Return the hash of a JSON object, whatever the order of its keys."""
     plain = json.loads(json.dumps(value))
     return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()

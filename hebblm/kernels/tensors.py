@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
 from hebblm.kernels.forms import compiled, is_compiled, uses_bfloat16
-from hebblm.runtime.blocks import side_by_side
+from hebblm.runtime.blocks import in_parallel
 
 PARTS = 2  # of the rows, a thread: who is done early takes another
 _halves: Any = WeakIdKeyDictionary()  # by head weight: its version, and its bits or None
@@ -84,10 +84,10 @@ class NewtonProblem:
         ids: (N, K) int64 positions of the keys among ``early`` and then ``late``.
         labels: (N, K) int64.
         logs: (N, K) log-normalisers of the keys, nats.
-        closeness: (N, K) weights; 0 where there is no entry.
+        kernel_weight: (N, K) weights; 0 where there is no entry.
         early: (M, D) keys.
         late: (L, D) keys.
-        rooted: whether keys are square roots of states.
+        signed_sqrt: whether keys are square roots of states.
         most: C, the most classes that a query follows.
     """
 
@@ -100,15 +100,15 @@ class NewtonProblem:
     ids: Tensor
     labels: Tensor
     logs: Tensor
-    closeness: Tensor
+    kernel_weight: Tensor
     early: Tensor
     late: Tensor
-    rooted: bool
+    signed_sqrt: bool
     most: int
 
 
 def newton(
-    problem: NewtonProblem, *, pull: float, steps: int
+    problem: NewtonProblem, *, l2_to_base: float, steps: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Return followed classes (N, C) int64, their log p and change (N, C), numbers of the tail
     (N, 7), and whether the neighbours' loss rose (N,) bool.
@@ -119,7 +119,7 @@ def newton(
     classes = torch.empty(count, problem.most, dtype=torch.int64)
     log_p, change = like.new_empty(2, count, problem.most)
     tails = like.new_empty(count, 7)
-    rose = torch.empty(count, dtype=torch.bool)
+    loss_increased = torch.empty(count, dtype=torch.bool)
     bias = like.new_empty(0) if problem.bias is None else problem.bias
     bits = _bits_of(problem.weight) if _is_half(problem.hidden) else None
     arrays = (
@@ -133,16 +133,16 @@ def newton(
         _array(problem.ids),
         _array(problem.labels),
         _array(problem.logs),
-        _array(problem.closeness),
+        _array(problem.kernel_weight),
         _array(problem.early),
         _array(problem.late),
-        problem.rooted,
-        np.float32(pull),
+        problem.signed_sqrt,
+        np.float32(l2_to_base),
         steps,
-        *map(_array, (classes, log_p, change, tails, rose)),
+        *map(_array, (classes, log_p, change, tails, loss_increased)),
     )
     _each(compiled("newton").newton_rows, arrays, count)
-    return classes, log_p, change, tails, rose
+    return classes, log_p, change, tails, loss_increased
 
 
 def _array(tensor: Tensor) -> npt.NDArray[Any]:
@@ -179,7 +179,7 @@ def _each(kernel: Callable[..., None], arrays: tuple[Any, ...], count: int) -> N
     """Run a kernel on all rows, some in each of torch's threads."""
     parts = min(count, PARTS * torch.get_num_threads() if torch.get_num_threads() > 1 else 1)
     cuts = [part * count // parts for part in range(parts + 1)] if parts else []
-    side_by_side(
+    in_parallel(
         lambda part: kernel(*arrays, part.start, part.stop),
         [slice(start, stop) for start, stop in pairwise(cuts)],
         torch.device("cpu"),

@@ -17,7 +17,7 @@ from hebblm.memory.store import Entries
 from hebblm.types import Neighbors
 
 
-def rooted(states: Tensor) -> Tensor:
+def signed_sqrt(states: Tensor) -> Tensor:
     """``sign(h) sqrt(|h|)`` of every number of states: the signed square root (Perronnin, Sanchez
     and Mensink 2010).
 
@@ -50,8 +50,8 @@ class AnyMemory(ABC):
     nor shared.
     """
 
-    rooted: bool = False
-    """Whether keys are square roots of states, see :func:`rooted`."""
+    signed_sqrt: bool = False
+    """Whether keys are square roots of states, see :func:`signed_sqrt`."""
 
     @property
     @abstractmethod
@@ -75,7 +75,7 @@ class AnyMemory(ABC):
         """Free memory that can be filled again: pages of keys that were read from disk."""
         return
 
-    def note(self, labels: Sequence[Tensor]) -> None:
+    def observe_ranks(self, labels: Sequence[Tensor]) -> None:
         """Record the labels (M,) that each process has written, if several processes share the
         memory.
         """
@@ -109,11 +109,11 @@ class AnyMemory(ABC):
 
     def keys_of(self, states: Tensor) -> Tensor:
         """Return the keys (..., D) to store and search for states (..., D)."""
-        return rooted(states) if self.rooted else states
+        return signed_sqrt(states) if self.signed_sqrt else states
 
     def states_of(self, keys: Tensor) -> Tensor:
         """Return the states (..., D) of stored keys (..., D)."""
-        return squared(keys) if self.rooted else keys
+        return squared(keys) if self.signed_sqrt else keys
 
     def search(self, queries: Tensor, k: int) -> Neighbors:
         """Return the ``k`` nearest entries of each query (N, D); the mask leaves out missing ones.
@@ -166,7 +166,7 @@ class AnyMemory(ABC):
         return {
             "kind": self.kind,
             "dtype": dtype,
-            "keys": "root" if self.rooted else "state",
+            "keys": "root" if self.signed_sqrt else "state",
             "entries": len(self),
             **self.settings(),
         }

@@ -128,7 +128,7 @@ class HybridMemory(AnyMemory):
         bulk = shared.bulk if isinstance(shared, HybridMemory) else shared
         own = FlatMemory(bulk.dim, dtype=bulk.dtype, device=bulk.segments()[0].keys.device)
         memory = cls(bulk, own, flush_at=sys.maxsize)
-        memory.rooted = shared.rooted
+        memory.signed_sqrt = shared.signed_sqrt
         return memory
 
     def _flush(self) -> None:

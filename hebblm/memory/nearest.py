@@ -18,7 +18,7 @@ from torch import Tensor
 from hebblm.errors import UserError
 from hebblm.memory import faiss_index
 from hebblm.memory.store import Entries, check_tensors
-from hebblm.runtime.blocks import side_by_side
+from hebblm.runtime.blocks import in_parallel
 
 CPU_CHUNK_BYTES = 32 << 20
 CUDA_CHUNK_BYTES = 1 << 30
@@ -309,4 +309,4 @@ def _copy_first(keys: Tensor, places: Tensor, rows: Tensor) -> None:
         rows[block] = keys.index_select(0, inside[block])
 
     parts = row_slices(len(places), rows.shape[1] * rows.element_size(), rows.device)
-    side_by_side(take, parts, rows.device)
+    in_parallel(take, parts, rows.device)

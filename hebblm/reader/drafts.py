@@ -17,11 +17,11 @@ from torch import Tensor
 
 from hebblm.memory.ngram_rows import PAD
 from hebblm.memory.ngrams import NGrams
-from hebblm.reader.base import ReaderBase
+from hebblm.reader.base import BaseAndTrained
 
 # least chance of a drafted token; one more adds 0.03 to 0.06 to a pass of a small model on a CPU
 PAYS = 0.08
-LONGEST = 12  # tokens of a draft
+MAX_DRAFT_TOKENS = 12  # tokens of a draft
 MATCH = 3  # longest match, in tokens, that is told apart
 # of drawing the token that followed so many equal tokens, or more
 CHANCES = {1: 0.2, 2: 0.5, MATCH: 0.8}
@@ -67,7 +67,7 @@ class Drafts:
         found: list[Drafted] = []
         width = max(self.read.order, MATCH)
         chance, recent = 1.0, self.text[-width:]
-        while len(found) < min(most, LONGEST) and (known := self._next(recent)) is not None:
+        while len(found) < min(most, MAX_DRAFT_TOKENS) and (known := self._next(recent)) is not None:
             (token, match), share = known
             chance *= (
                 share
@@ -120,7 +120,7 @@ class Ahead:
 
     def __init__(
         self,
-        base: ReaderBase,
+        base: BaseAndTrained,
         expect: Callable[[Tensor, Sequence[int]], Tensor],
         past: Sequence[int],
         read: NGrams | None,
@@ -133,7 +133,7 @@ class Ahead:
         self._states = torch.empty(0)  # (1 + K, D) before and after each of them
         self._begun = False
         if read is not None:
-            base.room  # noqa: B018 - raises here if the base cannot go back
+            base.max_rewind  # noqa: B018 - raises here if the base cannot go back
 
     def __call__(self, ids: Tensor) -> Tensor:
         """Return log-probabilities (V,) after tokens (N,), which follow those of the last call."""
@@ -149,11 +149,11 @@ class Ahead:
             self._states = self._states[1:]
         else:
             if drafted is not None:
-                self._base.back(len(self._ahead) + 1)
+                self._base.rewind(len(self._ahead) + 1)
             self._ahead = (
                 []
                 if self._drafts is None or len(ids) > 1
-                else self._drafts.draft(self._base.room - 1)
+                else self._drafts.draft(self._base.max_rewind - 1)
             )
             inputs = torch.cat([ids, ids.new_tensor([each.token for each in self._ahead])])
             self._states = self._base.read(inputs)[-1 - len(self._ahead) :]

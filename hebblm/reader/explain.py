@@ -12,12 +12,12 @@ import numpy.typing as npt
 import torch
 
 from hebblm.adapt.batch import EvalBatch
-from hebblm.adapt.components import Speakers, shares, speaking
+from hebblm.adapt.components import Speakers, mixture_weights, speaking
 from hebblm.adapt.methods import DYNAMIC, unaliased
-from hebblm.adapt.methods.rule import Rule
+from hebblm.adapt.methods.predictor import Predictor
 from hebblm.memory.ngram_rows import NGramRows
 from hebblm.online.expected import Expected
-from hebblm.reader.history import Laid
+from hebblm.reader.history import WrittenSpan
 from hebblm.reader.session import ReaderSession
 from hebblm.reader.spans import WrittenText
 from hebblm.reader.suggest import expected_words
@@ -61,17 +61,17 @@ class Explanation(NamedTuple):
         word: the word.
         probability: its probability after adaptation.
         unadapted: its probability under the trained base, with rows of zeros for new words.
-        shares: what each part of the method adds to the probability, by name; they sum to it.
+        mixture_weights: what each part of the method adds to the probability, by name; they sum to it.
         entries: the memory entries that weigh most, the heaviest first.
-        by_closeness: whether the entries are weighed by closeness.
+        by_kernel_weight: whether the entries are weighed by closeness.
     """
 
     word: str
     probability: float
     unadapted: float
-    shares: dict[str, float]
+    mixture_weights: dict[str, float]
     entries: tuple[MemoryEntry, ...]
-    by_closeness: bool
+    by_kernel_weight: bool
 
 
 def entry_weights(
@@ -107,7 +107,7 @@ def entry_weights(
 
 def explain(
     session: ReaderSession,
-    texts: Sequence[Laid],
+    texts: Sequence[WrittenSpan],
     context: str,
     n: int,
     *,
@@ -139,7 +139,7 @@ def explain(
 
 
 def explained(
-    rule: Rule,
+    predictor: Predictor,
     batch: EvalBatch,
     expected: Sequence[Expected],
     vocabulary: Vocabulary,
@@ -149,14 +149,14 @@ def explained(
     """Return explanations of suggested words after a single query.
 
     Args:
-        rule: the method's rule.
+        predictor: the method's rule.
         batch: holds the query.
         expected: the suggested words.
         vocabulary: the model's vocabulary.
         written: the text that the memory was written from.
         base: name of the base.
     """
-    parts, found = shares(rule, batch), speaking(rule, batch)
+    parts, found = mixture_weights(predictor, batch), speaking(predictor, batch)
     explanations = []
     firsts = list(dict.fromkeys(first for each in expected for first in each.rest))
     weighed = dict(zip(firsts, entry_weights(found, batch, written, firsts), strict=True))
@@ -176,7 +176,7 @@ def explained(
         entries = tuple(
             _remembered(entry, weights[entry], written, vocabulary) for entry in heaviest.tolist()
         )
-        explanations.append(Explanation(*word, given, entries, found.by_closeness))
+        explanations.append(Explanation(*word, given, entries, found.by_kernel_weight))
     return explanations
 
 
@@ -206,7 +206,7 @@ def explanation_tables(
 
     Entries of a word in equal text stand in one row, which gives what they give together.
     """
-    names = [*found[0].shares] if found else []
+    names = [*found[0].mixture_weights] if found else []
     parts = (Column(f"{name_of(unaliased(name))}, %", "percent") for name in names)
     columns = (
         Column("Next word"),
@@ -217,7 +217,7 @@ def explanation_tables(
     rows: list[tuple[Cell, ...]] = [
         (
             shown(item.word),
-            *(100 * value for value in (item.probability, item.unadapted, *item.shares.values())),
+            *(100 * value for value in (item.probability, item.unadapted, *item.mixture_weights.values())),
         )
         for item in found
     ]
@@ -232,7 +232,7 @@ def explanation_tables(
             more = f" and {len(alike[text]) - 1} more" if len(alike[text]) > 1 else ""
             rows.append((shown(item.word), 100 * given[text], _place(alike[text][0]) + more, text))
     if rows:
-        weight = Column("Closeness, %" if found[0].by_closeness else "Gives, %", "percent")
+        weight = Column("Closeness, %" if found[0].by_kernel_weight else "Gives, %", "percent")
         columns = (
             Column("Next word"),
             weight,

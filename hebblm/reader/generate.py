@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from hebblm.errors import UserError
-from hebblm.evaluation.scenario_config import several, whole
+from hebblm.evaluation.scenario_config import as_strings, whole_number
 from hebblm.online.drawing import Answer, chooser, draw
 from hebblm.online.expected import begins_with
 from hebblm.online.prompts import Prompt, spelled
@@ -48,17 +48,17 @@ def generate(
             "or leave draft out"
         )
     check_text(prompt)
-    choose = chooser(temperature, whole("seed", seed, 0))
-    most, until = whole("max_new_tokens", max_new_tokens, 0), several("until", until)
+    choose = chooser(temperature, whole_number("seed", seed, 0))
+    most, until = whole_number("max_new_tokens", max_new_tokens, 0), as_strings("until", until)
     if not most:
         return ""
     cut, ids, begun = _begun(session, prompt, choose, temperature, new_text=new_text)
     answer, base, context = session.answer(cut, ids), session.base, session.context
     ngrams = context.ngrams if draft else None
     following = Ahead(base, session.next_log_probs, session.past(), ngrams)
-    with base.aside(), context.aside():
+    with base.preserve_state(), context.preserve_state():
         if new_text:  # only there do shares follow the prompt, which takes a pass of its own
-            with base.aside():
+            with base.preserve_state():
                 hidden = base.read(ids)
             session.follow_prompt(hidden, ids, new_text=new_text)
         return draw(
@@ -95,10 +95,10 @@ def complete(
             following,
             session.last.new_tensor(ids),
             Answer(session.vocabulary),
-            most=whole("max_new_tokens", max_new_tokens, 0),
+            most=whole_number("max_new_tokens", max_new_tokens, 0),
             temperature=temperature,
-            choose=chooser(temperature, whole("seed", seed, 0)),
-            until=several("until", until),
+            choose=chooser(temperature, whole_number("seed", seed, 0)),
+            until=as_strings("until", until),
         )
 
 

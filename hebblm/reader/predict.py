@@ -11,7 +11,7 @@ from torch import Tensor
 
 from hebblm.adapt.batch import EvalBatch
 from hebblm.errors import UserError
-from hebblm.evaluation.scenario_config import whole
+from hebblm.evaluation.scenario_config import whole_number
 from hebblm.memory.ngram_rows import contexts_of
 from hebblm.reader.inputs import known_ids
 from hebblm.reader.session import ReaderSession
@@ -54,19 +54,19 @@ def text_log_probs(session: ReaderSession, ids: Sequence[int] | Tensor, last: in
         ids,
         "row of ids; reader.vocabulary.encode(TEXT, include=False).ids are one",
     )
-    if not found or whole("last", last, 0) > len(found):
+    if not found or whole_number("last", last, 0) > len(found):
         raise UserError(f"last = {last} must lie between 0 and the number of ids, {len(found)}")
     tokens = session.source.readable(session.last.new_tensor(found))
     with session.at_text_start():
         hidden = session.base.read(tokens)
     first, every, rows = len(hidden) - last, session.update_every, []
     places = [*range(0, first, every), *range(first, len(hidden), every), len(hidden)]
-    with session.context.aside():
+    with session.context.preserve_state():
         session.context.begin(found[:1])
         for begin, end in pairwise(places):
             if begin >= first:
                 batch = session.query(hidden[begin:end], found[:end])
                 rows.append(session.predictor.log_probs(batch))
             if session.context.learners and end < len(hidden):
-                session.follow(hidden[begin:end], tokens[begin + 1 : end + 1])
+                session.update_weights(hidden[begin:end], tokens[begin + 1 : end + 1])
     return torch.cat(rows) if rows else hidden.new_zeros(0, len(session.base.head.weight))

@@ -14,7 +14,7 @@ from torch import Tensor
 from hebblm.adapt.methods import METHODS
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters
-from hebblm.evaluation.scenario_config import ScenarioConfig, whole
+from hebblm.evaluation.scenario_config import ScenarioConfig, whole_number
 from hebblm.memory.persistence import Owner
 from hebblm.models.base import Ids, TrainedModel, device_of
 from hebblm.online.expected import Suggestions
@@ -22,7 +22,7 @@ from hebblm.reader.checkpoint import ReaderState, open_reader, save_reader
 from hebblm.reader.config import OpenedConfig, ReaderConfig
 from hebblm.reader.explain import Explanation, explain
 from hebblm.reader.generate import complete, generate
-from hebblm.reader.history import Journal, Opened, ReadDocument, Reading, documents, laid_out
+from hebblm.reader.history import Journal, ReaderOpened, LearnedDocument, OpenText, documents, laid_out
 from hebblm.reader.inputs import (
     Intervals,
     Progress,
@@ -140,7 +140,7 @@ class Reader:
     @property
     def uses_dynamic_base(self) -> bool:
         """Whether a copy of the model's weights learns as well."""
-        return METHODS[self.method].moving
+        return METHODS[self.method].uses_dynamic_base
 
     @overload
     def read(  # type: ignore[overload-overlap]
@@ -243,9 +243,9 @@ class Reader:
             UserError: as for :meth:`read`, or one string instead of pieces.
         """
         report, name = reported(progress), name_of(name)
-        most = None if max_tokens is None else whole("max_tokens", max_tokens)
+        most = None if max_tokens is None else whole_number("max_tokens", max_tokens)
         intervals = Intervals(self.update_every, include=learn, most=most)
-        reading: Reading | None = None
+        reading: OpenText | None = None
 
         def read(take: Callable[[Vocabulary], tuple[Encoded, int] | None]) -> Scores | None:
             nonlocal reading
@@ -282,13 +282,13 @@ class Reader:
             self._told_of_loss = True
             tell_loss("this text", lost, sum(each.bytes for each in scores))
 
-    def _begin(self, name: str, learn: bool, text: str | list[str] | Spelled | None) -> Reading:
+    def _begin(self, name: str, learn: bool, text: str | list[str] | Spelled | None) -> OpenText:
         """Record that a text is read now, from its beginning unless it goes on."""
         if not self.journal.goes_on(name):
             self.session.begin_text()
         elif learn:
-            self.session.context.settle()
-        reading = Reading(name, learn, self.journal.now(), text)
+            self.session.context.restore_learned_weights()
+        reading = OpenText(name, learn, self.journal.now(), text)
         self.journal.begin([reading], len(self.session.base.head.weight), together=False)
         return reading
 
@@ -298,7 +298,7 @@ class Reader:
         size: int,
         learn: bool,
         progress: Callable[[int, int], None],
-        reading: Reading,
+        reading: OpenText,
     ) -> Scores:
         ids, before = encoded.ids, len(reading.tokens)
 
@@ -339,7 +339,7 @@ class Reader:
         readings = []
         for name, text in zip(names, texts, strict=True):
             kept = text if isinstance(text, str | Spelled) else None
-            readings.append(Reading(name, learn, self.journal.now(), kept))
+            readings.append(OpenText(name, learn, self.journal.now(), kept))
         self.journal.begin(readings, len(self.session.base.head.weight), together=True)
 
         def moved(done: int, total: int) -> None:
@@ -587,7 +587,7 @@ class Reader:
         with turn(self):
             return rank(self.session, alternatives, before, prior=prior, weight=weight)
 
-    def documents(self) -> list[ReadDocument]:
+    def documents(self) -> list[LearnedDocument]:
         """Return the documents that the reader learned from, in order; those of the memory it began
         with come first.
         """
@@ -638,7 +638,7 @@ class Reader:
             self.config, self.journal, self.session = other.config, other.journal, other.session
             self._told_of_loss = other._told_of_loss
 
-    def _reopened(self, how: Opened, memory: Path | None, asked: Mapping[str, Any]) -> Reader:
+    def _reopened(self, how: ReaderOpened, memory: Path | None, asked: Mapping[str, Any]) -> Reader:
         """Open a reader of the same model in the way this one was once opened."""
         if how.reading != self.model.reading():
             then, now = (
@@ -708,10 +708,10 @@ def _opening(
     splitting: Chosen | None,
     words: tuple[str, ...],
     model: TrainedModel,
-) -> Opened:
+) -> ReaderOpened:
     """Return the record of how a reader is opened, with the settings of its memory."""
     memory = {f"memory.{key}": value for key, value in asdict(values.memory).items()}
-    return Opened(
+    return ReaderOpened(
         method=config.method,
         k=config.k,
         update_every=config.update_every,

@@ -8,7 +8,7 @@ import torch
 
 from hebblm.adapt.batch import EvalBatch
 from hebblm.errors import UserError
-from hebblm.evaluation.scenario_config import whole
+from hebblm.evaluation.scenario_config import whole_number
 from hebblm.online.drawing import Answer, PieceAnswer
 from hebblm.online.expected import Expected, Suggestion, Suggestions, most_probable
 from hebblm.online.prompts import Prompt
@@ -53,7 +53,7 @@ def expected_words(
     """Return the query after a context, and the n words that are expected there; see
     :func:`suggest`.
     """
-    n, budget = whole("n", n), None if budget is None else whole("budget", budget)
+    n, budget = whole_number("n", n), None if budget is None else whole_number("budget", budget)
     for text in (context, typed):
         check_text(text)
     if any(letter.isspace() for letter in typed):

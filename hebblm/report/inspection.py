@@ -55,7 +55,7 @@ class Neighbor:
     place: int  # of its label in that text, tokens from 0
     label: str  # the word that followed its state
     distance: float  # squared L2 to the query
-    closeness: float  # c_k of MbPA, 1 / (eps + distance), scaled as the run scaled it
+    kernel_weight: float  # c_k of MbPA, 1 / (eps + distance), scaled as the run scaled it
     context: str  # the words before the label
 
 
@@ -176,7 +176,7 @@ _KEY = [
 # tokens, after which a paragraph ends with its line; those out of sight are not laid out
 BLOCK = 200
 BREAK = "⏎"  # shows an end of line
-LONGEST = 1_000  # tokens of a paragraph that has no end of line
+MAX_PARAGRAPH_TOKENS = 1_000  # tokens of a paragraph that has no end of line
 
 
 def inspect_page(run: Inspection, *, method: str | None = None, count: int = 20_000) -> str:
@@ -286,7 +286,7 @@ def _paragraphs(
             found.append((f"{at:,}", []))
         found[-1][1].append(token)
         size = at + 1 - start
-        if size >= LONGEST or (size >= BLOCK and token[1] == BREAK):
+        if size >= MAX_PARAGRAPH_TOKENS or (size >= BLOCK and token[1] == BREAK):
             start = at + 1
     return found
 
@@ -337,7 +337,7 @@ def _neighbors(near: Sequence[Neighbor], texts: dict[str, int]) -> list[list[Any
             item.place,
             item.label,
             f"{item.distance:.4g}",
-            f"{item.closeness:.3g}",
+            f"{item.kernel_weight:.3g}",
             texts.setdefault(item.context, len(texts)),
         ]
         for item in near

@@ -131,12 +131,12 @@ def summary_table(result: StoredResult) -> Table:
         notes.append(f"Gain: nats a {unit(result)} below the base{half}.")
     if result.of_pieces:
         notes.append("PPL: perplexity a piece; bits a byte compare between models.")
-    if rose := [
+    if loss_increased := [
         f"{name_of(name)} {item.rose_queries:,}"
         for name, item in items
         if item.rose_queries is not None
     ]:
-        notes += [f"Queries whose neighbours' loss rose: {', '.join(rose)}.", *fast_notes(result)]
+        notes += [f"Queries whose neighbours' loss rose: {', '.join(loss_increased)}.", *fast_notes(result)]
     title = f"Methods on {result.scenario.label}, best first"
     table = method_table("summary", title, items, with_values(items, columns), notes)
     names = [

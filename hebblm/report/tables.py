@@ -58,7 +58,7 @@ def method_table(
     for method, item in items:
         row: list[Cell] = [name_of(method)]
         for _, say in columns:
-            row.append(say(method, item))
+            row.append(log(method, item))
         rows.append(tuple(row))
     return Table(name, title, tuple(headers), tuple(rows), tuple(notes))
 
@@ -66,7 +66,7 @@ def method_table(
 def with_values(items: Sequence[Item], columns: Sequence[Said]) -> list[Said]:
     """Return the columns in which any method has a value."""
     return [
-        (column, say) for column, say in columns if any(say(*item) is not None for item in items)
+        (column, say) for column, say in columns if any(log(*item) is not None for item in items)
     ]
 
 

@@ -11,10 +11,10 @@ from hebblm.report.table import Cell, Column, Table
 from hebblm.report.tables import by_loss, methods_of
 from hebblm.runtime.wording import worded
 
-LONGEST = 20  # documents that a report shows
+MAX_DOCUMENTS = 20  # documents that a report shows
 
 
-def document_table(result: StoredResult, most: int | None = LONGEST) -> Table | None:
+def document_table(result: StoredResult, most: int | None = MAX_DOCUMENTS) -> Table | None:
     """Return the losses of each document, the worst first; None if the text is a single one."""
     documents = result.extra.get("documents")
     if not documents:

@@ -30,7 +30,7 @@ from hebblm.report.result import Result
 from hebblm.report.stored import counted_in
 from hebblm.report.table import Column, Table
 from hebblm.report.units import PIECES_OF_PARTS
-from hebblm.runtime.progress import say
+from hebblm.runtime.progress import log
 
 FILE_NAME = "tokens.parquet"
 _PREFIX = "nll_"
@@ -232,7 +232,7 @@ def read_table(path: Path, kinds: Mapping[str, str], result: Result | None) -> p
         if result is not None:
             written = recorded(path, result)
             if written is None:
-                say(f"{path} is not verified: the result next to it has no hash of it")
+                log(f"{path} is not verified: the result next to it has no hash of it")
             elif sha256(path) != written:
                 raise UserError(
                     f"{path} is not the file that the result next to it was written with; {_REMEDY}"

@@ -16,7 +16,7 @@ import numpy as np
 from hebblm.errors import UserError
 from hebblm.io.download import cache_dir
 from hebblm.io.files import atomic_path, hash_of, sha256, write_json
-from hebblm.io.locks import held, remove_left
+from hebblm.io.locks import file_lock, remove_left
 from hebblm.runtime.progress import bar
 from hebblm.text.corpora import CORPUS_FILE, Corpus, resolve
 from hebblm.text.dictionary import EOS, UNK, Dictionary
@@ -65,7 +65,7 @@ def prepare(
     if (found := _from_before(destdir, *asked)) is not None:
         remove_left(destdir)
         return found
-    with held(destdir, f"the ids of {corpus.name}") as waited:
+    with file_lock(destdir, f"the ids of {corpus.name}") as waited:
         if waited and (found := _from_before(destdir, *asked)) is not None:
             return found
         return _write(destdir, *asked, words)

@@ -18,7 +18,7 @@ from typing import Any
 from hebblm.errors import UserError
 from hebblm.io.download import cache_dir
 from hebblm.io.files import write_bytes
-from hebblm.runtime.progress import say_once
+from hebblm.runtime.progress import log_once
 from hebblm.text import formats
 from hebblm.text.formats import BOM, kind_of, opened, raw_lines
 
@@ -107,7 +107,7 @@ def text_column(types: Mapping[str, str], asked: str | None, name: str, remedy: 
         raise UserError(
             f"{name} has no column {COLUMN}, and {_listed(strings, 'and')} all hold text; {remedy}"
         )
-    say_once(f"{name} has no column {COLUMN}; its only column of text, {strings[0]}, is read")
+    log_once(f"{name} has no column {COLUMN}; its only column of text, {strings[0]}, is read")
     return strings[0]
 
 

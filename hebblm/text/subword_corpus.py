@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hebblm.errors import UserError
-from hebblm.runtime.progress import bar, say
+from hebblm.runtime.progress import bar, log
 from hebblm.text.corpora import Corpus
 from hebblm.text.dictionary import EOS
 from hebblm.text.fitting import tell_loss, warn_of_unknown
@@ -221,7 +221,7 @@ def _tell_fit(
     name, subwords = read.corpus.name.removeprefix("text:"), read.subwords
     tell_loss(name, stream.lost, stream.bytes)
     if unknown := int((stream.spelled > 0).sum()):
-        say(
+        log(
             f"{unknown:,} of {len(stream):,} pieces of {name} have no id: they count as new words, "
             "and their spelling "
             "costs 8 bits a byte"
@@ -234,7 +234,7 @@ def _tell_fit(
             if subwords.splitting == "moses"
             else "; use tokenizer=moses if the model reads it apart as well"
         )
-        say(
+        log(
             f"{100 * apart / stream.words:.3g} % of the words of {name} are counted without the "
             "punctuation at their "
             f"ends, which is separate in {counted.corpus.name}{remedy}"

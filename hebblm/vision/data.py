@@ -175,7 +175,7 @@ ARCHIVES = {
 OFFICIAL = "https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz"
 SUPERCLASSES = 20
 RECORD = 3_074  # superclass, class, and the three colour planes
-LONGEST = 1 << 30  # bytes of a member; the real ones have 154 and 31 million
+MAX_MEMBER_BYTES = 1 << 30  # bytes of a member; the real ones have 154 and 31 million
 FIELDS = (b"data", b"fine_labels", b"coarse_labels")  # of a pickle
 
 
@@ -197,7 +197,7 @@ def load_cifar100(folders: Sequence[Path], downloads: Path | None = None) -> Ima
                 part = members.get(member.name)
                 if part is None or not member.isreg():
                     continue
-                if member.size > LONGEST:
+                if member.size > MAX_MEMBER_BYTES:
                     raise UserError(
                         f"{path}: {member.name} has {member.size:,} bytes; CIFAR-100 has fewer, "
                         "download it again"

@@ -287,8 +287,8 @@ def accuracies_of(predictions: Tensor, labels: Tensor) -> Accuracies:
     [t, i] are those on task i after task t, ``MISSING`` where none was made.
     """
     made = (predictions != MISSING).sum(2)  # (T, T)
-    shares = (predictions == labels).sum(2).double() / made
-    return [shares[t, : t + 1].tolist() for t in range(len(shares))]
+    mixture_weights = (predictions == labels).sum(2).double() / made
+    return [mixture_weights[t, : t + 1].tolist() for t in range(len(mixture_weights))]
 
 
 def continual_scores(accuracies: Accuracies, alike: Accuracies) -> dict[str, float | None]:

@@ -15,8 +15,8 @@ from hebblm.adapt.functional.gating import LearnedGate
 from hebblm.adapt.methods.best import FEATURES as TEXT_FEATURES
 from hebblm.adapt.methods.best import gate_features
 from hebblm.adapt.methods.gate import Gated
-from hebblm.adapt.methods.rule import Rule
-from hebblm.adapt.needs import Needs
+from hebblm.adapt.methods.predictor import Predictor
+from hebblm.adapt.requirements import Requirements
 from hebblm.vision.result import GATE
 
 PARTS = ("network", "mixture", "mbpa", "hebb")
@@ -44,7 +44,7 @@ class ImageFeatures:
         return torch.cat([gate_features(batch), own], 1)
 
 
-def image_best(rules: tuple[Rule, ...], values: Mapping[str, float]) -> Gated:
+def image_best(predictors: tuple[Predictor, ...], values: Mapping[str, float]) -> Gated:
     """Return the mixture of the rules of :data:`PARTS`.
 
     All parts have equal shares where ``values`` has no weights. The gate learns from what is
@@ -59,12 +59,12 @@ def image_best(rules: tuple[Rule, ...], values: Mapping[str, float]) -> Gated:
     return Gated(
         name="best",
         learned_as="gate of network,mixture,mbpa,hebb/1",
-        rules=rules,
+        predictors=predictors,
         features=ImageFeatures(),
         weights=weights,
         lr=values["lr"],
         anchor=None,
-        needed=Needs(retrieval=True),
+        needed=Requirements(retrieval=True),
     )
 
 

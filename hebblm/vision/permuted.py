@@ -45,7 +45,7 @@ TRAINED = "training"
 
 Measure = Callable[[MLP, int], Step]
 """From the network after task t, and t, to every method that starts from it: predictions (t + 1, n)
-uint8, task by task of the first n test samples, and how many queries' neighbours' loss ``rose`` by
+uint8, task by task of the first n test samples, and how many queries' neighbours' loss ``loss_increased`` by
 their adaptation.
 """
 
@@ -362,8 +362,8 @@ def _measure(
         predictions[hebb] = torch.stack(
             [_classes_of(each.hebb(counts, **values[hebb])) for each in found]
         )
-        rose = sum(int(each.rose.sum()) for each in found)
-        numbers |= {mbpa: {"rose": rose}, hebb: {"rose": rose}}
+        loss_increased = sum(int(each.loss_increased.sum()) for each in found)
+        numbers |= {mbpa: {"rose": loss_increased}, hebb: {"rose": loss_increased}}
     return predictions, numbers
 
 

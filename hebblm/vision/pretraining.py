@@ -18,7 +18,7 @@ from torch.nn import BatchNorm2d
 from hebblm.errors import UserError
 from hebblm.io.files import atomic_path, hash_of, read_json, sha256, write_json
 from hebblm.io.installation import models_path
-from hebblm.io.locks import held
+from hebblm.io.locks import file_lock
 from hebblm.io.tensors import read_tensors, write_tensors
 from hebblm.vision.backbones import Classifier, build_classifier
 from hebblm.vision.data import ImageDataset
@@ -156,7 +156,7 @@ def pretrained(wanted: Pretraining, cache: Path, device: torch.device) -> Pretra
         cache / FOLDER / f"{wanted.cached}.state.safetensors",
     )
     if not folder.exists():
-        with held(folder, f"the pre-training of {wanted.settings.backbone}"):
+        with file_lock(folder, f"the pre-training of {wanted.settings.backbone}"):
             if not folder.exists():  # another process may have ended it meanwhile
                 tensors, record = _train(wanted, state, device)
                 with atomic_path(folder, directory=True) as temporary:

@@ -20,7 +20,7 @@ from hebblm.adapt.methods.hebb import Hebb, HebbConfig
 from hebblm.adapt.methods.mbpa import Mbpa, MbpaConfig, Safeguards
 from hebblm.adapt.methods.memory_mixture import memory_mixture
 from hebblm.adapt.methods.mixture import Mixture, MixtureConfig
-from hebblm.adapt.methods.rule import Rule
+from hebblm.adapt.methods.predictor import Predictor
 from hebblm.memory import FlatMemory, RingMemory
 from hebblm.online.session import FixedHead, Losses, OnlineSession, Unit
 from hebblm.types import OutputHead
@@ -45,7 +45,7 @@ picture.
 class ImageMethod(NamedTuple):
     """A rule and the memory it reads."""
 
-    rule: Rule  # from a mini-batch to log-probabilities
+    predictor: Predictor  # from a mini-batch to log-probabilities
     # None for all training and observed pairs; a number for a memory of only the latest observed
     # pairs pairs only, 0 for none.
     capacity: int | None = None
@@ -61,7 +61,7 @@ def grids(network: Grid, settings: AdaptationSettings) -> dict[str, Grid]:
         "steps": settings.mbpa_steps,
     }
     if settings.mbpa_optimizer == "newton":
-        mbpa = {"pull": settings.mbpa_pull}
+        mbpa = {"l2_to_base": settings.mbpa_l2_to_base}
     return {
         "parametric": network,
         "mixture": {"theta": settings.mixture_theta, "gamma": settings.mixture_gamma},
@@ -104,12 +104,12 @@ def method_of(name: str, values: Values, settings: AdaptationSettings) -> ImageM
         config = MixtureConfig(theta=mixture["theta"], gamma=mixture["gamma"], scale="absolute")
         return ImageMethod(memory_mixture(Mixture, config))
     if name == "best":
-        rules = tuple(method_of(part, values, settings).rule for part in MIXED)
-        return ImageMethod(image_best(rules, values[name]))
+        predictors = tuple(method_of(part, values, settings).predictor for part in MIXED)
+        return ImageMethod(image_best(predictors, values[name]))
     own = values["mbpa"]
     solver: dict[str, Any] = {}
     if settings.mbpa_optimizer == "newton":
-        solver["pull"] = own["pull"]
+        solver["l2_to_base"] = own["l2_to_base"]
     else:  # with a fresh state for each query
         solver = {
             "optimizer": "rmsprop",
@@ -122,7 +122,7 @@ def method_of(name: str, values: Values, settings: AdaptationSettings) -> ImageM
         return ImageMethod(Mbpa(mbpa))
     # A value that a variant has no use for keeps its default.
     strength: dict[str, Any] = {**values.get(name, values["hebb"])}
-    hebb = HebbConfig(**strength, classes="new", scale="absolute", closeness="raw")
+    hebb = HebbConfig(**strength, classes="new", scale="absolute", kernel_weight="raw")
     if name in VARIANTS:
         return ImageMethod(Hebb(hebb, mbpa, name.removeprefix("hebb-")))
     return ImageMethod(
@@ -183,7 +183,7 @@ class Predicted:
 
     classes: Tensor  # (n,) uint8 the likeliest class of each picture
     losses: Tensor  # (n,) float32 nats of the right one
-    stabilized: int  # queries whose adaptation diverged and was run at a smaller rate
+    retried: int  # queries whose adaptation diverged and was run at a smaller rate
     gate: Mapping[str, float] | None = None  # weights that a gate had in the end, by name
 
     def score(self, labels: Tensor, new: Tensor) -> dict[str, float]:
@@ -224,7 +224,7 @@ class PictureSource(FixedHead):
         super().__init__(head)
         self._classes: list[Tensor] = []  # (n,) the likeliest by each predictor of a block
 
-    def losses(self, predictor: Rule, batch: EvalBatch, labels: Tensor) -> Tensor:
+    def losses(self, predictor: Predictor, batch: EvalBatch, labels: Tensor) -> Tensor:
         log_probs = predictor.log_probs(batch)  # (n, C)
         self._classes.append(log_probs.argmax(1).to(torch.uint8).cpu())
         return -log_probs.gather(1, labels[:, None]).squeeze(1)
@@ -253,21 +253,21 @@ def read(
     sessions: dict[int | None, OnlineSession[PictureSource]] = {}  # by capacity of the memory
     classes: dict[str, list[Tensor]] = {name: [] for name in methods}
     losses: dict[str, list[Tensor]] = {name: [] for name in methods}
-    stabilized = dict.fromkeys(methods, 0)
+    retried = dict.fromkeys(methods, 0)
 
     def record(session: OnlineSession[PictureSource], unit: Unit, found: Losses) -> None:
         for (name, nll), likeliest in zip(found.items(), session.source.taken(), strict=True):
-            rule = methods[name].rule
+            predictor = methods[name].predictor
             classes[name].append(likeliest)
             losses[name].append(nll.float().cpu())
-            stabilized[name] += int(Safeguards.of(rule, unit.batch).stabilized.sum())
+            retried[name] += int(Safeguards.of(predictor, unit.batch).retried.sum())
 
     stored = [remembered.labels]  # of all that a memory without a limit holds
     for block in blocks:
         for capacity in {method.capacity for method in methods.values()}:
             if capacity not in sessions:
                 own = {
-                    name: each.rule for name, each in methods.items() if each.capacity == capacity
+                    name: each.predictor for name, each in methods.items() if each.capacity == capacity
                 }
                 context = remembered.context(block.head, k, capacity)
                 sessions[capacity] = OnlineSession(PictureSource(block.head), [context], own)
@@ -288,12 +288,12 @@ def read(
 
     def gate(method: ImageMethod) -> Mapping[str, float] | None:
         (context,) = sessions[method.capacity].contexts
-        learned = context.shares.get(method.rule)  # type: ignore[call-overload]
+        learned = context.mixture_weights.get(method.predictor)  # type: ignore[call-overload]
         return weights_of(learned) if isinstance(learned, LearnedGate) else None
 
     return {
         name: Predicted(
-            torch.cat(classes[name]), torch.cat(losses[name]), stabilized[name], gate(method)
+            torch.cat(classes[name]), torch.cat(losses[name]), retried[name], gate(method)
         )
         for name, method in methods.items()
     }

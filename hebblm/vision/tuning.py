@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from hebblm.io.files import hash_of, read_json, write_json
-from hebblm.io.locks import held
+from hebblm.io.locks import file_lock
 from hebblm.report.record import decode, encode
 from hebblm.runtime.ranks import current
 from hebblm.vision.pretraining import FOLDER, Pretrained, Pretraining, pretrained
@@ -91,7 +91,7 @@ def as_step(predicted: Mapping[str, Predicted]) -> Step:
     has them.
     """
     made = {name: each.classes for name, each in predicted.items()}
-    return made, {name: {"stabilized": each.stabilized} for name, each in predicted.items()}
+    return made, {name: {"stabilized": each.retried} for name, each in predicted.items()}
 
 
 def left_to_choose(network: Grid, settings: ClassSettings) -> bool:
@@ -125,7 +125,7 @@ def tuned(
         run = run_of(setup, start, setup.seeds[0], scenario=name.partition("-")[0], score=OVERALL)
         path = setup.cache / FOLDER / f"tuning-{name}-{run}.json"
         if not path.exists():
-            with held(path, f"the tuning of {name}"):
+            with file_lock(path, f"the tuning of {name}"):
                 if not path.exists():  # another process may have ended it meanwhile
                     part = path.with_suffix(".part.json")
                     values, tried = _tune(

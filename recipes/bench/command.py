@@ -15,7 +15,7 @@ import msgspec
 import torch
 from rich.console import Console
 
-from hebblm.cli.common import Main, choosing, options, parse, tell
+from hebblm.cli.common import Main, choosing, options, parse, print_line
 from hebblm.io.files import check_writable
 from hebblm.io.provenance import provenance
 from hebblm.models.device import check_device, pick_device
@@ -112,7 +112,7 @@ def measuring(kind: str) -> Main:
         cases = import_module(chosen.module).cases
         run_bench(kind, config, cases, command=f"{PROG} {shlex.join([kind, *words])}")
         if config.json is not None:
-            tell(f"measurements in {config.json}")
+            print_line(f"measurements in {config.json}")
         return 0
 
     measure.__doc__ = chosen.description

@@ -76,7 +76,7 @@ def _plain(lm: LanguageModel, ids: Tensor) -> float:
     total, window, carried, start = 0.0, ids[:0], None, 0
     while start < len(ids):
         if len(window) == network.context:
-            window, carried = network.begun(window[None, network.stride :])[0], None
+            window, carried = network.with_bos(window[None, network.stride :])[0], None
         part = inputs[start : start + min(CHUNK, network.context - len(window))]
         fed = part if carried is not None else torch.cat([window, part])
         out = network.model(

@@ -34,7 +34,7 @@ ADDED = {  # a method, and what it is compared with
     "Hebb over MbPA": ("hebb", "mbpa"),
     "Mixture+Hebb over Mixture+MbPA": ("mixture+hebb", "mixture+mbpa"),
 }
-VALUES = ("mbpa.lr", "hebb.closeness", "hebb.beta", "hebb.eta")
+VALUES = ("mbpa.lr", "hebb.kernel_weight", "hebb.beta", "hebb.eta")
 
 
 def difference(result: Result, method: str, other: str, part: str = "All") -> str | None:

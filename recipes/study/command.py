@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 
 from hebblm.adapt.methods import PUBLISHED, named
-from hebblm.cli.common import choosing, options, tell
+from hebblm.cli.common import choosing, options, print_line
 from hebblm.evaluation.hyperparameters import parse_settings
 from hebblm.evaluation.scenario_config import ScenarioConfig
 from hebblm.io.files import write_text
@@ -132,7 +132,7 @@ def _compare(config: ReadingsConfig, argv: list[str]) -> None:
     )
     print_table(readings_table({found.label: found}), Console())
     if config.output_path is not None:
-        tell(f"readings in {config.output_path}")
+        print_line(f"readings in {config.output_path}")
 
 
 main = choosing(

@@ -15,7 +15,7 @@ from .conftest import World, refused, run
 PLUGIN = """
 import torch
 import hebblm
-from hebblm.adapt.methods.rule import Needs
+from hebblm.adapt.methods.predictor import Needs
 
 class Own:
     name = "own"
@@ -70,8 +70,8 @@ FAULTS = {  # what log_probs returns, score, the message
 
 
 def written(path: Path, log_probs: str, score: str) -> Path:
-    needs = "window=9" if "window" in log_probs else ""
-    path.write_text(PLUGIN.format(needs=needs, log_probs=log_probs, score=score))
+    requirements = "window=9" if "window" in log_probs else ""
+    path.write_text(PLUGIN.format(requirements=requirements, log_probs=log_probs, score=score))
     return path
 
 
@@ -104,7 +104,7 @@ def test_a_method_that_keeps_its_promises_passes_and_is_asked_no_more_than_twice
 ) -> None:
     methods.load_plugin(written(tmp_path / "own.py", "return (base / 2).log_softmax(1)", GATHERED))
     checked: list[str] = []
-    check = contract.check_rule
+    check = contract.check_predictor
     monkeypatch.setattr(
         contract, "check_rule", lambda method, *rest: (checked.append(method), check(method, *rest))
     )

@@ -16,7 +16,7 @@ from hebblm.adapt import functional as F
 from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.context import Context
 from hebblm.adapt.methods import METHODS
-from hebblm.adapt.methods.best import COMPONENTS, FEATURES, BestConfig, best_rule, gate_features
+from hebblm.adapt.methods.best import COMPONENTS, FEATURES, BestConfig, best_predictor, gate_features
 from hebblm.adapt.methods.gate import Gated
 from hebblm.adapt.settings import MethodSettings
 from hebblm.errors import UserError
@@ -104,9 +104,9 @@ def reference(
         for row in evidence[start : start + EVERY]:
             given, z = np.exp(-row[:parts]), row[parts:]
             x = np.concatenate([z, 0 * z])  # nothing was read before this text
-            shares = np.exp(weights @ x)
-            shares /= shares.sum()
-            mixed = shares @ given
+            mixture_weights = np.exp(weights @ x)
+            mixture_weights /= mixture_weights.sum()
+            mixed = mixture_weights @ given
             trust = 1.0
             if anchor is not None and rate:
                 trust = 1 / (1 + math.exp(-odds))
@@ -114,7 +114,7 @@ def reference(
             found.append(
                 -math.log(trust * mixed + (1 - trust) * (0 if anchor is None else given[anchor]))
             )
-            change = np.outer(shares * given / mixed - shares, x)
+            change = np.outer(mixture_weights * given / mixed - mixture_weights, x)
             step += change
             squares += change**2
         weights += rate * step / np.sqrt(1 + squares)
@@ -125,29 +125,29 @@ def reference(
 class Noted:
     """Notes what the gate learns from; see ``Observer``."""
 
-    def __init__(self, rule: Gated) -> None:
-        self.rule = rule
+    def __init__(self, predictor: Gated) -> None:
+        self.predictor = predictor
         self.rows: list[Tensor] = []
 
     def watch(self, batch, targets: Tensor) -> None:  # type: ignore[no-untyped-def]
-        self.rows.append(self.rule.evidence(batch, targets))
+        self.rows.append(self.predictor.evidence(batch, targets))
 
 
 @pytest.mark.parametrize("ahead", [True, False], ids=["blocks", "intervals"])
 @pytest.mark.parametrize("parts", [",".join(COMPONENTS), "base,short,mbpa", "mbpa"])
 @pytest.mark.parametrize("rate", [0.0, 0.3])
 def test_losses_are_those_of_the_formula(rate: float, parts: str, ahead: bool) -> None:
-    rule = best_rule(settings_of(lr=rate, parts=parts))
-    assert isinstance(rule, Gated)
+    predictor = best_predictor(settings_of(lr=rate, parts=parts))
+    assert isinstance(predictor, Gated)
     stream = toy.stream_of(np.concatenate([toy.tokens(1, 40), toy.tokens(1, 40)]))
     base = toy.base_of(toy.tiny_model().double())
     context = toy.context_of(base, FlatMemory(toy.DIM, dtype=torch.float64), stream)
-    noted = Noted(rule)
+    noted = Noted(predictor)
     found = evaluate(
-        base, [context], {"best": rule}, stream, UnionVocabulary(),
+        base, [context], {"best": predictor}, stream, UnionVocabulary(),
         Schedule(EVERY, read_ahead=ahead), Hooks([noted]),
     ).nll["best"]  # fmt: skip
-    weights, anchor = np.array(rule.weights), 0 if parts.startswith("base") else None
+    weights, anchor = np.array(predictor.weights), 0 if parts.startswith("base") else None
     expected = reference(torch.cat(noted.rows).numpy(), weights, rate, anchor)
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
     if rate and "," in parts:
@@ -166,10 +166,10 @@ def test_a_label_that_no_component_gives_anything_is_infinite_and_teaches_nothin
     assert nothing.as_floats == replace(gate, place=gate.place + 2).as_floats
     told = [1.0, math.inf, 1.0, 0.3]
     assert torch.equal(gate.after([impossible, told]).weights, gate.after([told]).weights)
-    shares = F.log_softmax_shares(
+    mixture_weights = F.log_softmax_weights(
         gate.placed(torch.tensor([[1.0, 0.3]]).double()), gate.weights[None]
     )
-    assert F.gated_losses(torch.tensor([[math.inf, math.inf]]).double(), shares).item() == math.inf
+    assert F.gated_losses(torch.tensor([[math.inf, math.inf]]).double(), mixture_weights).item() == math.inf
     assert gate.after([told] * 50).weights[0, 0] > gate.weights[0, 0]
 
 
@@ -182,8 +182,8 @@ def test_another_text_begins_with_half_of_the_weights_and_the_odds_of_earlier_be
     expected, place = 0.0, 0
     for step in (gate, gate.after(rows)):  # what gate and anchor gave the first ten tokens
         x = np.array([1.0, 0.3, *(np.array([1.0, 0.3]) * math.exp(-place / F.FADING))])
-        shares = np.exp(step.weights.numpy() @ x)
-        expected += 5 * (1.5 + math.log(shares / shares.sum() @ np.exp([-1.5, -1.0])))
+        mixture_weights = np.exp(step.weights.numpy() @ x)
+        expected += 5 * (1.5 + math.log(mixture_weights / mixture_weights.sum() @ np.exp([-1.5, -1.0])))
         place += 5
     assert read.gain == pytest.approx(expected, rel=1e-12)
     begun, helped = read.begun, 1 / (1 + math.exp(-expected))
@@ -220,14 +220,14 @@ def test_only_the_first_tokens_tell_of_a_beginning_and_texts_add_up() -> None:
 def test_what_was_learned_is_kept_and_recalled() -> None:
     settings = settings_of(lr=0.2)
     contexts = [context_of(0), context_of(0)]
-    adapters = [adapter_of(context, METHODS["best"].rule(settings)) for context in contexts]
+    adapters = [adapter_of(context, METHODS["best"].predictor(settings)) for context in contexts]
     hidden, labels = randn(5, 20, DIM, dtype=torch.float64), torch.arange(20) % 5
-    untouched = contexts[0].known_shares
+    untouched = contexts[0].saved_mixture_weights
     adapters[0].update(hidden, labels)
-    assert contexts[0].known_shares != untouched
+    assert contexts[0].saved_mixture_weights != untouched
     toy.observe(contexts[1], hidden, labels)
-    contexts[1].recall_shares(contexts[0].known_shares)
-    assert contexts[1].known_shares == contexts[0].known_shares
+    contexts[1].load_mixture_weights(contexts[0].saved_mixture_weights)
+    assert contexts[1].saved_mixture_weights == contexts[0].saved_mixture_weights
     assert torch.equal(adapters[0].predict(hidden), adapters[1].predict(hidden))
 
 

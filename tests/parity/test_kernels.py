@@ -13,7 +13,7 @@ from hebblm.adapt.solvers import compiled, fast, newton
 from hebblm.errors import UserError
 from hebblm.kernels import forms, tensors
 from hebblm.memory import FlatMemory
-from hebblm.memory.base import rooted
+from hebblm.memory.base import signed_sqrt
 from hebblm.memory.causal import WrittenBlock
 from hebblm.memory.found import Found
 from hebblm.types import Neighbors, OutputHead
@@ -22,7 +22,7 @@ from .problems import language_like
 
 pytest.importorskip("numba")
 OPTIONS = {
-    "lr": 0.0, "steps": 3, "eps": 3e-3, "solver": "fast", "optimizer": "newton", "pull": 0.0035,
+    "lr": 0.0, "steps": 3, "eps": 3e-3, "solver": "fast", "optimizer": "newton", "l2_to_base": 0.0035,
     "scale": "relative",
 }  # fmt: skip
 WEIGHTS = torch.tensor([[0.0, 0.5, 1.0, 1.5]])
@@ -84,7 +84,7 @@ def in_float64(near: Neighbors, hidden: Tensor, head: OutputHead, *, roots: bool
         near.keys.double(), near.values, near.distances.double(), near.mask, logs.double()
     )
     queries = hidden.double()
-    return F.mbpa_delta(queries, known, wide, wide.logits(queries), rooted=roots, **OPTIONS).delta
+    return F.mbpa_delta(queries, known, wide, wide.logits(queries), signed_sqrt=roots, **OPTIONS).delta
 
 
 def total_change(one: Tensor, other: Tensor, logits: Tensor) -> Tensor:
@@ -144,7 +144,7 @@ def test_newton_steps(form: str, shape: dict[str, int], monkeypatch: pytest.Monk
     assert compiled.applies(hidden, near, head, logits)
     assert plain.delta.abs().amax(1)[[0, 1, 3]].min() > 0.1
     assert not found.delta[2].any()
-    assert torch.equal(found.rose, plain.rose)
+    assert torch.equal(found.loss_increased, plain.loss_increased)
     exact = in_float64(near, hidden, head)
     error = total_change(found.delta, exact, logits.double())
     rounding = total_change(plain.delta, exact, logits.double())  # of the plain form in float32
@@ -209,7 +209,7 @@ def test_keys_are_read_where_a_memory_has_them(
     states = near.keys[3:].reshape(-1, hidden.shape[1])
     labels = near.values[3:].flatten()
     memory = FlatMemory(hidden.shape[1], dtype=dtype)
-    turned = rooted if roots else (lambda each: each)
+    turned = signed_sqrt if roots else (lambda each: each)
     memory.add(turned(states.clone()), labels, head.logits(states).logsumexp(1))
     block = WrittenBlock(
         memory, turned(hidden.clone()), torch.arange(12), torch.arange(12) // 5 * 5,
@@ -218,9 +218,9 @@ def test_keys_are_read_where_a_memory_has_them(
     found = block.find(40)
     assert isinstance(found, Found)
     logits = head.logits(hidden)
-    changed = F.mbpa_delta(hidden, found, head, logits, rooted=roots, **OPTIONS)
+    changed = F.mbpa_delta(hidden, found, head, logits, signed_sqrt=roots, **OPTIONS)
     near = found.neighbors(torch.float32)
-    plain = plainly(monkeypatch, hidden, near, head, logits, rooted=roots)
+    plain = plainly(monkeypatch, hidden, near, head, logits, signed_sqrt=roots)
     exact = in_float64(near, hidden, head, roots=roots)
     error = total_change(changed.delta, exact, logits.double())
     rounding = total_change(plain.delta, exact, logits.double())

@@ -13,7 +13,7 @@ from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.context import Context
 from hebblm.adapt.methods import METHODS
 from hebblm.adapt.methods.mbpa import MbpaConfig
-from hebblm.adapt.methods.rule import Needs
+from hebblm.adapt.methods.predictor import Requirements
 from hebblm.adapt.settings import MethodSettings
 from hebblm.errors import UserError
 from hebblm.online.session import FixedHead, OnlineSession
@@ -57,7 +57,7 @@ def assert_same_state(first: list[Tensor], second: list[Tensor]) -> None:
 def test_over_dynamic_evaluation_a_method_has_its_own_rule(config: MethodSettings) -> None:
     for name in METHODS:
         over, _, method = name.partition("+")
-        if METHODS[over].moving and method:
+        if METHODS[over].trains_online and method:
             assert METHODS[name].rule(config) == METHODS[method].rule(config)
 
 
@@ -143,7 +143,7 @@ def test_predict_is_pure_and_the_order_of_methods_is_irrelevant(
         method: METHODS[method].rule(toy.LEARNED.replaced(configured(form)[MbpaConfig]))
         for method in RULES
     }
-    context.learn_shares(rules.values())
+    context.learn_mixture_weights(rules.values())
     toy.observe(context, queries(9, 6, context), torch.arange(6))  # something is learned
     hidden = queries(1, 6, context)
     kept = hidden.clone()
@@ -178,7 +178,7 @@ def test_update_changes_and_reset_restores_bit_for_bit(
     fresh = adapter.predict(hidden[:5]).clone()
     adapter.update(hidden, labels)
     learnt = adapter.predict(hidden[:5]).clone()
-    assert torch.equal(learnt, fresh) == (rule.needs == Needs()), (
+    assert torch.equal(learnt, fresh) == (rule.requirements == Requirements()), (
         "only the base ignores what was observed"
     )
     adapter.reset()

@@ -10,7 +10,7 @@ import torch
 from hebblm.adapt.methods import METHODS, SECTIONS
 from hebblm.adapt.methods.best import BestConfig
 from hebblm.adapt.methods.mixture import MixtureConfig
-from hebblm.adapt.methods.rule import dotted
+from hebblm.adapt.methods.predictor import dotted
 from hebblm.adapt.settings import MethodSettings, Section
 
 from ..support import toy

@@ -133,7 +133,7 @@ def test_the_content_of_the_memory_is_a_reading_of_every_method(
 
 
 def test_a_nan_is_never_the_best_of_what_a_reading_tries(monkeypatch: pytest.MonkeyPatch) -> None:
-    tried = [{"mbpa.pull": pull} for pull in (0.1, 0.2, 0.3)]
+    tried = [{"mbpa.l2_to_base": l2_to_base} for l2_to_base in (0.1, 0.2, 0.3)]
     monkeypatch.setattr(module, "OWN", {"mbpa": tried})
     replay = SimpleNamespace(
         scenario=scenario(),
@@ -142,7 +142,7 @@ def test_a_nan_is_never_the_best_of_what_a_reading_tries(monkeypatch: pytest.Mon
         },
     )
     best = module._tuned(replay, SETTINGS, {(DEFAULT, "mbpa"): {}})  # type: ignore[arg-type]
-    assert best[DEFAULT, "mbpa"][0] == {"mbpa.pull": 0.3}
+    assert best[DEFAULT, "mbpa"][0] == {"mbpa.l2_to_base": 0.3}
 
 
 def test_intervals_are_those_of_the_difference() -> None:

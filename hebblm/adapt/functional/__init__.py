@@ -15,7 +15,7 @@ if TYPE_CHECKING:
         anchored,
         gated_losses,
         label_entropy,
-        log_softmax_shares,
+        log_softmax_weights,
         placed,
     )
     from hebblm.adapt.functional.grouping import label_sums
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from hebblm.adapt.functional.mixtures import memory_mixture, mixture_from, mixture_log_probs
     from hebblm.adapt.functional.normalizers import log_normalizers, with_rows
     from hebblm.adapt.functional.rows import RowStats, row_stats
-    from hebblm.adapt.functional.scales import closeness, log_weights, relative_distances
-    from hebblm.adapt.functional.shares import LearnedShares, log_mixture
+    from hebblm.adapt.functional.scales import kernel_weight, log_weights, relative_distances
+    from hebblm.adapt.functional.mixture_weights import OnlineMixtureWeights, log_mixture
     from hebblm.adapt.solvers.problem import key_products
 
 __all__ = [

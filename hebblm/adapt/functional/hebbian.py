@@ -13,7 +13,7 @@ from hebblm.adapt.checks import LrUnits, Scale
 from hebblm.adapt.former import renamed
 from hebblm.adapt.functional.grouping import group_ids, group_sums
 from hebblm.adapt.functional.mbpa import Optimizer, Solver, mbpa_delta
-from hebblm.adapt.functional.scales import ClosenessNormalization, closeness
+from hebblm.adapt.functional.scales import KernelNormalization, kernel_weight
 from hebblm.adapt.solvers.problem import key_products
 from hebblm.errors import UserError
 from hebblm.types import Neighbors, OutputHead
@@ -44,7 +44,7 @@ def hebbian_term(  # noqa: PLR0913 - the parameters of Eq. 4, by name
     *,
     eps: float,
     hebbian_classes: Tensor | None = None,
-    closeness_normalization: ClosenessNormalization = "raw",
+    kernel_normalization: KernelNormalization = "raw",
     bias: bool = True,
     products: Tensor | None = None,
     groups: Tensor | None = None,
@@ -62,7 +62,7 @@ def hebbian_term(  # noqa: PLR0913 - the parameters of Eq. 4, by name
         hidden: (N, D) queries.
         eps: the constant in c_k, above 0.
         hebbian_classes: (V,) bool, the labels that make up N^new; None for all.
-        closeness_normalization: ``raw`` c_k, or scaled to ``sum`` 1 or ``max`` 1.
+        kernel_normalization: ``raw`` c_k, or scaled to ``sum`` 1 or ``max`` 1.
         bias: whether the head has a bias to change.
         products: (N, K) ``h_k . h``, if known.
         groups: (N, K) int64 groups of the labels, if known, see
@@ -76,11 +76,11 @@ def hebbian_term(  # noqa: PLR0913 - the parameters of Eq. 4, by name
         UserError: eps <= 0, or K = 0.
     """
     checks.some_neighbors(neighbors.values)
-    weights = closeness(
+    weights = kernel_weight(
         neighbors.distances,
         neighbors.mask,
         eps=eps,
-        normalization=closeness_normalization,
+        normalization=kernel_normalization,
         scale=scale,
     ).to(hidden.dtype)
     member = neighbors.mask
@@ -188,8 +188,8 @@ def hebb_logits(  # noqa: PLR0913 - the parameters of Eq. 4, 5 and 7, by name
     optimizer: Optimizer = "sgd",
     weighting: Literal["dynamic"] | float = "dynamic",
     mbpa: bool = True,
-    pull: float = 0.0,
-    closeness_normalization: ClosenessNormalization = "raw",
+    l2_to_base: float = 0.0,
+    kernel_normalization: KernelNormalization = "raw",
     lr_units: LrUnits = "guarded",
     scale: Scale = "absolute",
 ) -> Tensor:
@@ -215,8 +215,8 @@ def hebb_logits(  # noqa: PLR0913 - the parameters of Eq. 4, 5 and 7, by name
         optimizer: as in :func:`mbpa_logits`.
         weighting: ``dynamic`` as above, or one constant E within [0, 1] (variant v3).
         mbpa: False discards the gradient-based change and adds ``eta D_i`` alone (variant v1).
-        pull: as in :func:`mbpa_logits`.
-        closeness_normalization: as in :func:`mbpa_logits`, for both terms.
+        l2_to_base: as in :func:`mbpa_logits`.
+        kernel_normalization: as in :func:`mbpa_logits`, for both terms.
         lr_units: as in :func:`mbpa_logits`.
         scale: of the Hebbian term, as in :func:`hebbian_term`, and of the closeness in MbPA.
 
@@ -233,7 +233,7 @@ def hebb_logits(  # noqa: PLR0913 - the parameters of Eq. 4, 5 and 7, by name
         hidden,
         eps=eps,
         hebbian_classes=hebbian_classes,
-        closeness_normalization=closeness_normalization,
+        kernel_normalization=kernel_normalization,
         bias=head.bias is not None,
         products=products,
         groups=groups,
@@ -252,8 +252,8 @@ def hebb_logits(  # noqa: PLR0913 - the parameters of Eq. 4, 5 and 7, by name
         eps=eps,
         solver=solver,
         optimizer=optimizer,
-        pull=pull,
-        closeness_normalization=closeness_normalization,
+        l2_to_base=l2_to_base,
+        kernel_normalization=kernel_normalization,
         lr_units=lr_units,
         scale=scale,
         products=products,

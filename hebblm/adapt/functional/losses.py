@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from hebblm.adapt import checks
-from hebblm.adapt.functional.shares import mixed
+from hebblm.adapt.functional.mixture_weights import mixed
 from hebblm.runtime.blocks import blocks
 
 # If less than this is left of the old normaliser, the new one is a difference of nearly equal

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from hebblm import kernels
-from hebblm.runtime.blocks import side_by_side
+from hebblm.runtime.blocks import in_parallel
 
 CHUNK = 32  # classes whose maximum is taken first: torch finds a maximum faster than its place
 ENTRIES = 2**18  # of the rows that are read at once, some 1 MB
@@ -67,7 +67,7 @@ def row_stats(logits: Tensor) -> RowStats:
 
     size = count if logits.device.type != "cpu" else max(1, ENTRIES // max(1, classes))
     parts = [slice(start, start + size) for start in range(0, count, max(1, size))]
-    side_by_side(fill, parts, logits.device)
+    in_parallel(fill, parts, logits.device)
     return RowStats(found[:, 0], found[:, 1], found[:, 2], favorite)
 
 

@@ -23,8 +23,8 @@ from hebblm.adapt.methods.knn import KNN
 from hebblm.adapt.methods.mbpa import MBPA, MBPA_ABSOLUTE
 from hebblm.adapt.methods.mixture import MIXTURE
 from hebblm.adapt.methods.ngram import NGRAM, SUFFIX, beside_ngram
-from hebblm.adapt.methods.rule import Ensemble
-from hebblm.adapt.methods.rule import Method as Method
+from hebblm.adapt.methods.predictor import Ensemble
+from hebblm.adapt.methods.predictor import Method as Method
 from hebblm.adapt.settings import Section
 from hebblm.errors import UserError
 from hebblm.runtime.spelling import unknown
@@ -64,11 +64,11 @@ ENSEMBLES = {BEST_OF_BOTH.name: BEST_OF_BOTH}
 EVALUATED: dict[str, Method | Ensemble] = _ByName({**METHODS, **ENSEMBLES})
 ALIASES = {"base": "lstm", "base+ngram": "ngram", "lstm+ngram": "ngram"}
 """Other names: the unadapted base need not be an LSTM."""
-STATIC_METHODS = tuple(method.name for method in _RECORDS if not method.moving)
+STATIC_METHODS = tuple(method.name for method in _RECORDS if not method.uses_dynamic_base)
 """Methods that read the hidden states of the trained base, or of a base that learns for all of them
 alike.
 """
-DYNAMIC_METHODS = tuple(method.name for method in _RECORDS if method.moving)
+DYNAMIC_METHODS = tuple(method.name for method in _RECORDS if method.uses_dynamic_base)
 PAPER_METHODS = tuple(method.name for method in _RECORDS if method.origin == "paper")
 PUBLISHED = tuple(method.name for method in _RECORDS if method.origin in ("paper", "baseline"))
 """The paper's methods and the rivals that it leaves out."""
@@ -109,7 +109,7 @@ def register(method: Method) -> Method:
     SECTIONS.update({kind.section: kind for kind in method.settings})
     METHODS[method.name] = EVALUATED[method.name] = method
     # a class or a partial has no code
-    if (code := getattr(method.rule, "__code__", None)) is not None:
+    if (code := getattr(method.predictor, "__code__", None)) is not None:
         SOURCES[method.name] = Path(code.co_filename)
     return method
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from hebblm.adapt import functional as F
 from hebblm.adapt.checks import Scale
 from hebblm.adapt.methods.memory_mixture import RememberedLabels, memory_mixture
-from hebblm.adapt.methods.rule import Method
+from hebblm.adapt.methods.predictor import Method
 from hebblm.adapt.settings import Section, Share, Temperature
 
 if TYPE_CHECKING:

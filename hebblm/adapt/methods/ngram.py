@@ -9,8 +9,8 @@ import numpy as np
 
 from hebblm.adapt.methods.base import LSTM, Unadapted
 from hebblm.adapt.methods.gate import Gated
-from hebblm.adapt.methods.rule import Method, Rule
-from hebblm.adapt.needs import Needs
+from hebblm.adapt.methods.predictor import Method, Predictor
+from hebblm.adapt.requirements import Requirements
 from hebblm.adapt.settings import Count, MethodSettings, NonNegative, Section
 
 if TYPE_CHECKING:
@@ -66,8 +66,8 @@ class Ngram:
     config: NgramConfig
 
     @property
-    def needs(self) -> Needs:
-        return Needs(ngrams=(self.config.order, self.config.capacity))
+    def requirements(self) -> Requirements:
+        return Requirements(ngrams=(self.config.order, self.config.capacity))
 
     def log_probs(self, batch: EvalBatch) -> Tensor:
         import torch
@@ -122,25 +122,25 @@ class Ngram:
         return replace(rows, visible=block.visible.cpu().numpy())
 
 
-def with_ngram(rule: Rule, settings: MethodSettings) -> Rule:
+def with_ngram(predictor: Predictor, settings: MethodSettings) -> Predictor:
     """Mix a rule with the n-gram, by a gate that depends on the length of the match before."""
     config = settings[NgramConfig]
     ngram = Ngram(config)
-    name = SUFFIX[1:] if isinstance(rule, Unadapted) else rule.name + SUFFIX
+    name = SUFFIX[1:] if isinstance(predictor, Unadapted) else predictor.name + SUFFIX
     return Gated(
         name,
         f"gate of {name}/2",
-        (rule, ngram),
+        (predictor, ngram),
         ngram.features,
         tuple((*row, *BEGINNING_WEIGHTS) for row in (BASE_WEIGHTS, NGRAM_WEIGHTS)),
         config.lr,
         anchor=0,
-        needed=ngram.needs,
+        needed=ngram.requirements,
     )
 
 
 NGRAM = Method(
-    "ngram", "n-gram", "ours", lambda s: with_ngram(LSTM.rule(s), s), (NgramConfig,), tuned=False,
+    "ngram", "n-gram", "ours", lambda s: with_ngram(LSTM.predictor(s), s), (NgramConfig,), tuned=False,
     plot_style=("#aa4499",),
 )  # fmt: skip
 
@@ -151,8 +151,8 @@ def beside_ngram(method: Method) -> Method:
         method.name + SUFFIX,
         f"{method.label}+n-gram",
         "ours",
-        lambda settings: with_ngram(method.rule(settings), settings),
+        lambda settings: with_ngram(method.predictor(settings), settings),
         (*method.settings, NgramConfig),
-        moving=method.moving,
+        uses_dynamic_base=method.uses_dynamic_base,
         tuned=False,
     )

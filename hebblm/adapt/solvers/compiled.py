@@ -33,8 +33,8 @@ def solve(  # noqa: PLR0913 - the parts of a problem of all queries
     normalizers: Tensor,
     weights: Tensor,
     *,
-    rooted: bool,
-    pull: float,
+    signed_sqrt: bool,
+    l2_to_base: float,
     steps: int,
 ) -> tuple[CompactChange, Tensor]:
     """Solve as :func:`hebblm.adapt.solvers.newton.solve_newton` does, for all queries at once.
@@ -46,8 +46,8 @@ def solve(  # noqa: PLR0913 - the parts of a problem of all queries
         logits: (N, V) of the base.
         normalizers: (N,) their logsumexp, nats.
         weights: (N, K) closeness; 0 where there is no entry.
-        rooted: whether keys are square roots of states.
-        pull: see :func:`~hebblm.adapt.solvers.newton.solve_newton`.
+        signed_sqrt: whether keys are square roots of states.
+        l2_to_base: see :func:`~hebblm.adapt.solvers.newton.solve_newton`.
         steps: number of steps, at least 1.
 
     Returns:
@@ -68,19 +68,19 @@ def solve(  # noqa: PLR0913 - the parts of a problem of all queries
             ids, early, late = _gathered(neighbors, rows, hidden.dtype)
         problem = kernels.NewtonProblem(
             hidden[rows], logits[rows], normalizers[rows], head.weight, head.bias, head.cap,
-            ids, neighbors.values[rows], logs[rows].float(), weights[rows], early, late, rooted,
+            ids, neighbors.values[rows], logs[rows].float(), weights[rows], early, late, signed_sqrt,
             min((k + SPARE) // STEP * STEP + STEP - 1, len(head.weight)),
         )  # fmt: skip
-        found.append(kernels.newton(problem, pull=pull, steps=steps))
+        found.append(kernels.newton(problem, l2_to_base=l2_to_base, steps=steps))
     columns = (
         found[0] if len(found) == 1 else [torch.cat(each) for each in zip(*found, strict=True)]
     )
-    classes, log_p, change, tails, rose = columns
+    classes, log_p, change, tails, loss_increased = columns
     moved, tail, mass = tails[:, :3].unbind(1)
     compact = CompactChange(
         logits, normalizers, classes, log_p, change, moved, tail, mass, tails[:, 3:6], tails[:, 6]
     )
-    return compact, rose
+    return compact, loss_increased
 
 
 def _runs(neighbors: Neighbors | Found) -> tuple[Tensor, Tensor, Tensor] | None:

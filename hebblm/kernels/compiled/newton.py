@@ -39,13 +39,13 @@ SLACK = F(16 * 1.1920929e-07)
 
 
 @njit(**FLAGS)
-def _copy_keys(keys, count, rooted, query, lengths, products):
+def _copy_keys(keys, count, signed_sqrt, query, lengths, products):
     """Turn keys (K, D) into states where they are roots; write their squared lengths and their
     products with the query.
     """
     for k in range(count):
         row = keys[k]
-        if rooted:
+        if signed_sqrt:
             for d in range(len(row)):
                 row[d] = row[d] * abs(row[d])
         lengths[k] = dot(row, row)
@@ -53,7 +53,7 @@ def _copy_keys(keys, count, rooted, query, lengths, products):
 
 
 @njit(**FLAGS)
-def _sizes(keys, count, weights, lengths, one, pull, image, mean, sizes):
+def _sizes(keys, count, weights, lengths, one, l2_to_base, image, mean, sizes):
     """Write ``a_k = w_k / lambda_max`` and return the pull mu."""
     width = keys.shape[1]
     largest_weight = SMALLEST
@@ -87,7 +87,7 @@ def _sizes(keys, count, weights, lengths, one, pull, image, mean, sizes):
         trace += sizes[k] * (lengths[k] + one)
     others = trace - F(1)
     others = DUPLICATES if others < DUPLICATES else others
-    return F(pull * math.sqrt(others))
+    return F(l2_to_base * math.sqrt(others))
 
 
 @njit(**FLAGS)
@@ -423,7 +423,7 @@ def _softmax(logits, shares, n, fresh):
 
 
 @njit(**FLAGS)
-def _move(theta, moved, products, observed, share_observed, share_now, curvature, pull):
+def _move(theta, moved, products, observed, share_observed, share_now, curvature, l2_to_base):
     """One step of all classes in one direction; ``products`` are ``rows P`` of the gradient."""
     for c in range(len(theta)):
         wanted = share_observed[c]
@@ -433,8 +433,8 @@ def _move(theta, moved, products, observed, share_observed, share_now, curvature
         ratio = LEVEL if ratio < LEVEL else ratio
         rising = (wanted - now) / logarithm(ratio)
         share = rising if ratio > LEVEL else F(0.5) * (now + wanted)
-        gradient = observed[c] - products[c] - pull * theta[c]
-        step = gradient / (share * curvature + pull)
+        gradient = observed[c] - products[c] - l2_to_base * theta[c]
+        step = gradient / (share * curvature + l2_to_base)
         step = DAMPED * step if step * moved[c] < F(0) else step
         moved[c] = step
         theta[c] += step
@@ -443,7 +443,7 @@ def _move(theta, moved, products, observed, share_observed, share_now, curvature
 @njit(**FLAGS)
 def _descend(
     along, values, own_query, own, rest, sizes, places, logits, shares, base, alpha, factors,
-    n, count, overlap, pull, steps, rows, observed, scaled, products, theta, moved, change,
+    n, count, overlap, l2_to_base, steps, rows, observed, scaled, products, theta, moved, change,
 ):  # fmt: skip
     """Write the change of the query's logits on the places (C,); return the neighbours' loss before
     the first and before the last step.
@@ -485,13 +485,13 @@ def _descend(
         for j in range(size):
             _move(
                 theta[j], moved[j], products[j], observed[j], observed[size + j],
-                products[size + j], values[j], pull,
+                products[size + j], values[j], l2_to_base,
             )  # fmt: skip
         more = step + 1 < steps
         if more:
             times(along, theta, logits, count, size)
         for k in range(count):
-            size_of_step = sizes[k] / (OWN * sizes[k] * own[k] + pull)
+            size_of_step = sizes[k] / (OWN * sizes[k] * own[k] + l2_to_base)
             keep = OWN * size_of_step * own[k]
             down = size_of_step * factors[k]
             a = alpha[k]
@@ -530,8 +530,8 @@ def _descend(
     **FLAGS,
 )
 def newton_rows(
-    hidden, logits, normalizers, weight, weights_half, bias, cap, ids, labels, logs, closeness,
-    early_keys, late_keys, rooted, pull, steps, classes, log_p, change, tails, rose, begin, end,
+    hidden, logits, normalizers, weight, weights_half, bias, cap, ids, labels, logs, kernel_weight,
+    early_keys, late_keys, signed_sqrt, l2_to_base, steps, classes, log_p, change, tails, loss_increased, begin, end,
 ):  # fmt: skip
     """Solve the problems of rows ``begin`` to ``end``.
 
@@ -546,17 +546,17 @@ def newton_rows(
         ids: (N, K) positions of the keys, which count through both runs of keys.
         labels: (N, K).
         logs: (N, K) log-normalisers of the keys.
-        closeness: (N, K) w; an entry of weight 0 is left out.
+        kernel_weight: (N, K) w; an entry of weight 0 is left out.
         early_keys: (M, D).
         late_keys: (L, D).
-        rooted: whether keys are square roots of states.
-        pull: in units of the geometric mean of the largest curvature and the sum of the others.
+        signed_sqrt: whether keys are square roots of states.
+        l2_to_base: in units of the geometric mean of the largest curvature and the sum of the others.
         steps: at least 1.
         classes: (N, C) written: followed classes, a missing one repeats the first.
         log_p: (N, C) written.
         change: (N, C) written.
         tails: (N, 7) written: the move of the tail, and its sums.
-        rose: (N,) written: whether the neighbours' loss rose.
+        loss_increased: (N,) written: whether the neighbours' loss rose.
         begin: first row.
         end: the row after the last.
     """
@@ -617,8 +617,8 @@ def newton_rows(
         count = 0
         early = len(early_keys)
         for k in range(k_most):
-            if closeness[i, k] > F(0):
-                weights[count] = closeness[i, k]
+            if kernel_weight[i, k] > F(0):
+                weights[count] = kernel_weight[i, k]
                 own_labels[count] = labels[i, k]
                 own_logs[count] = logs[i, k]
                 at = ids[i, k]
@@ -630,7 +630,7 @@ def newton_rows(
                 for d in range(width):
                     target[d] = source[d]
                 count += 1
-        rose[i] = False
+        loss_increased[i] = False
         classes[i, :] = 0
         log_p[i, :] = -np.inf
         change[i, :] = F(0)
@@ -649,14 +649,14 @@ def newton_rows(
                 keys[k, d] = F(0)
         for d in range(width):
             query[d] = hidden[i, d]
-        _copy_keys(keys, count, rooted, query, lengths, products_with_query)
+        _copy_keys(keys, count, signed_sqrt, query, lengths, products_with_query)
         if exact_half:
             for k in range(up):
                 source = keys[k]
                 bits = keys_half[k]
                 for d in range(wide):
                     bits[d] = half.rounded(source[d])
-        mu = _sizes(keys, count, weights, lengths, one, pull, image, mean, sizes)
+        mu = _sizes(keys, count, weights, lengths, one, l2_to_base, image, mean, sizes)
         n = _choose(logits[i], peaks, own_labels, count, marks, followed, values, candidates)
         for j in range(n):
             marks[followed[j]] = j
@@ -710,4 +710,4 @@ def newton_rows(
         tails[i, 0] = flat_change[n]
         for j in range(6):
             tails[i, 1 + j] = sums[j]
-        rose[i] = not (math.isfinite(after) and after <= before + SLACK * abs(before))
+        loss_increased[i] = not (math.isfinite(after) and after <= before + SLACK * abs(before))

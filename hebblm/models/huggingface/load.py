@@ -20,7 +20,7 @@ from hebblm.models.huggingface import gguf, unpacked
 from hebblm.models.huggingface.adapter import PeftAdapter, find_adapter, merged
 from hebblm.models.huggingface.probe import READS, check_kind, line
 from hebblm.models.pretrained import PRETRAINED, obtain
-from hebblm.runtime.progress import say
+from hebblm.runtime.progress import log
 
 LOCATION = (
     "cache_dir",
@@ -223,7 +223,7 @@ def _load_kept(path: Path, device: torch.device, found: str) -> tuple[Any, Any]:
     except (
         UserError
     ) as error:  # of a full disk, or a cache that others own: the model is there all the same
-        say(f"{error}; until then each start unpacks the weights again")
+        log(f"{error}; until then each start unpacks the weights again")
     return model, tokenizer
 
 
@@ -257,7 +257,7 @@ def _placed(
             "configuration and weights do not fit; download it again"
         )
     if unexpected := sorted(report["unexpected_keys"]):
-        say(f"{name} holds {_listed(unexpected)}, which its configuration does not use: left out")
+        log(f"{name} holds {_listed(unexpected)}, which its configuration does not use: left out")
     if not mapped:
         half = dtype == "auto" and device.type == "cpu" and model.dtype == torch.float16
         torch.nn.Module.to(model, device, torch.float32 if half else None)

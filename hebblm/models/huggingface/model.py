@@ -203,7 +203,7 @@ class HuggingFaceModel(Network):
                 stop = min(start + segment, width - 1)
                 window = block[:, start - warm : stop]
                 hidden, _ = self.states(
-                    self.begun(window) if warm else window, None, parameters, carry=False
+                    self.with_bos(window) if warm else window, None, parameters, carry=False
                 )
                 head = self.head_with(parameters)
                 logits = head.logits(hidden[:, warm:, : head.weight.shape[1]])

@@ -64,7 +64,7 @@ class Network:
             return self.head
         return self.found.of({**self.parameters, **own})
 
-    def begun(self, window: Tensor) -> Tensor:
+    def with_bos(self, window: Tensor) -> Tensor:
         """Return the window (B, T) with its first token replaced by the tokenizer's token before
         texts, if any.
         """

@@ -33,7 +33,7 @@ from hebblm.models.huggingface.probe import (
     is_exact,
     probing,
 )
-from hebblm.runtime.progress import say
+from hebblm.runtime.progress import log
 from hebblm.text.subwords import token_before
 
 CONTEXT = 4096  # default tokens of a window; less if the model was trained with less
@@ -118,7 +118,7 @@ def open_causal(
     with torch.no_grad(), probing(kind):
         opened = _probed(opened, exact)
     if opened.steps == "none":
-        say(
+        log(
             f"{kind} cannot go on from what it has read, so its window is read again for each "
             "interval: "
             "long ones (update_every) take less time"

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from hebblm.adapt.methods.rule import dotted
+from hebblm.adapt.methods.predictor import dotted
 from hebblm.models.presets import PRESETS, get_preset
 from hebblm.report import plots
 from hebblm.report.document import CAPTIONS

@@ -34,12 +34,12 @@ _GRIDS = {
 _PRINTED: dict[str, float | str] = {
     "mixture.form": "linear",
     "mixture.scale": "absolute",
-    "mbpa.closeness": "raw",
+    "mbpa.kernel_weight": "raw",
     "mbpa.optimizer": "sgd",
     "mbpa.weight": 1.0,
     "hebb.gate": "gated",
     "hebb.counts": "observed",
-    "hebb.closeness": "raw",
+    "hebb.kernel_weight": "raw",
     "hebb.scale": "absolute",
 }
 """The readings, with the one that is nearest to what the paper prints."""
@@ -47,7 +47,7 @@ _PRINTED: dict[str, float | str] = {
 
 def likely_reason(claim: Claim, result: Result) -> str:
     """Return possible reasons for the outcome of a claim, or that no reason is known."""
-    return "; ".join(found for rule in _RULES if (found := rule(claim, result)) is not None) or (
+    return "; ".join(found for predictor in _RULES if (found := predictor(claim, result)) is not None) or (
         "" if claim.outcome == "reproduced" else UNEXPLAINED
     )
 
@@ -133,17 +133,17 @@ def _where_it_is_lost(claim: Claim, result: Result) -> str | None:
             f"of the margin, {new:+.3f} is on new words and {claim.here - new:+.3f} on known ones"
         )
     its = {bucket.bucket: bucket.nll for bucket in worse.frequency}
-    shares = {
+    mixture_weights = {
         mine.bucket: (loss - mine.nll) * mine.tokens / total
         for mine in better.frequency
         if mine.nll is not None and (loss := its.get(mine.bucket)) is not None
     }
-    if not shares:
+    if not mixture_weights:
         return None
-    least = min(shares, key=shares.__getitem__)
-    if shares[least] >= 0:
+    least = min(mixture_weights, key=mixture_weights.__getitem__)
+    if mixture_weights[least] >= 0:
         return None
-    return f"of the margin, {shares[least]:+.3f} is on words with a training count {least}"
+    return f"of the margin, {mixture_weights[least]:+.3f} is on words with a training count {least}"
 
 
 def _rare_words(claim: Claim, result: Result) -> str | None:

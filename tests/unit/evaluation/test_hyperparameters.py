@@ -12,7 +12,7 @@ from hebblm.adapt.methods.mixture import MixtureConfig
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import Hyperparameters, parse_settings
 from hebblm.evaluation.hyperparameters import defaults as default_values
-from hebblm.runtime.progress import say_once
+from hebblm.runtime.progress import log_once
 
 
 def test_every_known_name_can_be_set_to_what_it_is() -> None:
@@ -99,7 +99,7 @@ def test_a_combination_may_be_written_with_a_plus() -> None:
         ("best.long", 0, "best.long = 0"),
         ("cache.window", 0, "cache.window = 0 must be a whole number at least 1"),
         ("mbpa.steps", -1, "mbpa.steps = -1"),
-        ("mbpa.pull", 0, "mbpa.pull = 0.* must be a number above 0 for mbpa.optimizer = newton"),
+        ("mbpa.l2_to_base", 0, "mbpa.l2_to_base = 0.* must be a number above 0 for mbpa.optimizer = newton"),
         ("memory.capacity", "many", "memory.capacity = many must be a whole number or none"),
         ("memory.capacity", "1" * 30, "memory.capacity = 1* must be a number of at most"),
         ("dynamic.decay", 2, "dynamic.decay = 2"),
@@ -145,7 +145,7 @@ def test_a_bad_name_or_value_is_refused_by_its_name(name: str, value: object, me
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"mbpa.optimizer": "sgd", "mbpa.pull": 0.5}, "take back more than the change"),
+        ({"mbpa.optimizer": "sgd", "mbpa.l2_to_base": 0.5}, "take back more than the change"),
         ({"mbpa.optimizer": "rmsprop"}, "set mbpa.solver=exact"),
     ],
 )
@@ -163,13 +163,13 @@ def test_a_value_that_was_asked_for_and_that_newton_s_steps_do_not_go_by_is_refu
     with pytest.raises(UserError, match=f"{name} is for gradient descent.*mbpa.optimizer=sgd"):
         Hyperparameters().check_set([name])
     Hyperparameters().changed({"mbpa.optimizer": "sgd"}).check_set([name])
-    Hyperparameters().check_set(["mbpa.pull", "mbpa.steps"])
+    Hyperparameters().check_set(["mbpa.l2_to_base", "mbpa.steps"])
 
 
 def test_former_names_are_taken_with_a_line_that_says_so(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    say_once.cache_clear()
+    log_once.cache_clear()
     former = {"mbpa.method": "exact", "mbpa.rate": "guarded", "best.rate": "0"}
     settings = Hyperparameters().changed(former).changed(former)
     assert {name: settings.of(now) for name, now in RENAMED.items()} == {**former, "best.rate": 0.0}
@@ -187,7 +187,7 @@ def test_values_that_no_method_of_a_run_reads_are_told_apart() -> None:
     names = [
         "hebb.beta",
         "cache.theta",
-        "mbpa.pull",
+        "mbpa.l2_to_base",
         "dynamic.lr",
         "memory.capacity",
         "mixture+hebb.weight",

@@ -31,7 +31,7 @@ def summarised(
 ) -> MethodResult:
     scores = EvaluationScores({"hebb": nll.astype(np.float32)})
     scores.seconds["hebb"] = seconds
-    scores.rose["hebb"], scores.stabilized["hebb"] = 7, 4
+    scores.loss_increased["hebb"], scores.retried["hebb"] = 7, 4
     scores.errors["hebb"] += errors
     stream = toy.stream_of(toy.tokens(0, len(nll))) if stream is None else stream
     return method_result("hebb", scores, stream, {}, edges, measured=whole, checked=checked)

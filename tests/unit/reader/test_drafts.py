@@ -132,7 +132,7 @@ class Chain:
         self.read_tokens += inputs.tolist()
         return inputs[:, None].float()
 
-    def back(self, count: int) -> None:
+    def rewind(self, count: int) -> None:
         self.taken_back += count
         del self.read_tokens[-count:]
 
@@ -178,9 +178,9 @@ def test_drawn_answers_have_the_distribution_of_those_without_drafts() -> None:
     }
     common = [text for text, share in expected.items() if 2000 * share >= 5]
     rest = 2000 - sum(found[text] for text in common)
-    shares = [expected[text] for text in common]
+    mixture_weights = [expected[text] for text in common]
     observed = [*(found[text] for text in common), rest]
-    assert chisquare(observed, [2000 * share for share in [*shares, 1 - sum(shares)]]).pvalue > 1e-3
+    assert chisquare(observed, [2000 * share for share in [*mixture_weights, 1 - sum(mixture_weights)]]).pvalue > 1e-3
 
 
 def test_a_text_that_does_not_repeat_gets_next_to_no_drafts() -> None:

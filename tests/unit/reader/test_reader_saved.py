@@ -20,7 +20,7 @@ from hebblm.adapt.methods import METHODS
 from hebblm.adapt.settings import MethodSettings
 from hebblm.errors import UserError
 from hebblm.io.files import atomic_path, read_json, write_json
-from hebblm.io.locks import held
+from hebblm.io.locks import file_lock
 from hebblm.memory import FlatMemory, save_memory
 
 from .test_reader import MODEL, TEXT
@@ -67,7 +67,7 @@ def test_a_folder_that_another_process_writes_is_left_to_it(
     reader = lm.reader("cache")
     reader.read(TEXT)
     with (
-        held(tmp_path / "known", "this memory"),
+        file_lock(tmp_path / "known", "this memory"),
         ThreadPoolExecutor(1) as other,
         pytest.raises(UserError, match="is at work on this memory"),
     ):
@@ -149,8 +149,8 @@ def test_labels_that_are_no_words_are_refused(lm: hebblm.LanguageModel, tmp_path
 
 
 def shares_of(folder: Path) -> dict[str, list[float]]:
-    shares: dict[str, list[float]] = read_json(folder / "reader.json")["shares"]
-    return shares
+    mixture_weights: dict[str, list[float]] = read_json(folder / "reader.json")["shares"]
+    return mixture_weights
 
 
 def with_changes(folder: Path, **changes: object) -> None:
@@ -187,7 +187,7 @@ def test_a_reader_that_an_earlier_version_saved_keeps_its_shares(
     } == learned
     with_changes(
         tmp_path / "known",
-        shares={names[name]: numbers for name, numbers in learned.items()},
+        mixture_weights={names[name]: numbers for name, numbers in learned.items()},
         settings=None,
     )
     again = lm.reader(memory=tmp_path / "known", settings=former["settings"])
@@ -203,7 +203,7 @@ def test_a_gate_of_an_earlier_version_is_told_and_begins_anew(
     reader = lm.reader("best", settings=former["settings"])
     reader.read(TEXT)
     reader.save(tmp_path / "known")
-    with_changes(tmp_path / "known", shares=former["shares"])
+    with_changes(tmp_path / "known", mixture_weights=former["shares"])
     lm.reader(memory=tmp_path / "known").read(REST)
     assert "holds learned shares that best does not use here: gate of " in capsys.readouterr().err
 
@@ -225,9 +225,9 @@ def test_a_model_of_pieces_counts_after_six_of_them_and_keeps_an_order_that_was_
 def test_names_of_shares_tell_those_of_a_method_apart_and_hold_no_settings() -> None:
     names: dict[str, set[str]] = {}
     for name, method in METHODS.items():
-        shares = [each.learned_as for each in method.rule(MethodSettings()).needs.shares]
-        assert len(set(shares)) == len(shares)
-        names[name] = set(shares)
+        mixture_weights = [each.learned_as for each in method.predictor(MethodSettings()).requirements.mixture_weights]
+        assert len(set(mixture_weights)) == len(mixture_weights)
+        names[name] = set(mixture_weights)
     assert names["mixture+hebb"] == {
         "shares of mixture/1",
         "weight of mbpa/1",
@@ -260,7 +260,7 @@ def test_shares_that_do_not_fit_are_told_of_and_begin_anew(
         ({"shares of cache/2": numbers}, "cache/2"),
         ({name: numbers[1:]}, "cache/1"),
     ):
-        with_changes(tmp_path / "known", shares=changed)
+        with_changes(tmp_path / "known", mixture_weights=changed)
         found = lm.reader(memory=tmp_path / "known").read(REST)
         said = (
             f"{tmp_path / 'known'} holds learned shares that cache does not use here: shares of "

@@ -116,7 +116,7 @@ def test_what_another_process_has_tuned_meanwhile_is_taken(
     path.unlink()
 
     @contextmanager
-    def held(place: Path, what: str) -> Iterator[bool]:
+    def file_lock(place: Path, what: str) -> Iterator[bool]:
         asked.append(place)
         place.write_bytes(content)
         yield True
@@ -274,7 +274,7 @@ def test_by_newton_steps_no_query_is_run_again_and_the_pull_is_what_is_tuned(
     newton = TINY_CLASSES.changed({"adaptation.mbpa_pull": "1e-3,1e9"})
     document = run_experiment("online", "smoke", setup(tmp_path, newton), {"command": "c"})
     tried = document["tuning"]["3"]
-    assert [point["pull"] for point in tried["mbpa"]] == [1e-3, 1e9]
+    assert [point["l2_to_base"] for point in tried["mbpa"]] == [1e-3, 1e9]
     alone = next(
         point
         for point in tried["parametric"]
@@ -282,8 +282,8 @@ def test_by_newton_steps_no_query_is_run_again_and_the_pull_is_what_is_tuned(
     )
     for name in ("old", "new"):
         assert tried["mbpa"][1][name] == alone[name], "held so fast that nothing is adapted"
-    assert tried["mbpa"][0] != {**tried["mbpa"][1], "pull": 1e-3}
-    assert set(values_of("hebb", document)) == {"pull", "beta", "eta"}
+    assert tried["mbpa"][0] != {**tried["mbpa"][1], "l2_to_base": 1e-3}
+    assert set(values_of("hebb", document)) == {"l2_to_base", "beta", "eta"}
     for method in ("mbpa", "hebb"):
         assert [
             seed["stabilized"] for seed in document["methods"][method]["conditions"]["3"]["seeds"]
@@ -379,7 +379,7 @@ def test_sensitivity_holds_hebb_at_the_same_point(tmp_path: Path) -> None:
     file = load_file(tmp_path / "out" / document["seeds"][0]["file"])
     assert torch.equal(file["predictions.hebb beta=0.8 eta=0.2"], plain)
     point = document["methods"]["hebb beta=0.8 eta=0.2"]["conditions"]["3"]
-    assert point["hyperparameters"] == {"pull": 1e-3, "beta": 0.8, "eta": 0.2}
+    assert point["hyperparameters"] == {"l2_to_base": 1e-3, "beta": 0.8, "eta": 0.2}
 
 
 def test_ablation_and_numbers_of_old_classes(tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
-from hebblm.adapt.needs import Needing
-from hebblm.adapt.needs import Needs as Needs
+from hebblm.adapt.requirements import HasRequirements
+from hebblm.adapt.requirements import Requirements as Requirements
 from hebblm.adapt.settings import MethodSettings, Section
 from hebblm.errors import UserError
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Origin = Literal["paper", "baseline", "ours", "variant"]
 
 
-class Rule(Needing, Protocol):
+class Predictor(HasRequirements, Protocol):
     """A pure map from a mini-batch to log-probabilities."""
 
     @property
@@ -39,14 +39,14 @@ class Rule(Needing, Protocol):
 
 
 @runtime_checkable
-class Mixing(Rule, Protocol):
+class Mixing(Predictor, Protocol):
     """A rule that is ``sum_c w_c P_c`` of others."""
 
     @property
-    def rules(self) -> Sequence[Rule]:
+    def predictors(self) -> Sequence[Predictor]:
         """The C mixed rules."""
 
-    def log_shares(self, batch: EvalBatch) -> Tensor:
+    def log_mixture_weights(self, batch: EvalBatch) -> Tensor:
         """log w, (N, C) or (1, C) float64."""
 
 
@@ -59,10 +59,10 @@ class Method:
         label: name in tables and plots.
         origin: paper, baseline (one that the paper leaves out), ours, or variant (of the paper's,
             for an ablation).
-        rule: returns its rule.
+        predictor: returns its rule.
         settings: sections of the settings that it depends on.
         parts: methods whose tuned values it uses.
-        moving: whether it reads the changing states of dynamic evaluation, which has its own base.
+        uses_dynamic_base: whether it reads the changing states of dynamic evaluation, which has its own base.
         tuned: whether it has its own values to tune on validation text.
         search_space: returns the values to try point by point; a share ``gamma`` among them is
             mixed in from losses.
@@ -72,17 +72,17 @@ class Method:
     name: str
     label: str
     origin: Origin
-    rule: Callable[[MethodSettings], Rule]
+    predictor: Callable[[MethodSettings], Predictor]
     settings: tuple[type[Section], ...] = ()
     parts: tuple[str, ...] = ()
-    moving: bool = False
+    uses_dynamic_base: bool = False
     tuned: bool = True
     search_space: Callable[[MethodSettings, Grid], Axes] | None = None
     plot_style: tuple[str, ...] = ()
 
     def rates(self, settings: MethodSettings) -> str:
         """Learning rates, by dotted name, that make it diverge if they are too large."""
-        names = ["dynamic.lr"] if self.moving else []
+        names = ["dynamic.lr"] if self.uses_dynamic_base else []
         for values in map(settings.__getitem__, self.settings):
             # gates do not diverge
             own_rate = hasattr(values, "lr") and values.section not in ("best", "ngram")
@@ -92,7 +92,7 @@ class Method:
 
     def check_keys(self, settings: MethodSettings) -> None:
         """Refuse a method that adapts the head if memories keep the states of another layer."""
-        if self.rule(settings).needs.descents or self.origin == "variant":
+        if self.predictor(settings).requirements.descents or self.origin == "variant":
             raise UserError(
                 f"{self.name} adapts the output layer and needs its input as keys; use key=last, "
                 "knn or mixture"

@@ -33,22 +33,22 @@ def mixed(first: Tensor, second: Tensor, weight: float) -> Tensor:
     return torch.logaddexp(first + math.log(weight), second + math.log1p(-weight))
 
 
-def log_mixture(parts: Iterable[Tensor], log_shares: Tensor) -> Tensor:
+def log_mixture(parts: Iterable[Tensor], log_mixture_weights: Tensor) -> Tensor:
     """Return ``log sum_c w_c exp(f_c)``; the bits of a class and query do not depend on the others.
 
     Args:
         parts: C tensors (N, V) of log-probabilities f_c in nats, or (N,) of one class per query.
-        log_shares: (N, C) log w, or (1, C) for all queries.
+        log_mixture_weights: (N, C) log w, or (1, C) for all queries.
     """
     weighted = (
         part + share.to(part.dtype).view(-1, *[1] * (part.dim() - 1))
-        for part, share in zip(parts, log_shares.unbind(1), strict=True)
+        for part, share in zip(parts, log_mixture_weights.unbind(1), strict=True)
     )
     return reduce(torch.logaddexp, weighted)
 
 
 @dataclass(frozen=True, slots=True)
-class LearnedShares:
+class OnlineMixtureWeights:
     """The shares w of some distributions in their mixture, learned from their probabilities of the
     scored tokens.
 
@@ -79,7 +79,7 @@ class LearnedShares:
             found = [share * self.total / sum(found) for share in found]
         return *found, 1 - (sum(found) if self.total is None else self.total)
 
-    def after(self, evidence: Iterable[Sequence[float]]) -> LearnedShares:
+    def after(self, evidence: Iterable[Sequence[float]]) -> OnlineMixtureWeights:
         """Return the shares after more tokens, all scored with the present shares, given their C +
         1 losses in nats.
 
@@ -105,7 +105,7 @@ class LearnedShares:
         """Evidence and tokens so far."""
         return *self.owned, self.tokens
 
-    def from_floats(self, numbers: Sequence[float]) -> LearnedShares:
+    def from_floats(self, numbers: Sequence[float]) -> OnlineMixtureWeights:
         """Return the shares that :attr:`as_floats` came from."""
         return replace(self, owned=tuple(numbers[:-1]), tokens=numbers[-1])
 

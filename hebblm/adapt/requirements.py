@@ -51,28 +51,28 @@ class Learner(Protocol[L_co]):
 
 
 @dataclass(frozen=True, slots=True)
-class Needs:
+class Requirements:
     """Requirements of a rule; ``a | b`` are those of a combination."""
 
     retrieval: bool = False  # neighbours from the memory
     window: int = 0  # number of latest pairs that it looks back at
     descents: tuple[Section, ...] = ()  # settings of the MbPA that it builds on
-    shares: tuple[Learner[Any], ...] = ()  # its parts that learn, those within others first
+    mixture_weights: tuple[Learner[Any], ...] = ()  # its parts that learn, those within others first
     # order and capacity of counts of the exact words, or None
     ngrams: tuple[int, int] | None = None
 
-    def __or__(self, other: Needs) -> Needs:
+    def __or__(self, other: Requirements) -> Requirements:
         descents = dict.fromkeys((*self.descents, *other.descents))
-        shares = dict.fromkeys((*self.shares, *other.shares))
+        mixture_weights = dict.fromkeys((*self.mixture_weights, *other.mixture_weights))
         window = max(self.window, other.window)
         # one run has one order
         retrieval, ngrams = self.retrieval or other.retrieval, self.ngrams or other.ngrams
-        return Needs(retrieval, window, tuple(descents), tuple(shares), ngrams)
+        return Requirements(retrieval, window, tuple(descents), tuple(mixture_weights), ngrams)
 
 
-class Needing(Protocol):
+class HasRequirements(Protocol):
     """Anything that says what it needs, as every rule does."""
 
     @property
-    def needs(self) -> Needs:
+    def requirements(self) -> Requirements:
         """Requirements of this rule."""
