@@ -19,7 +19,8 @@ class UserError(ValueError):
 
     def __init__(self, message: str) -> None:
         words = (
-            word if len(word) <= MAX_WORD_CHARACTERS else f"{word[:MAX_WORD_CHARACTERS]}..." for word in message.split()
+            word if len(word) <= MAX_WORD_CHARACTERS else f"{word[:MAX_WORD_CHARACTERS]}..."
+            for word in message.split()
         )
         super().__init__(" ".join(words))
 

@@ -34,7 +34,10 @@ def json_files(places: Iterable[Path]) -> Iterator[Path]:
 def compact(path: Path) -> str:
     """Return the compact form of a JSON file; that of the compact form is the same."""
     value = rounded(trimmed(read_json(path)), DIGITS)
-    return lines(sealed(value) if f'"{CHECKSUM}"' in path.read_text(encoding="utf-8") else value) + "\n"
+    return (
+        lines(sealed(value) if f'"{CHECKSUM}"' in path.read_text(encoding="utf-8") else value)
+        + "\n"
+    )
 
 
 def trimmed(document: dict[str, Any]) -> dict[str, Any]:

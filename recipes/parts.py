@@ -54,7 +54,9 @@ def read(lm: LanguageModel, text: Path, most: int) -> dict[str, NDArray[np.float
     """
     request = Request.of(lm, text, max_tokens=most, device="cpu")
     scenario, _ = request.open("evaluate", PROG)
-    predictors = {name: METHODS[name].predictor(request.settings.methods) for name in (*PARTS, BEST)}
+    predictors = {
+        name: METHODS[name].predictor(request.settings.methods) for name in (*PARTS, BEST)
+    }
     return shared_pass(scenario, predictors, request.settings).scores.nll
 
 

@@ -16,8 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hebblm.adapt.former import GONE
-from hebblm.adapt.methods import PUBLISHED
+from hebblm.adapt.methods import EVALUATED, PUBLISHED
 from hebblm.io.files import read_json
 from hebblm.report import Result
 from hebblm.report.methods import BASE, name_of, ordered
@@ -173,7 +172,7 @@ def carried() -> str:
     """Return the losses of the default values to a text's own best point, by method and text."""
     document = read_json(DEFAULTS / "defaults.json")
     texts = {**document["chosen_on"], **document["transfer"]}
-    methods = [name for name in ordered(texts["ptb"]) if name not in GONE]
+    methods = [name for name in ordered(texts["ptb"]) if name in EVALUATED]
     columns = (Column("Text"), *(Column(name_of(name), "nll", decimals=3) for name in methods))
     rows = tuple(
         (text, *(losses.get(name, {}).get("lost") for name in methods))
@@ -189,7 +188,7 @@ def every_method() -> str:
     found = {}
     for name in ORDER:
         whole = Result.load(RESULTS / name)
-        kept = {method: item for method, item in whole.methods.items() if method not in GONE}
+        kept = {method: item for method, item in whole.methods.items() if method in EVALUATED}
         found[name] = replace(whole, methods=kept)
     parts = [to_markdown(side_by_side(_headings(found.values())))]
     parts += [f"- {scenario_line(result)}" for result in found.values()]

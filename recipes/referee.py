@@ -116,11 +116,11 @@ def walk(known: Known, methods: Sequence[str], choose: Choose, title: str) -> li
     predictors = {name: METHODS[name].predictor(settings.methods) for name in methods}
     base = (
         dynamic_base(scenario, settings.dynamic, known.statistics)
-        if METHODS[methods[0]].moving
+        if METHODS[methods[0]].uses_dynamic_base
         else scenario.base(settings)
     )
-    write = any(predictor.needs.retrieval for predictor in predictors.values())
-    window = max(predictor.needs.window for predictor in predictors.values())
+    write = any(predictor.requirements.retrieval for predictor in predictors.values())
+    window = max(predictor.requirements.window for predictor in predictors.values())
     context = scenario.context(base, scenario.empty_memory(settings), window)
     session = OnlineSession(TextSource(base, scenario.vocabulary), [context], predictors)
     settled = latest = context.ngrams  # as of the last update; as of the last token
@@ -152,7 +152,10 @@ def walk(known: Known, methods: Sequence[str], choose: Choose, title: str) -> li
                     # (1, order)
                     before = None if latest is None else latest.context_after(ids)[None]
                     batch = EvalBatch(hidden, context, contexts=before)
-                    found = {name: predictor.log_probs(batch)[0] for name, predictor in predictors.items()}
+                    found = {
+                        name: predictor.log_probs(batch)[0]
+                        for name, predictor in predictors.items()
+                    }
                     ids.append(
                         choose(
                             {
@@ -308,7 +311,7 @@ def examine(
     assert evaluation is not None
     verdicts: dict[str, Verdict] = {}
     for moving in (False, True):
-        group = [name for name in methods if METHODS[name].moving == moving]
+        group = [name for name in methods if METHODS[name].uses_dynamic_base == moving]
         if not group:
             continue
         known = Known.of(scenario, settings, moving=moving)

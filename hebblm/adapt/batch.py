@@ -267,8 +267,10 @@ class EvalBatch:
             for stream, rows, part in block.by_stream():
                 places = _places(part)
                 steps = torch.tensor(places, device=index.device)
-                own = torch.arange(len(part.labels), device=index.device)
-                index[rows] = len(mixture_weights) + torch.searchsorted(steps, own, right=True) - 1
+                numbered = torch.arange(len(part.labels), device=index.device)
+                index[rows] = (
+                    len(mixture_weights) + torch.searchsorted(steps, numbered, right=True) - 1
+                )
                 mixture_weights += self._learned(learner, stream, places, evidence[rows])
             return mixture_weights, index
 

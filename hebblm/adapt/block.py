@@ -42,7 +42,9 @@ class Block:
         return cls(labels, rows // every * every, (len(labels) - 1) // every * every, written)
 
     @classmethod
-    def beside(cls, labels: Tensor, intervals: Sequence[Mapping[int, int]], written: bool) -> Block:
+    def of_streams(
+        cls, labels: Tensor, intervals: Sequence[Mapping[int, int]], written: bool
+    ) -> Block:
         """Return a block of several streams: all are observed before each interval, which holds one
         after the other.
 

@@ -63,12 +63,12 @@ def mixture_weights(predictor: Predictor, batch: EvalBatch) -> dict[str, Tensor]
     Components with the same name count as one. A component that agrees with the base, such as a
     memory without entries, counts as the base.
     """
-    found: dict[str, Tensor] = {}
+    by_name: dict[str, Tensor] = {}
     for part, log_share in components(predictor, batch):
         given = part.log_probs(batch)
         name = "base" if torch.allclose(given, batch.log_probs, rtol=0, atol=ALIKE) else part.name
-        found[name] = found.get(name, 0) + (given[0].double() + log_share).exp()
-    return found
+        by_name[name] = by_name.get(name, 0) + (given[0].double() + log_share).exp()
+    return by_name
 
 
 def owned(predictor: Predictor, batch: EvalBatch, targets: Tensor) -> dict[str, Tensor]:
@@ -81,10 +81,10 @@ def owned(predictor: Predictor, batch: EvalBatch, targets: Tensor) -> dict[str, 
     logs = torch.stack(
         [log_share - part.score(batch, targets).double() for part, log_share in parts]
     )
-    found: dict[str, Tensor] = {}
+    by_name: dict[str, Tensor] = {}
     for (part, _), share in zip(parts, logs.softmax(0).nan_to_num(0.0), strict=True):
-        found[part.name] = found.get(part.name, 0) + share
-    return found
+        by_name[part.name] = by_name.get(part.name, 0) + share
+    return by_name
 
 
 def speaking(predictor: Predictor, batch: EvalBatch) -> Speakers:

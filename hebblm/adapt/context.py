@@ -17,7 +17,7 @@ from torch import Tensor
 from hebblm.adapt import checks
 from hebblm.adapt.block import Block, Window
 from hebblm.adapt.functional.gating import LearnedGate
-from hebblm.adapt.requirements import Learned, Learner, HasRequirements
+from hebblm.adapt.requirements import HasRequirements, Learned, Learner
 from hebblm.errors import UserError
 from hebblm.memory.base import AnyMemory
 from hebblm.memory.ngram_rows import PAD, Ints, contexts_of
@@ -132,7 +132,9 @@ class Context:
                 self.ngrams = NGrams(*predictor.requirements.ngrams)
                 for state in self.stream_states:
                     state.history = np.full(self.ngrams.order, PAD)
-            self.learners = tuple(dict.fromkeys((*self.learners, *predictor.requirements.mixture_weights)))
+            self.learners = tuple(
+                dict.fromkeys((*self.learners, *predictor.requirements.mixture_weights))
+            )
         for state in self.stream_states:
             known = state.mixture_weights
             state.mixture_weights = {
@@ -226,10 +228,10 @@ class Context:
         """Take over shares by stream after a text that is not learned; they hold until the streams
         settle.
         """
-        for stream, own in mixture_weights.items():
+        for stream, learned in mixture_weights.items():
             state = self.stream_states[stream]
             state.mixture_weights, state.learned = (
-                own,
+                learned,
                 state.mixture_weights if state.learned is None else state.learned,
             )
 
@@ -267,15 +269,17 @@ class Context:
 
     @property
     def saved_mixture_weights(self) -> dict[str, tuple[float, ...]]:
-        """Numbers of every share by name, for :meth:`load_mixture_weights`: as learned, and as a text made
-        them here.
+        """Every mixture weight by name, for :meth:`load_mixture_weights`: as learned, and as this
+        text made it.
         """
         learned = self.stream_states[0].learned
-        here = {learner.learned_as: share.as_floats for learner, share in self.mixture_weights.items()}
+        current = {
+            learner.learned_as: share.as_floats for learner, share in self.mixture_weights.items()
+        }
         if learned is None:
-            return here
+            return current
         kept = {learner.learned_as: share.as_floats for learner, share in learned.items()}
-        return {**kept, **{f"{name}{HERE}": numbers for name, numbers in here.items()}}
+        return {**kept, **{f"{name}{HERE}": numbers for name, numbers in current.items()}}
 
     def load_mixture_weights(self, known: Mapping[str, tuple[float, ...]]) -> list[str]:
         """Load an earlier context's shares, as far as they are learned here too.
@@ -284,15 +288,17 @@ class Context:
         number of values.
         """
         unused = {name: numbers for name, numbers in known.items() if not name.endswith(HERE)}
-        here: dict[Learner[Any], Learned] = {}
+        current: dict[Learner[Any], Learned] = {}
         for learner, share in self.mixture_weights.items():
             numbers = known.get(learner.learned_as, ())
             if len(numbers) == len(share.as_floats):
                 self.mixture_weights[learner] = share.from_floats(numbers)
-                here[learner] = share.from_floats(known.get(f"{learner.learned_as}{HERE}", numbers))
+                current[learner] = share.from_floats(
+                    known.get(f"{learner.learned_as}{HERE}", numbers)
+                )
                 del unused[learner.learned_as]
         if any(name.endswith(HERE) for name in known):
-            self.update_weights({0: {**self.mixture_weights, **here}})
+            self.update_weights({0: {**self.mixture_weights, **current}})
         return list(unused)
 
     @property

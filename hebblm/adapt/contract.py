@@ -60,8 +60,8 @@ def check_predictor(method: str, predictor: Predictor, batch: EvalBatch, labels:
             f"{method}: score gives {_shape(losses)} for {len(labels)} targets; return one loss "
             "for each"
         )
-    own = -log_probs.gather(1, targets[:, None]).squeeze(1)
-    for said, loss in zip(losses.tolist(), own.tolist(), strict=True):
+    from_log_probs = -log_probs.gather(1, targets[:, None]).squeeze(1)
+    for said, loss in zip(losses.tolist(), from_log_probs.tolist(), strict=True):
         if not _close(said, loss):
             raise UserError(
                 f"{method}: score gives {said:.4g} nats where log_probs gives {loss:.4g}; let both "
@@ -110,7 +110,7 @@ def _first(batch: EvalBatch, labels: Tensor, change: int | None) -> EvalBatch:
         block = replace(
             block, labels=labels, visible=visible, used=int(visible.max()), streams=streams
         )
-    ranked = None if batch.ranked is None else Ranked(*(each[:count] for each in batch.ranked))
+    ranked = None if batch.ranked is None else Ranked(*(column[:count] for column in batch.ranked))
     return EvalBatch(
         states,
         batch.context,

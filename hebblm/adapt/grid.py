@@ -13,14 +13,14 @@ Axes = Mapping[str, Iterable[float | str]]
 """Values to try, by the name of a setting."""
 
 COSTLY = {
-    "mbpa_pull": ["mbpa.l2_to_base"],
+    "mbpa_l2_to_base": ["mbpa.l2_to_base"],
     "mbpa_weight": ["mbpa.weight"],
     "mbpa_lr": ["mbpa.lr"],
     "mbpa_steps": ["mbpa.steps"],
     "absolute_lr": ["mbpa_absolute.lr"],
     "beta": ["hebb.beta"],
     "eta": ["hebb.eta"],
-    "closeness": ["hebb.kernel_weight"],
+    "kernel_weight": ["hebb.kernel_weight"],
 }
 """Axes where every value costs an adaptation, and the settings that are tried along them."""
 
@@ -77,11 +77,12 @@ class Grid:
             for axis, names in COSTLY.items()
         }
         return replace(
-            self, **{axis: near(getattr(self, axis), some) for axis, some in axes.items() if some}
+            self,
+            **{axis: near(getattr(self, axis), points) for axis, points in axes.items() if points},
         )
 
 
-def near(tried: Sequence[Any], some: Iterable[Any]) -> tuple[Any, ...]:
+def near(tried: Sequence[Any], points: Iterable[Any]) -> tuple[Any, ...]:
     """Return the tried values next to some: for a number the nearest, the one below and the one
     above.
 
@@ -89,7 +90,7 @@ def near(tried: Sequence[Any], some: Iterable[Any]) -> tuple[Any, ...]:
     """
     numbers = sorted({value for value in tried if not isinstance(value, str)})
     kept: set[Any] = set()
-    for value in some:
+    for value in points:
         if isinstance(value, str):
             kept.add(value)
             continue

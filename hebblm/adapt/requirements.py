@@ -57,7 +57,9 @@ class Requirements:
     retrieval: bool = False  # neighbours from the memory
     window: int = 0  # number of latest pairs that it looks back at
     descents: tuple[Section, ...] = ()  # settings of the MbPA that it builds on
-    mixture_weights: tuple[Learner[Any], ...] = ()  # its parts that learn, those within others first
+    mixture_weights: tuple[
+        Learner[Any], ...
+    ] = ()  # its parts that learn, those within others first
     # order and capacity of counts of the exact words, or None
     ngrams: tuple[int, int] | None = None
 

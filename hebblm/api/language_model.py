@@ -172,7 +172,7 @@ def load(
                 "(model, tokenizer)"
             )
         _refuse(asked, "has no effect on a model that is open already", reading)
-        held, tokenizer = name
+        opened_model, tokenizer = name
         if not hasattr(tokenizer, "bos_token_id"):
             within = (
                 "give its .tokenizer"
@@ -182,7 +182,7 @@ def load(
             raise UserError(
                 f"{type(tokenizer).__name__} is not a tokenizer of transformers; {within}"
             )
-        opened = open_causal(held, **reading, begin=token_before(tokenizer))
+        opened = open_causal(opened_model, **reading, begin=token_before(tokenizer))
         place = device_of(opened)
         if device != "auto" and (
             chosen.type != place.type or chosen.index not in (None, place.index or 0)

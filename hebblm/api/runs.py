@@ -24,10 +24,11 @@ from hebblm.adapt.methods import (
     with_ensembled,
     with_parts,
 )
+from hebblm.adapt.renamed import present_name
 from hebblm.api.request import Model, Request, Target
 from hebblm.errors import UserError
 from hebblm.evaluation.defaults import TunedFile
-from hebblm.evaluation.hyperparameters import Hyperparameters, plain_name
+from hebblm.evaluation.hyperparameters import Hyperparameters
 from hebblm.evaluation.options import EvalOptions
 from hebblm.evaluation.resume import resumable
 from hebblm.evaluation.run import Evaluation, run_scenario
@@ -246,7 +247,7 @@ def tune(
             f"{FEW_TOKENS:,} may do worse "
             f"on other text than the default ones; {remedy}"
         )
-    fixed = {name: request.settings.of(name) for name in map(plain_name, settings or {})}
+    fixed = {name: request.settings.of(name) for name in map(present_name, settings or {})}
     if dynamic and methods == TUNABLE:
         dynamic = _has_statistics(scenario, request.settings, tuned=True)
     grid = Grid()

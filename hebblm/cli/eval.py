@@ -18,9 +18,10 @@ from hebblm.adapt.methods import (
     load_plugin,
     named,
 )
+from hebblm.adapt.renamed import present_name
 from hebblm.cli.common import command, print_line
 from hebblm.errors import UserError
-from hebblm.evaluation.hyperparameters import defaults, parse_settings, plain_name
+from hebblm.evaluation.hyperparameters import defaults, parse_settings
 from hebblm.evaluation.options import EvalOptions
 from hebblm.evaluation.scenario_config import Groups, ScenarioConfig
 from hebblm.io.provenance import command_line
@@ -88,7 +89,7 @@ class EvalConfig(EvalOptions, ScenarioConfig):
     def __post_init__(self) -> None:
         EvalOptions.__post_init__(self)
         ScenarioConfig.__post_init__(self)
-        if self.method is not None and "mbpa.solver" in map(plain_name, parse_settings(self.set)):
+        if self.method is not None and "mbpa.solver" in map(present_name, parse_settings(self.set)):
             raise UserError(
                 f"--method {self.method} and --set mbpa.solver=... name the same; use one"
             )
@@ -190,7 +191,7 @@ def print_models() -> None:
             model.parameters,
             model.megabytes,
             model.licence,
-            "yes" if model.cached or model.here else "no",
+            "yes" if model.cached or model.on_disk else "no",
         )
         for model in PRETRAINED.values()
     )

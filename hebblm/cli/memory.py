@@ -275,7 +275,9 @@ def _forget(config: ForgetConfig, argv: list[str]) -> None:
     left = [document.tokens or 0 for document in reader.documents()]
     texts = "1 text" if len(left) == 1 else f"{len(left):,} texts"
     gone = config.word or ", ".join(name or "all text without a name" for name in config.document)
-    print_line(f"{gone} is forgotten; {config.folder} now holds {texts}, {sum(left):,} tokens in all")
+    print_line(
+        f"{gone} is forgotten; {config.folder} now holds {texts}, {sum(left):,} tokens in all"
+    )
 
 
 main = choosing(PROG, {"build": _build, "info": _info, "merge": _merge, "forget": _forget})

@@ -145,7 +145,9 @@ def main(config: PreprocessConfig, argv: list[str]) -> None:
     """Turn raw or tokenised UTF-8 text into a dictionary and binarised ids."""
     prepared = preprocess(config)
     meta = prepared.meta
-    print_line(f"{prepared.folder}: {meta.vocabulary_size:,} symbols, {meta.normalization}, {meta.dtype}")
+    print_line(
+        f"{prepared.folder}: {meta.vocabulary_size:,} symbols, {meta.normalization}, {meta.dtype}"
+    )
     for name, split in meta.splits.items():
         literal = split.literal or 0
         unknown, rare = (100 * count / split.tokens for count in (literal, split.unknown - literal))

@@ -46,7 +46,7 @@ class Questions:
     """
 
     def __init__(self, reader: Reader, asked: QuestionOptions, *, piped: bool) -> None:
-        self.print_line = say if piped else tell
+        self.print_line = log if piped else print_line
         self._reader, self._asked = reader, asked
         self._console = Console(stderr=piped)
 

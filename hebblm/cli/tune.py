@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from rich.console import Console
 
 from hebblm.adapt.methods import TUNABLE, load_plugin, named
+from hebblm.adapt.renamed import present_name
 from hebblm.cli.common import command, print_line
-from hebblm.evaluation.hyperparameters import parse_settings, plain_name
+from hebblm.evaluation.hyperparameters import parse_settings
 from hebblm.evaluation.scenario_config import Groups, ScenarioConfig
 from hebblm.io.provenance import command_line
 from hebblm.models.device import check_device, keep_freed_memory
@@ -104,7 +105,7 @@ def evaluation(config: TuneConfig, search: Search) -> str:
         else ["--methods", ",".join(dict.fromkeys(("lstm", *named(config.methods))))]
     )
     given = parse_settings(config.set).items()
-    kept = [f"{name}={value}" for name, value in given if plain_name(name) not in search.values]
+    kept = [f"{name}={value}" for name, value in given if present_name(name) not in search.values]
     changes = ["--set", *kept] if kept else []
     # By default the user's own text is read whole, including the part for tuning.
     rest = ["--split", "test"] if config.text or (config.target or "").startswith("text:") else []

@@ -152,7 +152,7 @@ class Watch:
         """Return the files that are new or have changed since they were seen last, and note where
         all of them are.
         """
-        found, homes = [], dict[Path, Home]()
+        changed, homes = [], dict[Path, Home]()
         for file in files:
             folder, name = file.path.parent, str(file)
             try:
@@ -166,8 +166,8 @@ class Watch:
             state = (now.st_mtime_ns, now.st_size)
             if self._seen.get(name) != state:
                 self._seen[name] = state
-                found.append(file)
-        return found
+                changed.append(file)
+        return changed
 
     def _gone(self, present: Collection[str]) -> list[str]:
         """Return the names of the files that were read and are deleted."""
@@ -217,7 +217,10 @@ class Watch:
         name = str(file)
         if name in self._read or (texts := self._texts(file)) is None:
             return False
-        former = next((each for each in gone if self._read[each] == _hash("".join(texts))), None)
+        former = next(
+            (gone_name for gone_name in gone if self._read[gone_name] == _hash("".join(texts))),
+            None,
+        )
         if former is None:
             return False
         gone.remove(former)
@@ -306,8 +309,8 @@ def _identity(folder: Path) -> tuple[int, int]:
     """Return the numbers of a folder and its file system; those of a mounted disk are not those of
     the folder below.
     """
-    found = folder.stat()
-    return found.st_dev, found.st_ino
+    status = folder.stat()
+    return status.st_dev, status.st_ino
 
 
 def _kept(name: str) -> str:

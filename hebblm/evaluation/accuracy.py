@@ -102,9 +102,9 @@ class AccuracyLog(Notes):
         """Return which words (N, V) come before the targets."""
         rows, total = log_probs.shape[1], len(self.words.letters)
         asked = targets.clamp_max(rows - 1)[:, None]
-        own = log_probs.gather(1, asked)
+        of_target = log_probs.gather(1, asked)
         ids = torch.arange(rows)
-        above = (log_probs > own) | ((log_probs == own) & (ids < asked))
+        above = (log_probs > of_target) | ((log_probs == of_target) & (ids < asked))
         if self.unknown is not None:
             above[:, self.unknown] = False
         return torch.nn.functional.pad(above, (0, total - rows))
@@ -126,11 +126,11 @@ class AccuracyLog(Notes):
     def guesses(self, stream: EvaluationStream) -> dict[str, Guesses]:
         """Return ranks and keystrokes of words, by method."""
         columns, letters = self.columns(), letters_of(stream)
-        found = {}
+        by_name = {}
         for number, name in enumerate(self.predictors):
             rank, typed = columns[f"rank {number}"], columns[f"typed {number}"]
-            found[name] = Guesses(rank, np.where(typed == NEVER, letters, typed) + 1)
-        return found
+            by_name[name] = Guesses(rank, np.where(typed == NEVER, letters, typed) + 1)
+        return by_name
 
 
 def letters_of(stream: EvaluationStream) -> Ints:

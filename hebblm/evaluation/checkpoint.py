@@ -287,7 +287,7 @@ class PassCheckpoint:
     def _places(self, begin: int, end: int) -> npt.NDArray[np.int64]:
         """Return the places in the text of the tokens of all streams between two places."""
         layout = self._layout
-        runs = [(layout.begins[stream], layout.lengths[stream]) for stream in layout.own]
+        runs = [(layout.begins[stream], layout.lengths[stream]) for stream in layout.own_streams]
         return np.concatenate(
             [
                 np.arange(first + min(begin, length), first + min(end, length))

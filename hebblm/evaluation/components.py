@@ -56,7 +56,9 @@ def component_table(log: ComponentLog, stream: EvaluationStream) -> pa.Table:
         number, _, name = title.split(" ", 2)
         if stream.pieces is not None:
             pieces, _ = stream.pieces.cut(len(mixture_weights))
-            mixture_weights = pieces.sums(mixture_weights) / np.maximum(pieces.sums(np.ones(len(mixture_weights))), 1e-9)
+            mixture_weights = pieces.sums(mixture_weights) / np.maximum(
+                pieces.sums(np.ones(len(mixture_weights))), 1e-9
+            )
         parts["position"] += range(len(mixture_weights))
         parts["method"] += [methods[int(number)]] * len(mixture_weights)
         parts["component"] += [name] * len(mixture_weights)

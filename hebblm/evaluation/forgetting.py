@@ -10,7 +10,7 @@ import torch
 
 from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.context import Context
-from hebblm.adapt.methods.predictor import Requirements, Predictor
+from hebblm.adapt.methods.predictor import Predictor, Requirements
 from hebblm.errors import UserError
 from hebblm.evaluation.scenario import Scenario
 from hebblm.memory.ngram_rows import contexts_of
@@ -108,7 +108,9 @@ class Probe:
         after = self.losses(base, context, predictors, title)
         return {
             name: Forgetting(
-                before[name], after[name], kept[name] if predictor.requirements != Requirements() else None
+                before[name],
+                after[name],
+                kept[name] if predictor.requirements != Requirements() else None,
             )
             for name, predictor in predictors.items()
         }

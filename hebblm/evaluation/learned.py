@@ -76,11 +76,11 @@ def questions(
     times = np.bincount(words.targets, minlength=len(words.symbols))
     breaks = {words.symbols.index(EOS)} if EOS in words.symbols else set()
     ids = words.targets.tolist()
-    found: list[Question] = []
+    asked_so_far: list[Question] = []
     little = totals < LEAST * times
     for index in np.lexsort((-totals, little)).tolist():
         word = words.symbols[index]
-        if len(found) == most:
+        if len(asked_so_far) == most:
             break
         if totals[index] <= 0:
             continue
@@ -93,9 +93,11 @@ def questions(
                 begin -= 1
             bounds = [_first_token(stream, at) for at in (begin, place)] if begin < place else []
             if bounds and None not in bounds:
-                found.append(Question(word, *[bound for bound in bounds if bound is not None]))
+                asked_so_far.append(
+                    Question(word, *[bound for bound in bounds if bound is not None])
+                )
                 break
-    return found
+    return asked_so_far
 
 
 def _first_token(stream: EvaluationStream, word: int) -> int | None:
@@ -126,7 +128,11 @@ class LearnedWords:
 
     @torch.no_grad()
     def ask(
-        self, base: StreamBase, context: Context, predictors: Mapping[str, Predictor], losses: Losses
+        self,
+        base: StreamBase,
+        context: Context,
+        predictors: Mapping[str, Predictor],
+        losses: Losses,
     ) -> dict[str, Any]:
         """Ask the base as it was at the beginning, and the best of the other methods at the end of
         the text.
@@ -150,7 +156,7 @@ class LearnedWords:
         ]
         with np.errstate(invalid="ignore"):
             gains = np.nan_to_num(by_word[0] - by_word[1], nan=0.0, posinf=0.0, neginf=0.0)
-        ids, found = self._stream.ids.tolist(), []
+        ids, answers = self._stream.ids.tolist(), []
         order, beginning = (
             0 if context.ngrams is None else context.ngrams.order,
             base.frozen().stream_state(),
@@ -162,8 +168,8 @@ class LearnedWords:
                 unread = self._after(base, context, [self._stream.eos], asked, predictors[BASE])
             with base.preserve_state():
                 read = self._after(base, context, ids[-max(1, order) :], asked, predictors[best])
-            found.append(asdict(Answered(self._joined(asked), question.word, unread, read)))
-        return {"method": best, "words": found}
+            answers.append(asdict(Answered(self._joined(asked), question.word, unread, read)))
+        return {"method": best, "words": answers}
 
     def _after(
         self,
@@ -195,8 +201,10 @@ class LearnedWords:
             return log_probs, log_probs
 
         place = Prompt.of("").place(self._texts.text(asked or past))
-        found = words_ahead(expect, self._texts, SHOWN, place, BUDGET).words
-        return tuple((each.suggestion.word, each.suggestion.probability) for each in found)
+        ahead_words = words_ahead(expect, self._texts, SHOWN, place, BUDGET).words
+        return tuple(
+            (expected.suggestion.word, expected.suggestion.probability) for expected in ahead_words
+        )
 
     def _joined(self, ids: Sequence[int]) -> str:
         if self._pieces is not None:

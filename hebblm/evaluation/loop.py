@@ -123,7 +123,9 @@ def evaluate(
     """
     hooks, ranks, checkpoint = hooks or Hooks(), schedule.ranks, (hooks or Hooks()).checkpoint
     layout = (schedule.layout or Layout.of(len(stream))).part(ranks.rank, ranks.size)
-    scores = EvaluationScores({name: np.empty(len(stream), dtype=np.float32) for name in predictors})
+    scores = EvaluationScores(
+        {name: np.empty(len(stream), dtype=np.float32) for name in predictors}
+    )
     device = contexts[0].head.weight.device
     session = OnlineSession(
         TextSource(base, vocabulary),
@@ -136,7 +138,9 @@ def evaluate(
     text = TextStreams(
         layout, inputs, labels, schedule.update_every, schedule.write, schedule.precomputed
     )
-    counting = [name for name, predictor in predictors.items() if predictor.requirements.ngrams is not None]
+    counting = [
+        name for name, predictor in predictors.items() if predictor.requirements.ngrams is not None
+    ]
     pace = _pace(schedule, layout, hooks, counts=bool(counting))
     memories = [context.memory for context in contexts] if schedule.write else []
     record = _recorder(predictors, scores, hooks)
@@ -197,7 +201,9 @@ def _count_ngrams(contexts: Sequence[Context], text: TextStreams, first: int) ->
     for number, context in enumerate(contexts):
         if (ngrams := context.ngrams) is None:
             continue
-        streams = range(len(layout.begins)) if layout.scope == "shared" else [layout.own[number]]
+        streams = (
+            range(len(layout.begins)) if layout.scope == "shared" else [layout.own_streams[number]]
+        )
         runs = [(layout.begins[stream], min(first, layout.lengths[stream])) for stream in streams]
         texts = [text.labels[begin : begin + length].cpu().numpy() for begin, length in runs]
         before = np.concatenate([contexts_of(ids, 0, ngrams.order) for ids in texts])

@@ -31,7 +31,7 @@ class NeighborLog(Notes):
     Its columns have one row per neighbour: ``position`` of the token in the stream, ``rank`` of the
     neighbour from 0, ``offset``: the stream position of the neighbour's label or, below 0, its
     place counted from the end of the training pairs; ``label``, squared ``distance`` and
-    ``kernel_weight``, the weight c_k of MbPA.
+    ``closeness``, the weight c_k of MbPA.
 
     Args:
         tokens: number of tokens to log, from the beginning of the stream.
@@ -53,10 +53,10 @@ class NeighborLog(Notes):
         wanted = min(self.tokens - start, len(batch.hidden))
         if wanted <= 0:
             return
-        found = batch.found
+        neighbors = batch.found
         weights = kernel_weight(
-            found.distances,
-            found.mask,
+            neighbors.distances,
+            neighbors.mask,
             eps=self.mbpa.eps,
             normalization=self.mbpa.kernel_weight,
             scale=self.mbpa.scale,
@@ -68,8 +68,8 @@ class NeighborLog(Notes):
             "position": start + row,
             "rank": rank,
             "offset": ids[row, rank] + shift,
-            "label": found.values[row, rank],
-            "distance": found.distances[row, rank],
+            "label": neighbors.values[row, rank],
+            "distance": neighbors.distances[row, rank],
             "closeness": weights[row, rank],
         }
         self.add(values)
@@ -97,9 +97,9 @@ def neighbor_table(log: NeighborLog, scenario: Scenario) -> pa.Table:
     symbols = np.asarray(stream.symbols, dtype=object)
     contexts = [
         (" " if stream.pieces is None else "").join(
-            symbols[(stream.targets if here else train)[max(0, at - CONTEXT) : at]]
+            symbols[(stream.targets if streamed else train)[max(0, at - CONTEXT) : at]]
         )
-        for at, here in zip(place.tolist(), from_stream.tolist(), strict=True)
+        for at, streamed in zip(place.tolist(), from_stream.tolist(), strict=True)
     ]
     position, rank = columns["position"].astype(np.int64), columns["rank"].astype(np.int64)
     if stream.pieces is not None:

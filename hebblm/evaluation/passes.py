@@ -89,19 +89,21 @@ def shared_pass(
     base = scenario.base(settings, streams=layout.streams)
     title = f"evaluate {len(predictors)} method{'s' * (len(predictors) != 1)}"
     sent, waited = ranks.traffic.sent, ranks.traffic.seconds
-    found = _run(scenario, base, predictors, settings, title, watching or Watching(), layout, ranks)
+    shared = _run(
+        scenario, base, predictors, settings, title, watching or Watching(), layout, ranks
+    )
     if ranks.size > 1:
         traffic = ranks.all_gather_object(
             (ranks.traffic.sent - sent, ranks.traffic.seconds - waited)
         )
         tokens = len(scenario.stream)
-        found.exchanged = {
+        shared.exchanged = {
             "processes": ranks.size,
             "backend": ranks.backend,
             "bytes_a_token": sum(sent for sent, _ in traffic) / tokens,
             "seconds_a_token": sum(seconds for _, seconds in traffic) / ranks.size / tokens,
         }
-    return found
+    return shared
 
 
 def dynamic_pass(
@@ -122,12 +124,19 @@ def dynamic_pass(
     with Stopwatch(clock_of(scenario.device)).time("gradient statistics") as statistics:
         base = dynamic_base(scenario, config, gradient_statistics(scenario, config))
     layout = Layout.of(len(scenario.stream))
-    found = _run(
-        scenario, base, predictors, settings, "dynamic evaluation", watching or Watching(), layout, ALONE
+    dynamic = _run(
+        scenario,
+        base,
+        predictors,
+        settings,
+        "dynamic evaluation",
+        watching or Watching(),
+        layout,
+        ALONE,
     )
-    found.preparation.append(statistics)
-    found.dynamic = base.config
-    return found
+    dynamic.preparation.append(statistics)
+    dynamic.dynamic = base.config
+    return dynamic
 
 
 def gradient_statistics(scenario: Scenario, config: DynamicConfig) -> list[Tensor] | None:
@@ -167,14 +176,15 @@ def _run(
     if len(layout.begins) > layout.together:
         memories = scenario.memories(memory, settings, layout.streams)
     contexts = [
-        scenario.context(base, memory, window, streams=layout.beside) for memory in memories
+        scenario.context(base, memory, window, streams=layout.streams_a_context)
+        for memory in memories
     ]
     for context in contexts:
         context.learn_mixture_weights(predictors.values())
     if contexts[0].ngrams is not None and config.memory_content != "test":
         with watch.time("memory of the training text"):
             scenario.count_training(contexts)
-    found = Pass(EvaluationScores({}), preparation=[opening])
+    reading = Pass(EvaluationScores({}), preparation=[opening])
     schedule = Schedule(
         config.update_every,
         layout,
@@ -184,7 +194,7 @@ def _run(
     )
 
     suggesting = Work("suggestions")
-    found.preparation.append(suggesting)
+    reading.preparation.append(suggesting)
 
     def ask(asked: WordsAsked, begin: int, end: int) -> None:
         with watch.time(suggesting.name) as work:
@@ -203,22 +213,24 @@ def _run(
                 lambda tokens: progress.advance(task, tokens),
                 None if checkpoint is None else checkpoint.next_pass(title, kept),
             )
-            found.scores = evaluate(
+            reading.scores = evaluate(
                 base, contexts, predictors, stream, scenario.vocabulary, schedule, hooks
             )
-        found.memory = dict(memories[0].describe())
+        reading.memory = dict(memories[0].describe())
         if watching.learned is not None:
             with watch.time(suggesting.name) as work:
-                found.suggested = watching.learned.ask(base, contexts[0], predictors, found.scores.nll)
+                reading.suggested = watching.learned.ask(
+                    base, contexts[0], predictors, reading.scores.nll
+                )
             suggesting.seconds += work.seconds
 
     if watching.probe is None:
         read()
     else:
         with watch.time("forgetting") as probing:
-            found.forgetting = watching.probe.around(base, contexts[0], predictors, read)
-        found.preparation.append(probing)
-    return found
+            reading.forgetting = watching.probe.around(base, contexts[0], predictors, read)
+        reading.preparation.append(probing)
+    return reading
 
 
 def ensemble_scores(
@@ -241,15 +253,17 @@ def ensemble_losses(losses: Sequence[Losses], update_every: int) -> Losses:
     """Return ``-log sum_c w_c exp(-l_c)`` (T,) nats, the losses of the mixture of C methods, from
     theirs, (T,) each.
 
-    The shares w come from :class:`hebblm.adapt.functional.OnlineMixtureWeights` and the tokens of earlier
-    intervals. They are the same for every possible word, so the mixture is a distribution, and
-    known before the token. A loss is +inf if a method gave the token probability 0.
+    The shares w come from :class:`hebblm.adapt.functional.OnlineMixtureWeights` and the tokens of
+    earlier intervals. They are the same for every possible word, so the mixture is a distribution,
+    and known before the token. A loss is +inf if a method gave the token probability 0.
     """
     mixture_weights, mixed = F.OnlineMixtureWeights((0.0,) * (len(losses) - 1)), []
     # (n, C)
     for interval in torch.split(torch.from_numpy(np.stack(losses, 1)).double(), update_every):
         mixed.append(
-            F.gated_losses(interval, torch.tensor([mixture_weights.value], dtype=torch.float64).log())
+            F.gated_losses(
+                interval, torch.tensor([mixture_weights.value], dtype=torch.float64).log()
+            )
         )
         mixture_weights = mixture_weights.after(interval.tolist())
     return torch.cat(mixed).float().numpy()

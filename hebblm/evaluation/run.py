@@ -123,8 +123,8 @@ class Evaluation:
             columns["pieces"] = pa.array(pieces.sums(np.ones(len(self.scenario.stream))))
         for name, losses in self.nll.items():
             columns[f"nll_{name}"] = pa.array(losses)
-        for name, found in self.guesses.items():
-            columns[f"rank_{name}"] = pa.array(found.rank, mask=found.rank == NOT_ASKED)
+        for name, guessed in self.guesses.items():
+            columns[f"rank_{name}"] = pa.array(guessed.rank, mask=guessed.rank == NOT_ASKED)
         return pa.table(columns)
 
 
@@ -159,9 +159,17 @@ def run_scenario(
     clock = clock_of(scenario.device)
     started = clock()
     options = options or EvalOptions()
-    predictors = {name: METHODS[name].predictor(settings.methods) for name in methods if name in METHODS}
-    static = {name: predictor for name, predictor in predictors.items() if not METHODS[name].uses_dynamic_base}
-    moving = {name: predictor for name, predictor in predictors.items() if METHODS[name].uses_dynamic_base}
+    predictors = {
+        name: METHODS[name].predictor(settings.methods) for name in methods if name in METHODS
+    }
+    static = {
+        name: predictor
+        for name, predictor in predictors.items()
+        if not METHODS[name].uses_dynamic_base
+    }
+    moving = {
+        name: predictor for name, predictor in predictors.items() if METHODS[name].uses_dynamic_base
+    }
     if moving:
         scenario.check_statistics(settings.dynamic)
     observers = observers_for(options, scenario, settings, static, moving, checkpoint)
@@ -190,12 +198,14 @@ def run_scenario(
     suggested = _suggested(scenario.stream, guesses, options.edges, bootstrap)
     gains, paired = _gains(scenario, nll, by_token, options.edges, bootstrap)
     results = {}
-    for name, found in passes.items():
-        checked = options.check and name in predictors and bool(predictors[name].requirements.descents)
+    for name, method_pass in passes.items():
+        checked = (
+            options.check and name in predictors and bool(predictors[name].requirements.descents)
+        )
         results[name] = replace(
             method_result(
                 name,
-                found.scores,
+                method_pass.scores,
                 scenario.stream,
                 _hyperparameters(name, settings),
                 options.edges,
@@ -203,7 +213,7 @@ def run_scenario(
                 checked=checked,
             ),
             gains=gains.get(name, ()),
-            forgetting=found.forgetting.get(name),
+            forgetting=method_pass.forgetting.get(name),
             accuracy=suggested.get(name, ()),
         )
 
@@ -214,7 +224,8 @@ def run_scenario(
         "paired": paired,
         **_extra(scenario, options, observers, shared, by_token),
     }
-    seconds = clock() - started + sum(found.scores.earlier_seconds for found in (shared, dynamic))
+    earlier = sum(method_pass.scores.earlier_seconds for method_pass in (shared, dynamic))
+    seconds = clock() - started + earlier
     parts = (*_parts(shared), *_parts(dynamic, " of dynamic evaluation"))
     memory = shared.memory or dynamic.memory
     result = Result(
@@ -242,7 +253,7 @@ def _passes(
         if name in METHODS:
             passes[name] = dynamic if METHODS[name].uses_dynamic_base else shared
     ensembles = [name for name in methods if name in ENSEMBLES]
-    scores = {name: found.scores for name, found in passes.items()}
+    scores = {name: method_pass.scores for name, method_pass in passes.items()}
     mixed = Pass(ensemble_scores(ensembles, scores, update_every))
     for name in ensembles:
         passes[name] = mixed
@@ -328,8 +339,8 @@ def _suggested(
     unknown = words.symbols.index(UNK) if UNK in words.symbols else NEVER
     order = [name for name in (BASE, *guesses) if name in guesses]  # gains are over the base
     there = words.targets != unknown
-    for found in guesses.values():  # all were asked for the same words
-        there &= found.rank != NOT_ASKED
+    for guessed in guesses.values():  # all were asked for the same words
+        there &= guessed.rank != NOT_ASKED
     return accuracy_report(
         {name: guesses[name] for name in order}, letters_of(stream), there, parts, bootstrap
     )
@@ -427,9 +438,9 @@ def method_result(
     )
 
 
-def _parts(found: Pass, whose: str = "") -> list[Part]:
-    scores = found.scores
-    times = {work.name: work.seconds for work in found.preparation}
+def _parts(method_pass: Pass, whose: str = "") -> list[Part]:
+    scores = method_pass.scores
+    times = {work.name: work.seconds for work in method_pass.preparation}
     times["base"] = scores.base_seconds
     times["retrieval"] = scores.retrieval_seconds
     parts = []

@@ -156,10 +156,10 @@ class Scenario(ModelAndText):
 
     def memory(self, settings: Hyperparameters, ranks: Ranks = ALONE) -> AnyMemory:
         if self.config.memory_content == "test":
-            own = self.empty_memory(settings)
+            written = self.empty_memory(settings)
         else:
-            own = self._training_memory(settings, ranks)
-        return ShardedMemory(own, ranks) if ranks.size > 1 else own
+            written = self._training_memory(settings, ranks)
+        return ShardedMemory(written, ranks) if ranks.size > 1 else written
 
     def _training_memory(self, settings: Hyperparameters, ranks: Ranks) -> AnyMemory:
         ids = self.training_ids("use memory_content=test")
@@ -246,6 +246,8 @@ class Scenario(ModelAndText):
             train_counts=counts,
             new_classes=new,
             window=window,
-            fixed=not base.trains_online and self.config.vocabulary == "union" and not self.model.keyed,
+            fixed=not base.trains_online
+            and self.config.vocabulary == "union"
+            and not self.model.keyed,
             streams=streams,
         )

@@ -20,7 +20,7 @@ from hebblm.online.session import Profiler
 from hebblm.runtime.ranks import Ranks
 
 SECONDS = ("seconds", "own_seconds", "shared_seconds")
-COUNTS = ("rose", "stabilized")
+COUNTS = ("loss_increased", "retried")
 
 
 @dataclass(slots=True)
@@ -31,8 +31,8 @@ class EvaluationScores:
         nll: by method, (T,) float32 losses in nats.
         seconds: by method, time that it takes alone: base, retrieval if it uses it, the work that
             it shares with others, and its own.
-        loss_increased: by method, number of queries whose neighbours' loss rose during adaptation; empty
-            unless it is checked.
+        loss_increased: by method, number of queries whose neighbours' loss rose during adaptation;
+            empty unless it is checked.
         retried: by method, number of these queries that were run again at a stable rate; empty
             unless checked.
         errors: by method, measured errors of the fast form, nats a token; empty unless checked.

@@ -61,8 +61,8 @@ class Segments:
             0
         ]
 
-    def file_lock(self, what: str) -> AbstractContextManager[bool]:
-        """Lock the segments of ``what`` for this process, see :func:`hebblm.io.locks.held`."""
+    def locked(self, what: str) -> AbstractContextManager[bool]:
+        """Lock the segments of ``what`` for this process, see :func:`hebblm.io.locks.file_lock`."""
         return file_lock(self.folder, what)
 
     def _path(self, index: int) -> Path:
@@ -274,10 +274,10 @@ def _include_rows(memory: AnyMemory, head: OutputHead, known: int) -> None:
     rows = OutputHead(new.weight.to(device), None if new.bias is None else new.bias.to(device))
     for part in memory.segments():
         for begin in range(0, len(part), CHUNK):
-            some = part.run(begin, begin + CHUNK)
-            if some.log_normalizers is not None:
-                states = memory.states_of(some.keys.to(rows.weight.dtype))
-                some.log_normalizers.copy_(with_rows(some.log_normalizers, states, rows))
+            run = part.run(begin, begin + CHUNK)
+            if run.log_normalizers is not None:
+                states = memory.states_of(run.keys.to(rows.weight.dtype))
+                run.log_normalizers.copy_(with_rows(run.log_normalizers, states, rows))
     memory.mark_base()
 
 

@@ -50,18 +50,18 @@ def places_of(stream: EvaluationStream, asked: int | Sequence[int]) -> list[Aske
     begins = np.flatnonzero(np.r_[len(first) > 0, first[1:] > last[:-1]])
     ends = np.searchsorted(first, first[begins], side="right")
     unknown = words.symbols.index(UNK) if UNK in words.symbols else NEVER
-    found = np.stack([first[begins], begins, ends], 1)[
+    places = np.stack([first[begins], begins, ends], 1)[
         (words.targets[first[begins]] != unknown) & (ends < len(first))
     ]
     if isinstance(asked, int):
-        found = (
-            found[np.unique(np.linspace(0, len(found) - 1, asked).astype(int))]
-            if len(found)
-            else found
+        places = (
+            places[np.unique(np.linspace(0, len(places) - 1, asked).astype(int))]
+            if len(places)
+            else places
         )
     else:
-        found = found[np.isin(found[:, 0], asked)]
-    return [AskedPlace(*row) for row in found.tolist()]
+        places = places[np.isin(places[:, 0], asked)]
+    return [AskedPlace(*row) for row in places.tolist()]
 
 
 class Expectations:
@@ -86,8 +86,10 @@ class Expectations:
     def log_probs(self, name: str, predictor: Predictor, rows: Sequence[tuple[int, ...]]) -> Tensor:
         """Return log-probabilities (R, V) in nats of a method after rows of pieces."""
         if left := [row for row in rows if (name, row) not in self._known]:
-            found = predictor.log_probs(self._batch(tuple(left))).cpu()
-            self._known |= {(name, row): each for row, each in zip(left, found, strict=True)}
+            computed = predictor.log_probs(self._batch(tuple(left))).cpu()
+            self._known |= {
+                (name, row): log_prob for row, log_prob in zip(left, computed, strict=True)
+            }
         return torch.stack([self._known[name, row] for row in rows])
 
     def _batch(self, rows: tuple[tuple[int, ...], ...]) -> EvalBatch:
@@ -205,15 +207,15 @@ class WordsAsked(Notes):
     def guesses(self, stream: EvaluationStream) -> dict[str, Guesses]:
         """Return ranks and keystrokes of words, by method."""
         columns, letters = self.columns(), letters_of(stream)
-        found = {}
+        by_name = {}
         for number, name in enumerate(self.predictors):
             rank, keys = np.full(len(letters), NOT_ASKED), letters + 1
             if columns:
                 rank[columns["word"]] = columns[f"rank {number}"]
                 typed: Ints = columns[f"typed {number}"]
                 keys[columns["word"]] = np.where(typed == NEVER, keys[columns["word"]], typed + 1)
-            found[name] = Guesses(rank, keys)
-        return found
+            by_name[name] = Guesses(rank, keys)
+        return by_name
 
 
 def _letters(word: str, rank: Callable[[str], int]) -> int:

@@ -226,7 +226,9 @@ class AdaptedLM(TemplateLM):  # type: ignore[misc]
 
 
 def widened(lm: LanguageModel, stride: int | None) -> LanguageModel:
-    """Give a model of pieces the longest window that it allows, at most ``MAX_CONTEXT_TOKENS`` tokens."""
+    """Give a model of pieces the longest window that it allows, at most ``MAX_CONTEXT_TOKENS``
+    tokens.
+    """
     if not isinstance(lm.model, HuggingFaceModel):
         return lm
     context = max(lm.model.context, min(MAX_CONTEXT_TOKENS, longest(lm.model.model.config) or 0))

@@ -71,16 +71,16 @@ def checked(path: Path, known: str | None, *, required: bool = False) -> str:
     With ``required`` another hash is an error, for formats that can do harm.
     """
     try:
-        found = sha256(path)
+        digest = sha256(path)
     except OSError as error:
         raise unreadable(path, error) from error
-    if known is not None and found != known:
+    if known is not None and digest != known:
         if required:
             raise UserError(
-                f"{path} has sha256 {found}, not {known}; remove it or put the original file there"
+                f"{path} has sha256 {digest}, not {known}; remove it or put the original file there"
             )
-        log(f"{path} is not the original file (its sha256 is {found}, not {known})")
-    return found
+        log(f"{path} is not the original file (its sha256 is {digest}, not {known})")
+    return digest
 
 
 def load_dataset(identifier: str, config: str | None, *, name: str, remedy: str) -> Any:

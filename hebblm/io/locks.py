@@ -30,8 +30,8 @@ def file_lock(path: Path, what: str, *, wait: bool = True, again: bool = False) 
     from filelock import FileLock, Timeout  # waits are rare, and the import takes a while
 
     place = _place(path)
-    own = (place, threading.get_ident())
-    if again and own in _HELD:
+    key = (place, threading.get_ident())
+    if again and key in _HELD:
         yield False
         return
     missing = [folder for folder in place.parents if not folder.exists()]
@@ -52,11 +52,11 @@ def file_lock(path: Path, what: str, *, wait: bool = True, again: bool = False) 
         place.write_text(f"{Path(sys.argv[0]).name} (process {os.getpid()})", encoding="utf-8")
     except OSError as error:
         raise unwritable(path, error) from error
-    _HELD.add(own)
+    _HELD.add(key)
     try:
         yield waited
     finally:
-        _HELD.discard(own)
+        _HELD.discard(key)
         # A process that waits for a file that is gone makes another one.
         with contextlib.suppress(OSError):
             place.unlink()

@@ -118,5 +118,5 @@ def occurrences(wanted: Tensor, values: Tensor, last: Tensor) -> Tensor:
     places[values] = torch.arange(len(values), device=values.device)
     running = values.new_zeros(len(values) + 1, len(values) + 1)
     running[1:].scatter_(1, places.index_select(0, values)[:, None], 1)
-    found = places.index_select(0, wanted.flatten()).view(wanted.shape)  # (N, K)
-    return running.cumsum(0).index_select(0, last).gather(1, found)
+    before = places.index_select(0, wanted.flatten()).view(wanted.shape)  # (N, K)
+    return running.cumsum(0).index_select(0, last).gather(1, before)

@@ -92,14 +92,14 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def check_owner(manifest: Manifest, folder: Path, *, model_hash: str, dictionary_hash: str) -> None:
-    for name, found, expected in (
+    for name, value, expected in (
         ("model", manifest.model_hash, model_hash),
         ("dictionary", manifest.dictionary_hash, dictionary_hash),
     ):
-        if found != expected:
+        if value != expected:
             raise UserError(
                 f"the memory in {folder} belongs to another {name} "
-                f"(hash {found[:12]}, expected {expected[:12]}); build it again with this {name}"
+                f"(hash {value[:12]}, expected {expected[:12]}); build it again with this {name}"
             )
 
 

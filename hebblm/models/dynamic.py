@@ -103,15 +103,17 @@ class DynamicBase:
         self._rescale()
 
     def stream_state(self) -> State:
-        beside = {} if self.trained is None else self.trained.stream_state()
-        return {**self._base.stream_state(), **prefixed(TRAINED, beside)}
+        trained_state = {} if self.trained is None else self.trained.stream_state()
+        return {**self._base.stream_state(), **prefixed(TRAINED, trained_state)}
 
     def load_stream_state(self, state: State) -> None:
         """Go on from a state; the state of a fixed base serves both bases."""
-        own = {name: value for name, value in state.items() if not name.startswith(TRAINED)}
-        self._base.load_stream_state(own)
+        state_of_base = {
+            name: value for name, value in state.items() if not name.startswith(TRAINED)
+        }
+        self._base.load_stream_state(state_of_base)
         if self.trained is not None:
-            self.trained.load_stream_state(under(TRAINED, state) or own)
+            self.trained.load_stream_state(under(TRAINED, state) or state_of_base)
 
     def state_dict(self) -> State:
         """Return the state with the initial values of appended rows."""
@@ -120,11 +122,11 @@ class DynamicBase:
             for index, (origin, rows) in enumerate(zip(self._origin, self._rows, strict=True))
             if len(origin) > rows
         }
-        beside = {} if self.trained is None else self.trained.state_dict()
+        trained_state = {} if self.trained is None else self.trained.state_dict()
         return {
             **self._base.state_dict(),
             **grown,
-            **prefixed(TRAINED, beside),
+            **prefixed(TRAINED, trained_state),
             **self.rate_state(),
         }
 

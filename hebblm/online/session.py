@@ -126,7 +126,7 @@ class OnlineSession(Generic[S]):
         ranks: MemoryRanks | None = None,
         profiler: Profiler | None = None,
     ) -> None:
-        kernels.tell_with(say)
+        kernels.tell_with(log)
         self.source, self.contexts, self.predictors = source, contexts, predictors
         self.ranks, self.profiler = ranks or MemoryRanks(), profiler or Profiler()
         for context in contexts:
@@ -197,8 +197,8 @@ class OnlineSession(Generic[S]):
         """Learn from the observations of an interval: first the source, then the contexts."""
         first = self.contexts[0]
         with self.profiler.part("base"):
-            own = [observation.labels for _, observation in observed]
-            labels = self.ranks.gather_labels(torch.cat([first.observed[:0], *own]))
+            own_labels = [observation.labels for _, observation in observed]
+            labels = self.ranks.gather_labels(torch.cat([first.observed[:0], *own_labels]))
             if any(map(len, labels)):
                 self.source.learn(torch.cat(labels))
             for context in self.contexts:

@@ -70,24 +70,24 @@ class BaseAndTrained:
         it stands.
         """
         longer = [row for row in rows if len(row)]
-        found = []
+        words = []
         for base in (self._base, self._trained):
             if base is not None:
                 with base.preserve_state():
                     first = base.read(shared)[-1:]
                     after = iter(base.continuations(longer) if longer else ())
-                found.append(
+                words.append(
                     [torch.cat([first, next(after)]) if len(row) else first for row in rows]
                 )
-        return found[0], found[1] if len(found) > 1 else None
+        return words[0], words[1] if len(words) > 1 else None
 
     def continuations(self, rows: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor] | None]:
         """Return states (N_b, D) after each token of continuations (N_b,), and the trained base's
         as :meth:`beyond`.
         """
-        return self._base.continuations(rows), None if self._trained is None else self._trained.continuations(
+        return self._base.continuations(
             rows
-        )
+        ), None if self._trained is None else self._trained.continuations(rows)
 
     @property
     def max_rewind(self) -> int:
@@ -132,8 +132,8 @@ class BaseAndTrained:
 
     def stream_state(self) -> State:
         """Return the state in the stream, without weights."""
-        beside = {} if self._trained is None or self._along else self._trained.stream_state()
-        return {**self._base.stream_state(), **prefixed(TRAINED, beside)}
+        trained_state = {} if self._trained is None or self._along else self._trained.stream_state()
+        return {**self._base.stream_state(), **prefixed(TRAINED, trained_state)}
 
     def load_stream_state(self, state: State) -> None:
         """Go on from such a state, of a base that learns or not; the weights stay as they are."""

@@ -10,7 +10,6 @@ import msgspec
 import torch
 from torch import Tensor
 
-from hebblm.adapt.former import present_name
 from hebblm.errors import UserError
 from hebblm.io.files import atomic_path, check_own, read_record, recover, sha256, write_json
 from hebblm.io.locks import file_lock
@@ -39,7 +38,9 @@ class _ReaderRecord(ReaderConfig, frozen=True, kw_only=True):
     words: list[str]
     place_sha256: str
     memory_sha256: str = ""
-    mixture_weights: dict[str, tuple[float, ...]] = msgspec.field(default_factory=dict)
+    mixture_weights: dict[str, tuple[float, ...]] = msgspec.field(
+        name="shares", default_factory=dict
+    )
     tokenizer: Chosen | None = "own"
     texts: list[SourceText] | None = None
     texts_sha256: str | None = None
@@ -59,7 +60,9 @@ class ReaderState:
     recent: tuple[Tensor, Tensor] = field(
         default_factory=lambda: (torch.zeros(0, 0), torch.zeros(0))
     )  # (W, D), (W,)
-    mixture_weights: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # learned shares, by name
+    mixture_weights: Mapping[str, tuple[float, ...]] = field(
+        default_factory=dict
+    )  # learned shares, by name
     # counts; empty if no method uses them
     ngrams: Mapping[str, Array] = field(default_factory=dict)
     # that learned; empty if the base stays as trained
@@ -95,8 +98,15 @@ def save_reader(folder: Path, owner: Owner, known: ReaderState, classes: int) ->
     check_free(folder)
     assert known.memory is not None, "a reader has a memory"
     assert known.state is not None, "a reader has a place"
-    mixture_weights = torch.tensor([share for kept in known.mixture_weights.values() for share in kept])
-    for learned in (mixture_weights, *known.weights.values(), *known.state.values(), known.recent[0]):
+    mixture_weights = torch.tensor(
+        [share for kept in known.mixture_weights.values() for share in kept]
+    )
+    for learned in (
+        mixture_weights,
+        *known.weights.values(),
+        *known.state.values(),
+        known.recent[0],
+    ):
         if learned.is_floating_point() and not learned.isfinite().all():
             raise UserError(
                 f"what {known.config.method} learned is no longer finite, so no reader could go on "
@@ -174,7 +184,7 @@ def open_reader(folder: Path, owner: Owner, device: torch.device) -> ReaderState
         place["last"],
         place["observed"],
         (place["recent.keys"], place["recent.labels"]),
-        {present_name(name): numbers for name, numbers in document.mixture_weights.items()},
+        document.mixture_weights,
         ngrams,
         under(WEIGHT, place),
         document.tokenizer,

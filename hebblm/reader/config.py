@@ -7,11 +7,16 @@ from typing import Any
 
 import msgspec
 
-from hebblm.adapt.former import present_settings
 from hebblm.adapt.methods import check_methods, unaliased
+from hebblm.adapt.renamed import present_name, present_settings
 from hebblm.errors import UserError
-from hebblm.evaluation.hyperparameters import Hyperparameters, defaults, plain_name
-from hebblm.evaluation.scenario_config import ScenarioConfig, number_of_neighbors, as_strings, whole_number
+from hebblm.evaluation.hyperparameters import Hyperparameters, defaults
+from hebblm.evaluation.scenario_config import (
+    ScenarioConfig,
+    as_strings,
+    number_of_neighbors,
+    whole_number,
+)
 from hebblm.io.files import Count
 from hebblm.runtime.progress import log
 
@@ -67,7 +72,7 @@ class ReaderConfig(msgspec.Struct, frozen=True, kw_only=True):
         check_methods([method])
         present = present_settings(saved.settings)
         known = {name: value for name, value in present.items() if name in defaults()}
-        if lost := sorted(name for name in saved.settings if plain_name(name) not in known):
+        if lost := sorted(name for name in saved.settings if present_name(name) not in known):
             log(
                 f"{memory} was saved with settings that this version does not have: "
                 f"{', '.join(lost)}"

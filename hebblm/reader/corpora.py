@@ -309,13 +309,13 @@ def _merge(first: Path, second: Path, folder: Path) -> AnyMemory:
         source = load_memory(one.folder, model_hash=owner[0], dictionary_hash=owner[1])
         for part in source.segments():
             for begin in range(0, len(part), CHUNK):
-                some = part.run(begin, begin + CHUNK)
-                labels = some.values
+                rows = part.run(begin, begin + CHUNK)
+                labels = rows.values
                 if one.known is not None and len(ids):
                     new = labels >= one.known
                     labels = labels.clone()
                     labels[new] = one.known + ids[labels[new] - one.known]
-                memory.fill(some.keys, labels, some.log_normalizers)
+                memory.fill(rows.keys, labels, rows.log_normalizers)
                 source.release()
     counts = _merged_counts(both, place)  # of one model, as loading showed
     texts = [text for one in both for text in one.about.get("texts", [{"path": str(one.folder)}])]
@@ -349,12 +349,12 @@ def _merged_counts(memories: Sequence[SavedMemory], place: Mapping[str, int]) ->
             "have its own too"
         )
     for one, known in counted:
-        own = NGrams()
-        own.load_state_dict(known)
-        if own.order != merged.order:
+        counts = NGrams()
+        counts.load_state_dict(known)
+        if counts.order != merged.order:
             raise UserError(
                 f"{counted[0][0].folder} counts n-grams with ngram.order={merged.order} and "
-                f"{one.folder} with {own.order}; build {one.folder} again with "
+                f"{one.folder} with {counts.order}; build {one.folder} again with "
                 f"settings={{'ngram.order': {merged.order}}}"
             )
         ids = None
@@ -364,7 +364,7 @@ def _merged_counts(memories: Sequence[SavedMemory], place: Mapping[str, int]) ->
             ids = one.known + np.array(
                 [*range(-one.known, 0), *(place[word] for word in one.words)]
             )
-        if lost := merged.merge(own, ids):
+        if lost := merged.merge(counts, ids):
             log(
                 f"{lost:,} contexts of {one.folder} are left out: words in them were read, but not "
                 "learned"

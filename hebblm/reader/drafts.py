@@ -64,10 +64,12 @@ class Drafts:
 
     def draft(self, most: int) -> list[Drafted]:
         """Return at most ``most`` tokens that may come next."""
-        found: list[Drafted] = []
+        drafted: list[Drafted] = []
         width = max(self.read.order, MATCH)
         chance, recent = 1.0, self.text[-width:]
-        while len(found) < min(most, MAX_DRAFT_TOKENS) and (known := self._next(recent)) is not None:
+        while (
+            len(drafted) < min(most, MAX_DRAFT_TOKENS) and (known := self._next(recent)) is not None
+        ):
             (token, match), share = known
             chance *= (
                 share
@@ -76,9 +78,9 @@ class Drafts:
             )
             if chance < PAYS:
                 break
-            found.append(Drafted(token, match))
+            drafted.append(Drafted(token, match))
             recent = [*recent, token][-width:]
-        return found
+        return drafted
 
     def take(self, token: int, drafted: Drafted | None) -> None:
         """Learn from the text's last token, and from the token drafted in its place."""
@@ -94,12 +96,12 @@ class Drafts:
         it.
         """
         matches = (match for match in sorted(CHANCES)[::-1] if match <= len(recent))
-        own = next((match for match in matches if tuple(recent[-match:]) in self._followers), 0)
+        length = next((match for match in matches if tuple(recent[-match:]) in self._followers), 0)
         known = self.read.likeliest(self.read.context_after(recent))
         match = 0 if known is None else min(known[1], MATCH)
-        if known is not None and match in CHANCES and match > own:
+        if known is not None and match in CHANCES and match > length:
             return Drafted(known[0], match), known[2]
-        return (Drafted(self._followers[tuple(recent[-own:])], own), 1.0) if own else None
+        return (Drafted(self._followers[tuple(recent[-length:])], length), 1.0) if length else None
 
     def _note(self, at: int) -> None:
         for match in CHANCES:
@@ -155,6 +157,6 @@ class Ahead:
                 if self._drafts is None or len(ids) > 1
                 else self._drafts.draft(self._base.max_rewind - 1)
             )
-            inputs = torch.cat([ids, ids.new_tensor([each.token for each in self._ahead])])
+            inputs = torch.cat([ids, ids.new_tensor([ahead.token for ahead in self._ahead])])
             self._states = self._base.read(inputs)[-1 - len(self._ahead) :]
         return self._expect(self._states[:1], self._text)

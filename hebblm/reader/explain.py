@@ -61,7 +61,8 @@ class Explanation(NamedTuple):
         word: the word.
         probability: its probability after adaptation.
         unadapted: its probability under the trained base, with rows of zeros for new words.
-        mixture_weights: what each part of the method adds to the probability, by name; they sum to it.
+        shares: what each part of the method adds to the probability, by name; they sum to
+            it.
         entries: the memory entries that weigh most, the heaviest first.
         by_kernel_weight: whether the entries are weighed by closeness.
     """
@@ -69,27 +70,27 @@ class Explanation(NamedTuple):
     word: str
     probability: float
     unadapted: float
-    mixture_weights: dict[str, float]
+    shares: dict[str, float]
     entries: tuple[MemoryEntry, ...]
     by_kernel_weight: bool
 
 
 def entry_weights(
-    found: Speakers, batch: EvalBatch, written: WrittenText, words: Sequence[int]
+    speakers: Speakers, batch: EvalBatch, written: WrittenText, words: Sequence[int]
 ) -> list[Floats]:
     """Return how much each memory entry (M,) gives to each of some words after a single query.
 
     Entries that the memory has dropped are left out.
     """
     every = np.zeros(len(written.ids))
-    for part in found.near:
+    for part in speakers.near:
         np.add.at(every, part.at.cpu().numpy(), part.weights.cpu().numpy())
-    for part in found.recent:
-        held = min(len(written.stream), len(part.at))
-        at, weights = written.stream[len(written.stream) - held :], part.weights.cpu().numpy()
-        np.add.at(every, at, weights[len(weights) - held :])
+    for part in speakers.recent:
+        count = min(len(written.stream), len(part.at))
+        at, weights = written.stream[len(written.stream) - count :], part.weights.cpu().numpy()
+        np.add.at(every, at, weights[len(weights) - count :])
     given = [np.where(written.ids == word, every, 0.0) for word in words]
-    for ngram, share in found.ngrams:
+    for ngram, share in speakers.ngrams:
         counted = batch.context.ngrams
         assert counted is not None
         contexts, nothing = (
@@ -99,9 +100,9 @@ def entry_weights(
         once = share * counted.per_occurrence(
             NGramRows(contexts, np.array(words), nothing, nothing)
         )
-        for word, weights, each in zip(words, given, once.T.cumsum(1), strict=True):
+        for word, weights, cumulative in zip(words, given, once.T.cumsum(1), strict=True):
             there = np.flatnonzero(written.ids == word)
-            weights[there] += each[written.matches(there, contexts[0])]
+            weights[there] += cumulative[written.matches(there, contexts[0])]
     return given
 
 
@@ -127,14 +128,14 @@ def explain(
         budget: most beginnings of words that a model of pieces follows; None for any number.
         new_text: whether the session stands at the beginning of a text.
     """
-    batch, found = expected_words(
+    batch, expected = expected_words(
         session, context, n, typed=typed, budget=budget, new_text=new_text
     )
     written = WrittenText.of(session.memory, texts, session.model)
     base = DYNAMIC if session.uses_dynamic_base else "base"
     with torch.no_grad():
         return explained(
-            session.predictor, batch, found.words, session.vocabulary, written, base=base
+            session.predictor, batch, expected.words, session.vocabulary, written, base=base
         )
 
 
@@ -156,10 +157,12 @@ def explained(
         written: the text that the memory was written from.
         base: name of the base.
     """
-    parts, found = mixture_weights(predictor, batch), speaking(predictor, batch)
+    parts, speakers = mixture_weights(predictor, batch), speaking(predictor, batch)
     explanations = []
-    firsts = list(dict.fromkeys(first for each in expected for first in each.rest))
-    weighed = dict(zip(firsts, entry_weights(found, batch, written, firsts), strict=True))
+    firsts = list(
+        dict.fromkeys(first for expected_word in expected for first in expected_word.rest)
+    )
+    weighed = dict(zip(firsts, entry_weights(speakers, batch, written, firsts), strict=True))
     for word, rest in expected:
         given = {
             base if name == "base" else name: sum(
@@ -176,7 +179,7 @@ def explained(
         entries = tuple(
             _remembered(entry, weights[entry], written, vocabulary) for entry in heaviest.tolist()
         )
-        explanations.append(Explanation(*word, given, entries, found.by_kernel_weight))
+        explanations.append(Explanation(*word, given, entries, speakers.by_kernel_weight))
     return explanations
 
 
@@ -199,14 +202,14 @@ def _remembered(
 
 
 def explanation_tables(
-    title: str, found: Sequence[Explanation], shown: Callable[[str], str]
+    title: str, explanations: Sequence[Explanation], shown: Callable[[str], str]
 ) -> list[Table]:
     """Return tables of the words' shares and of the entries that speak for them; ``shown`` formats
     a text.
 
     Entries of a word in equal text stand in one row, which gives what they give together.
     """
-    names = [*found[0].mixture_weights] if found else []
+    names = [*explanations[0].shares] if explanations else []
     parts = (Column(f"{name_of(unaliased(name))}, %", "percent") for name in names)
     columns = (
         Column("Next word"),
@@ -217,13 +220,13 @@ def explanation_tables(
     rows: list[tuple[Cell, ...]] = [
         (
             shown(item.word),
-            *(100 * value for value in (item.probability, item.unadapted, *item.mixture_weights.values())),
+            *(100 * value for value in (item.probability, item.unadapted, *item.shares.values())),
         )
-        for item in found
+        for item in explanations
     ]
     tables = [Table("explained", title, columns, tuple(rows))]
     rows = []
-    for item in found:
+    for item in explanations:
         alike: dict[str, list[MemoryEntry]] = {}
         for entry in item.entries:
             alike.setdefault(shown(_marked(entry)), []).append(entry)
@@ -232,7 +235,9 @@ def explanation_tables(
             more = f" and {len(alike[text]) - 1} more" if len(alike[text]) > 1 else ""
             rows.append((shown(item.word), 100 * given[text], _place(alike[text][0]) + more, text))
     if rows:
-        weight = Column("Closeness, %" if found[0].by_kernel_weight else "Gives, %", "percent")
+        weight = Column(
+            "Closeness, %" if explanations[0].by_kernel_weight else "Gives, %", "percent"
+        )
         columns = (
             Column("Next word"),
             weight,

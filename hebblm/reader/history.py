@@ -204,7 +204,11 @@ class Journal:
         """Return whether a text of this name goes on from where the reader stands."""
         self._close()
         last = self._last()
-        return name == "" if last is None else isinstance(last, TextRead | TextPassed) and last.name == name
+        return (
+            name == ""
+            if last is None
+            else isinstance(last, TextRead | TextPassed) and last.name == name
+        )
 
     def begin(self, readings: Sequence[OpenText], rows: int, *, together: bool) -> None:
         """Begin to record one text, or several side by side."""
@@ -246,7 +250,7 @@ class Journal:
         another.
         """
         self._close()
-        names = {each.name for each in self._named()}
+        names = {event.name for event in self._named()}
         if name not in names:
             raise UserError(f"no document is named {name!r:.60}; documents() lists their names")
         if other in {*names, *(document.name for document in documents(self.record))}:
@@ -262,9 +266,9 @@ class Journal:
     def _named(self) -> list[TextRead | SplitBy | TextPassed]:
         """Return all that has the name of a document."""
         return [
-            each
+            text
             for item in self._items
-            for each in ([item] if isinstance(item, SplitBy | TextPassed) else texts_in(item))
+            for text in ([item] if isinstance(item, SplitBy | TextPassed) else texts_in(item))
         ]
 
     def split(self, name: str, splitting: Chosen | None) -> None:
@@ -280,7 +284,12 @@ class Journal:
     def _last(self) -> Item | None:
         """Return the item that says where the reader stands."""
         return next(
-            (item for item in reversed(self._items) if not isinstance(item, ReaderOpened | SplitBy)), None
+            (
+                item
+                for item in reversed(self._items)
+                if not isinstance(item, ReaderOpened | SplitBy)
+            ),
+            None,
         )
 
     def _taken_down(self) -> Sequence[Item]:
@@ -300,19 +309,19 @@ def _renamed(item: N, name: str, other: str) -> N:
 
 def _then(items: Sequence[Item], more: Sequence[Item]) -> list[Item]:
     """Return items and those that follow; parts of one text that was passed are one item."""
-    found = [*items]
+    events = [*items]
     for item in more:
-        last = found[-1] if found else None
+        last = events[-1] if events else None
         if isinstance(item, TextPassed) and isinstance(last, TextPassed) and item.name == last.name:
-            found[-1] = TextPassed(last.name, last.splitting or item.splitting)
+            events[-1] = TextPassed(last.name, last.splitting or item.splitting)
         else:
-            found.append(item)
-    return found
+            events.append(item)
+    return events
 
 
 def _without_unlearned(items: Sequence[Item], vocabulary: Vocabulary) -> list[Item]:
     """Return items without the texts that earlier versions kept although they were not learned."""
-    found: list[Item] = []
+    events: list[Item] = []
     for item in items:
         texts = texts_in(item)
         if texts and not texts[0].learned:
@@ -320,12 +329,13 @@ def _without_unlearned(items: Sequence[Item], vocabulary: Vocabulary) -> list[It
                 _fits(vocabulary, text.texts) if text.spelled is None else text.spelled.fits
                 for text in texts
             ]
-            found = _then(
-                found, [TextPassed(text.name, split) for text, split in zip(texts, fits, strict=True)]
+            events = _then(
+                events,
+                [TextPassed(text.name, split) for text, split in zip(texts, fits, strict=True)],
             )
         else:
-            found.append(item)
-    return found
+            events.append(item)
+    return events
 
 
 def learned(record: History) -> list[TextRead]:
@@ -337,27 +347,30 @@ def documents(record: History) -> list[LearnedDocument]:
     """Return the documents learned from, in the order of their first reading, after those the
     reader began with.
     """
-    found: dict[str, LearnedDocument] = {}
+    by_name: dict[str, LearnedDocument] = {}
     for text in learned(record):
         tokens, size, words = text.tokens, text.bytes, text.words
-        if (before := found.get(text.name)) is not None:
+        if (before := by_name.get(text.name)) is not None:
             tokens, size, words = (
                 (before.tokens or 0) + tokens,
                 (before.bytes or 0) + size,
                 (before.words or 0) + words,
             )
-        found[text.name] = LearnedDocument(text.name, tokens, size, words, text.read)
+        by_name[text.name] = LearnedDocument(text.name, tokens, size, words, text.read)
     base = () if record.base is None else record.base.texts
     return [
-        *(LearnedDocument(text.get("path", ""), None, text.get("bytes"), None, None) for text in base),
-        *found.values(),
+        *(
+            LearnedDocument(text.get("path", ""), None, text.get("bytes"), None, None)
+            for text in base
+        ),
+        *by_name.values(),
     ]
 
 
 def laid_out(record: History) -> list[WrittenSpan]:
     """Return texts in the order in which their tokens were written to a memory."""
     base = () if record.base is None else record.base.texts
-    found = [
+    spans = [
         WrittenSpan(
             (text.get("path"),),
             (sum(text["pieces"]),) if "pieces" in text else None,
@@ -376,12 +389,16 @@ def laid_out(record: History) -> list[WrittenSpan]:
                 tuple(text.name or None for text in texts),
                 tuple(text.tokens for text in texts),
             )
-            if isinstance(item, TextRead) and open_name == item.name and (before := found[-1].lengths):
-                found[-1] = found[-1]._replace(lengths=(before[0] + lengths[0],))
+            if (
+                isinstance(item, TextRead)
+                and open_name == item.name
+                and (before := spans[-1].lengths)
+            ):
+                spans[-1] = spans[-1]._replace(lengths=(before[0] + lengths[0],))
             else:
-                found.append(WrittenSpan(names, lengths, every))
+                spans.append(WrittenSpan(names, lengths, every))
                 open_name = item.name if isinstance(item, TextRead) else None
-    return found
+    return spans
 
 
 def texts_of(record: History) -> list[SourceText]:
@@ -391,22 +408,28 @@ def texts_of(record: History) -> list[SourceText]:
         cast(
             SourceText,
             {
-                **({"path": found.name} if found.name else {}),
-                **{name: value for name, value in found._asdict().items() if name != "name"},
+                **({"path": document.name} if document.name else {}),
+                **{name: value for name, value in document._asdict().items() if name != "name"},
             },
         )
-        for found in documents(record)[len(base) :]
+        for document in documents(record)[len(base) :]
     ]
 
 
 def texts_in(item: Item) -> list[TextRead]:
-    return item.texts if isinstance(item, TextsReadAsBatch) else [item] if isinstance(item, TextRead) else []
+    return (
+        item.texts
+        if isinstance(item, TextsReadAsBatch)
+        else [item]
+        if isinstance(item, TextRead)
+        else []
+    )
 
 
 def _fits(vocabulary: Vocabulary, texts: Sequence[str]) -> Chosen | None:
     with silence():
-        found = (vocabulary.fits(text.removeprefix("\ufeff")) for text in texts)
-        return next((splitting for splitting in found if splitting is not None), None)
+        fitting = (vocabulary.fits(text.removeprefix("\ufeff")) for text in texts)
+        return next((splitting for splitting in fitting if splitting is not None), None)
 
 
 def write_record(path: Path, record: History) -> None:

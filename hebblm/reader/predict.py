@@ -49,23 +49,23 @@ def text_log_probs(session: ReaderSession, ids: Sequence[int] | Tensor, last: in
     """Return log-probabilities (N, V) in nats after each of the last N tokens of a text; see
     :meth:`hebblm.Reader.log_probs`.
     """
-    found = known_ids(
+    token_ids = known_ids(
         session.vocabulary,
         ids,
         "row of ids; reader.vocabulary.encode(TEXT, include=False).ids are one",
     )
-    if not found or whole_number("last", last, 0) > len(found):
-        raise UserError(f"last = {last} must lie between 0 and the number of ids, {len(found)}")
-    tokens = session.source.readable(session.last.new_tensor(found))
+    if not token_ids or whole_number("last", last, 0) > len(token_ids):
+        raise UserError(f"last = {last} must lie between 0 and the number of ids, {len(token_ids)}")
+    tokens = session.source.readable(session.last.new_tensor(token_ids))
     with session.at_text_start():
         hidden = session.base.read(tokens)
     first, every, rows = len(hidden) - last, session.update_every, []
     places = [*range(0, first, every), *range(first, len(hidden), every), len(hidden)]
     with session.context.preserve_state():
-        session.context.begin(found[:1])
+        session.context.begin(token_ids[:1])
         for begin, end in pairwise(places):
             if begin >= first:
-                batch = session.query(hidden[begin:end], found[:end])
+                batch = session.query(hidden[begin:end], token_ids[:end])
                 rows.append(session.predictor.log_probs(batch))
             if session.context.learners and end < len(hidden):
                 session.update_weights(hidden[begin:end], tokens[begin + 1 : end + 1])

@@ -22,7 +22,14 @@ from hebblm.reader.checkpoint import ReaderState, open_reader, save_reader
 from hebblm.reader.config import OpenedConfig, ReaderConfig
 from hebblm.reader.explain import Explanation, explain
 from hebblm.reader.generate import complete, generate
-from hebblm.reader.history import Journal, ReaderOpened, LearnedDocument, OpenText, documents, laid_out
+from hebblm.reader.history import (
+    Journal,
+    LearnedDocument,
+    OpenText,
+    ReaderOpened,
+    documents,
+    laid_out,
+)
 from hebblm.reader.inputs import (
     Intervals,
     Progress,
@@ -194,9 +201,11 @@ class Reader:
         """
         with turn(self), followed(progress) as report:
             if isinstance(text, Mapping) or are_documents(text):
-                found = self._read_documents(*named(cast(Texts, text), name), learn, report)
-                self._tell_loss(found)
-                return found
+                documents_read = self._read_documents(
+                    *named(cast(Texts, text), name), learn, report
+                )
+                self._tell_loss(documents_read)
+                return documents_read
             return self._read_text(cast(Text, text), learn, report, name_of(name))
 
     def _read_text(
@@ -277,10 +286,10 @@ class Reader:
 
     def _tell_loss(self, scores: Sequence[Scores]) -> None:
         """Print once what the tokenizer loses of a text, or of documents that are read together."""
-        lost = sum(each.lost for each in scores)
+        lost = sum(score.lost for score in scores)
         if lost and not self._told_of_loss:
             self._told_of_loss = True
-            tell_loss("this text", lost, sum(each.bytes for each in scores))
+            tell_loss("this text", lost, sum(score.bytes for score in scores))
 
     def _begin(self, name: str, learn: bool, text: str | list[str] | Spelled | None) -> OpenText:
         """Record that a text is read now, from its beginning unless it goes on."""
@@ -350,13 +359,13 @@ class Reader:
 
         try:
             with self.session.as_batch(len(texts)) as session:
-                found = session.read(encoded, sizes, moved, learn=learn)
+                losses = session.read(encoded, sizes, moved, learn=learn)
             for reading, size in zip(readings, sizes, strict=True):
                 reading.bytes = size
                 reading.end()
         finally:
             self.journal.began()  # what follows these texts is another one
-        return found
+        return losses
 
     @contextmanager
     def _without_rowless_words(self) -> Iterator[None]:

@@ -9,20 +9,20 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
-from hebblm.adapt.former import present_settings
 from hebblm.adapt.methods import METHODS, unaliased
+from hebblm.adapt.renamed import present_settings
 from hebblm.errors import UserError
 from hebblm.evaluation.hyperparameters import defaults
 from hebblm.io.files import sha256
 from hebblm.reader.history import (
+    History,
     Item,
     Journal,
     ReaderOpened,
+    SplitBy,
     TextPassed,
     TextRead,
-    History,
     TextsReadAsBatch,
-    SplitBy,
     documents,
     texts_in,
 )
@@ -61,25 +61,25 @@ since then.
 
 def without_documents(record: History, names: Sequence[str]) -> History:
     """Return a record as if some documents had never been read."""
-    own = [
+    names_here = [
         text.name
         for item in record.items
         for text in ([item] if isinstance(item, TextPassed) else texts_in(item))
     ]
     for name in names:
         known = [document.name for document in documents(record)]
-        if name not in own and name in known and record.base is not None:
+        if name not in names_here and name in known and record.base is not None:
             raise UserError(
                 f"{name} is a text of {record.base.folder}, with which this reader began; build "
                 "that memory again "
                 "without it, and read the other texts after it"
             )
-        if name not in own:
-            held = ", ".join(map(repr, [*dict.fromkeys(known)][:5])) + (
+        if name not in names_here:
+            names_known = ", ".join(map(repr, [*dict.fromkeys(known)][:5])) + (
                 ", ..." if len({*known}) > 5 else ""
             )
             raise UserError(
-                f"no document is named {name!r}; the reader learned from {held or 'none'}"
+                f"no document is named {name!r}; the reader learned from {names_known or 'none'}"
             )
     items: list[Item] = []
     for item in record.items:
@@ -170,10 +170,11 @@ def read_again(
                 item = msgspec.structs.replace(
                     item, method=unaliased(item.method), settings=settings
                 )
+                # A folder keeps its memory as it was built; the opening names its own default.
                 asked = {
                     name: value
                     for name, value in settings.items()
-                    if former.get(name, value) != value
+                    if former.get(name, value) != value and not name.startswith("memory.")
                 }
                 former |= settings
                 if reader is None:

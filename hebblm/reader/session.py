@@ -207,7 +207,7 @@ class ReaderSession:
         total, every = sum(lengths), self.update_every
         layout = Layout(tuple(accumulate([0, *lengths[:-1]])), tuple(lengths))
         ids = self.last.new_tensor([index for text in texts for index in text.ids])  # (T,)
-        before = [torch.cat([self.last, own])[:-1] for own in torch.split(ids, lengths)]
+        before = [torch.cat([self.last, of_text])[:-1] for of_text in torch.split(ids, lengths)]
         streams = TextStreams(layout, torch.cat(before), ids, every, write=learn)
         adapted, plain = (torch.zeros(total, dtype=torch.float32, device="cpu") for _ in range(2))
         new = torch.zeros(total, dtype=torch.bool, device="cpu")  # (T,)
@@ -289,10 +289,10 @@ class ReaderSession:
         """
         places = [*range(0, len(labels), self.update_every), len(labels)]
         for begin, end in pairwise(places):
-            own = labels[begin:end]
-            block = Block.of(own, self.update_every, written=False)
+            learned_labels = labels[begin:end]
+            block = Block.of(learned_labels, self.update_every, written=False)
             batch = EvalBatch(self._placed(hidden[begin:end]), self.context, block)
-            self.online.update_weights([(self.context, batch.observation(own))])
+            self.online.update_weights([(self.context, batch.observation(learned_labels))])
 
     def follow_prompt(self, hidden: Tensor, ids: Tensor, *, new_text: bool) -> None:
         """Move the mixture weights on by a prompt (N,) from the states (N, D) after each of its
@@ -369,9 +369,11 @@ class Continuations:
         if not rows[0]:
             return self._first[0][None], self._first[1][None]
         base, context = self._session.base, self._session.context
-        after = base.continuations([torch.tensor(row, device=base.head.weight.device) for row in rows])
+        after = base.continuations(
+            [torch.tensor(row, device=base.head.weight.device) for row in rows]
+        )
         states, trained = (
-            None if each is None else torch.stack([row[-1] for row in each]) for each in after
+            None if hidden is None else torch.stack([row[-1] for row in hidden]) for hidden in after
         )
         assert states is not None
         batch = EvalBatch.after(rows, states.to(base.head.weight.dtype), context, self._past)

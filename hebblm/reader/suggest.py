@@ -36,8 +36,10 @@ def suggest(
         budget: most beginnings of words that a model of pieces follows; None for any number.
         new_text: whether the session stands at the beginning of a text.
     """
-    _, found = expected_words(session, context, n, typed=typed, budget=budget, new_text=new_text)
-    return Suggestions((each.suggestion for each in found.words), found.bound, exact=found.exact)
+    _, expected = expected_words(session, context, n, typed=typed, budget=budget, new_text=new_text)
+    return Suggestions(
+        (word.suggestion for word in expected.words), expected.bound, exact=expected.exact
+    )
 
 
 @torch.no_grad()
@@ -67,9 +69,9 @@ def expected_words(
     with session.standing_after(ids, new_text=new_text) as (batch, following):
         if pieces is not None:
             place = prompt.place(session.text_before(), blank_first=pieces.blank_first)
-            found = words_ahead(following, pieces, n, place, budget)
-            words = [_inserted(each, prompt, answer) for each in found.words]
-            return batch, replace(found, words=words)
+            search = words_ahead(following, pieces, n, place, budget)
+            words = [_inserted(word, prompt, answer) for word in search.words]
+            return batch, replace(search, words=words)
         adapted, base = (log_probs[0].exp() for log_probs in following([()]))
         words = most_probable(
             adapted,
@@ -83,11 +85,11 @@ def expected_words(
         return batch, FoundWords(words, 0.0, True)
 
 
-def _inserted(each: Expected, prompt: Prompt, answer: Answer) -> Expected:
+def _inserted(expected: Expected, prompt: Prompt, answer: Answer) -> Expected:
     """Return an expected word with the text that it adds to a prompt, in place of the text after
     the blanks.
     """
-    word, text = each.suggestion, prompt.blanks + each.suggestion.insert_text
+    word, text = expected.suggestion, prompt.blanks + expected.suggestion.insert_text
     if isinstance(answer, PieceAnswer):
         text = answer.added(text)
-    return Expected(Suggestion(*word, text, ends=word.ends), each.rest)
+    return Expected(Suggestion(*word, text, ends=word.ends), expected.rest)

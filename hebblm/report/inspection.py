@@ -55,7 +55,7 @@ class Neighbor:
     place: int  # of its label in that text, tokens from 0
     label: str  # the word that followed its state
     distance: float  # squared L2 to the query
-    kernel_weight: float  # c_k of MbPA, 1 / (eps + distance), scaled as the run scaled it
+    closeness: float  # c_k of MbPA, 1 / (eps + distance), scaled as the run scaled it
     context: str  # the words before the label
 
 
@@ -337,7 +337,7 @@ def _neighbors(near: Sequence[Neighbor], texts: dict[str, int]) -> list[list[Any
             item.place,
             item.label,
             f"{item.distance:.4g}",
-            f"{item.kernel_weight:.3g}",
+            f"{item.closeness:.3g}",
             texts.setdefault(item.context, len(texts)),
         ]
         for item in near

@@ -136,7 +136,10 @@ def summary_table(result: StoredResult) -> Table:
         for name, item in items
         if item.rose_queries is not None
     ]:
-        notes += [f"Queries whose neighbours' loss rose: {', '.join(loss_increased)}.", *fast_notes(result)]
+        notes += [
+            f"Queries whose neighbours' loss rose: {', '.join(loss_increased)}.",
+            *fast_notes(result),
+        ]
     title = f"Methods on {result.scenario.label}, best first"
     table = method_table("summary", title, items, with_values(items, columns), notes)
     names = [

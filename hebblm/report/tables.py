@@ -57,8 +57,8 @@ def method_table(
     rows = []
     for method, item in items:
         row: list[Cell] = [name_of(method)]
-        for _, say in columns:
-            row.append(log(method, item))
+        for _, value_of in columns:
+            row.append(value_of(method, item))
         rows.append(tuple(row))
     return Table(name, title, tuple(headers), tuple(rows), tuple(notes))
 
@@ -66,7 +66,9 @@ def method_table(
 def with_values(items: Sequence[Item], columns: Sequence[Said]) -> list[Said]:
     """Return the columns in which any method has a value."""
     return [
-        (column, say) for column, say in columns if any(log(*item) is not None for item in items)
+        (column, value_of)
+        for column, value_of in columns
+        if any(value_of(*item) is not None for item in items)
     ]
 
 

@@ -202,7 +202,9 @@ def bar(*, passing: bool = False) -> Display:
 
     display = Display(
         Description(),
-        BarColumn(min(MAX_BAR_WIDTH, max(MIN_BAR_WIDTH, console.width - NUMBERS)), table_column=whole()),
+        BarColumn(
+            min(MAX_BAR_WIDTH, max(MIN_BAR_WIDTH, console.width - NUMBERS)), table_column=whole()
+        ),
         Done(table_column=whole()),
         TextColumn("{task.fields[unit]}", table_column=whole()),
         TimeElapsedColumn(table_column=whole()),

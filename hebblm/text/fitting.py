@@ -30,7 +30,7 @@ def check_splitting(asked: str) -> None:
 
 def fitting(
     lines: Iterable[str],  # the text's first ones, at most :data:`SAMPLE`, normalised
-    own: Tokenizer,  # tokeniser of the dictionary's text
+    default: Tokenizer,  # tokeniser of the dictionary's text
     known: Callable[[str], bool],  # says whether the dictionary has a word
     asked: Splitting = "auto",  # what the user chose
     *,
@@ -43,15 +43,15 @@ def fitting(
     """
     if asked != "auto":
         return MosesTokenizer() if asked == "moses" else WhitespaceTokenizer()
-    if own.name != "whitespace":
-        return own
+    if default.name != "whitespace":
+        return default
     lines = [line[:MAX_LINE_CHARACTERS] for line in lines]
-    plain = _unknown(lines, own, known)
+    plain = _unknown(lines, default, known)
     if not plain:
-        return own
+        return default
     split = _unknown(lines, MosesTokenizer(), known)
     if split >= CLEAR * plain:
-        return own
+        return default
     log(
         f"{name} is split at punctuation as well: {100 * split:.1f} % of its tokens are unknown to "
         "the model, "

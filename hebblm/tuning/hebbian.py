@@ -86,7 +86,11 @@ class HebbGrid:
     def of(cls, mbpa: MbpaConfig, hebb: HebbConfig, grid: Grid) -> HebbGrid:
         """Return an observer without losses; several ranks divide the points."""
         tried = points(
-            "hebb", scale=[hebb.scale], kernel_weight=grid.kernel_weight, beta=grid.beta, eta=grid.eta
+            "hebb",
+            scale=[hebb.scale],
+            kernel_weight=grid.kernel_weight,
+            beta=grid.beta,
+            eta=grid.eta,
         )
         pairs = current().partition(len(grid.kernel_weight) * len(grid.beta))
         return cls(

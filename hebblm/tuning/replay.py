@@ -88,7 +88,10 @@ class Replay:
             if not (indices or observers):
                 return {}
             losses = self.read(
-                {names[index]: predictors[names[index]] for index in indices}, title, observers, watched
+                {names[index]: predictors[names[index]] for index in indices},
+                title,
+                observers,
+                watched,
             )
             return {index: losses[names[index]] for index in indices}
 

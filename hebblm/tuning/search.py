@@ -77,7 +77,9 @@ class Search:
         the defaults too. Values that the method does not read do not matter.
         """
         usual, record = self.usual, METHODS[method]
-        read = {kind.section for kind in record.settings} | {"dynamic" if record.uses_dynamic_base else "base"}
+        read = {kind.section for kind in record.settings} | {
+            "dynamic" if record.uses_dynamic_base else "base"
+        }
         if record.predictor(self.start.methods).requirements.retrieval:
             read.add("memory")
         parts = [self.best[name] for name in with_parts([method]) - {method} if name in self.best]
@@ -127,14 +129,14 @@ class Search:
     def check_fixed(self) -> None:
         """Refuse fixed values that no point of a method will have, before anything is read."""
         grid = self.grid
-        beside: dict[str, Axes] = {
-            "hebb": {"closeness": grid.kernel_weight, "beta": grid.beta, "eta": grid.eta},
+        by_method: dict[str, Axes] = {
+            "hebb": {"kernel_weight": grid.kernel_weight, "beta": grid.beta, "eta": grid.eta},
             "dynamic": {"decay": grid.dynamic_decay},
         }
         for method in self.wanted:
             tried = METHODS[method].search_space
             axes = (
-                beside.get(method, {"weight": grid.weight})
+                by_method.get(method, {"weight": grid.weight})
                 if tried is None
                 else tried(self.settings.methods, grid)
             )
@@ -147,7 +149,9 @@ class Search:
                         f"{', '.join(map(str, values))}"
                     )
 
-    def predictors(self, method: str, tried: Iterable[Point], **whole: float) -> dict[str, Predictor]:
+    def predictors(
+        self, method: str, tried: Iterable[Point], **whole: float
+    ) -> dict[str, Predictor]:
         """Return a rule for each point, named by method and the point's number; ``whole`` are
         values for all of them.
 

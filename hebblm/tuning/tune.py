@@ -100,7 +100,9 @@ def tune_static(search: Search, replay: Replay) -> None:
     predictors: dict[str, Predictor] = {"lstm": Unadapted()}
     for method, (tried, mixture_weights) in alone.items():
         if method in wanted:
-            predictors |= search.predictors(method, tried, **({"gamma": 1.0} if mixture_weights else {}))
+            predictors |= search.predictors(
+                method, tried, **({"gamma": 1.0} if mixture_weights else {})
+            )
     losses = replay.score(predictors, f"tune {len(predictors)} points")
     base = losses["lstm"]
     best["lstm"] = BestPoint(float(base.mean()), {}, base)
@@ -110,7 +112,9 @@ def tune_static(search: Search, replay: Replay) -> None:
             name = f"{dotted(method)}.gamma"
             search.take(
                 method,
-                with_shares(outcomes, base, name, mixture_weights, replay.every) if mixture_weights else outcomes,
+                with_shares(outcomes, base, name, mixture_weights, replay.every)
+                if mixture_weights
+                else outcomes,
             )
     if "hebb" in wanted:
         _tune_hebb(search, replay)
@@ -215,8 +219,8 @@ def _space(search: Search, method: str) -> tuple[list[Point], list[float | str]]
 def _found(
     losses: Mapping[str, Losses], method: str, tried: Iterable[Point]
 ) -> Iterator[tuple[Point, Losses]]:
-    """Yield the points whose rules :meth:`Search.predictors` made, with their losses (T,), or (C, T) of
-    C memories.
+    """Yield the points whose rules :meth:`Search.predictors` made, with their losses (T,), or (C,
+    T) of C memories.
     """
     for index, point in enumerate(tried):
         rows = [losses[name] for name in named(f"{method} {index}", point)]

@@ -260,12 +260,12 @@ def run_timing(setup: ClassSetup) -> dict[str, Any]:
         "methods": {
             name: {
                 "hyperparameters": values_of(name, values),
-                "seconds": _median_of(own),
+                "seconds": _median_of(times),
                 "ratio": _median_of(
-                    [a / b for a, b in zip(own, seconds["parametric"], strict=True)]
+                    [a / b for a, b in zip(times, seconds["parametric"], strict=True)]
                 ),
             }
-            for name, own in seconds.items()
+            for name, times in seconds.items()
         },
     }
 

@@ -38,10 +38,10 @@ class ImageFeatures:
         if new is None:
             raise ValueError("the gate of images needs to know which classes are new")
         mass = batch.log_probs.exp()[:, new].sum(1)  # (N,)
-        found = near.mask.sum(1).clamp_min(1)
-        share = (new[near.values] & near.mask).sum(1) / found  # (N,)
-        own = torch.stack([mass.double(), share.double()], 1)
-        return torch.cat([gate_features(batch), own], 1)
+        count = near.mask.sum(1).clamp_min(1)
+        share = (new[near.values] & near.mask).sum(1) / count  # (N,)
+        features = torch.stack([mass.double(), share.double()], 1)
+        return torch.cat([gate_features(batch), features], 1)
 
 
 def image_best(predictors: tuple[Predictor, ...], values: Mapping[str, float]) -> Gated:

@@ -45,8 +45,8 @@ TRAINED = "training"
 
 Measure = Callable[[MLP, int], Step]
 """From the network after task t, and t, to every method that starts from it: predictions (t + 1, n)
-uint8, task by task of the first n test samples, and how many queries' neighbours' loss ``loss_increased`` by
-their adaptation.
+uint8, task by task of the first n test samples, and how many queries' neighbours' loss
+``loss_increased`` by their adaptation.
 """
 
 
@@ -332,11 +332,11 @@ def _run_seed(stream: TaskStream, values: Values, folder: Path, run: str) -> See
     ):
         path = folder / f"seed-{seed}-{name}.state.safetensors"
         measure = partial(_measure, stream, values, name, sizes)
-        made, numbers = Chain(stream, strength).run(
+        predicted, numbers = Chain(stream, strength).run(
             measure, f"seed {seed}, {name}", tasks=settings.tasks, path=path, run=run
         )
         training[name] = numbers.pop(TRAINED)["seconds"]
-        predictions |= made
+        predictions |= predicted
         counted |= numbers
     labels = stream.dataset.test.labels[stream.drawn.test]
     about = {"training_seconds": training}

@@ -53,8 +53,10 @@ class Pretraining:
     def of(
         cls, dataset: ImageDataset, settings: ClassSettings, old_classes: int, seed: int
     ) -> Pretraining:
-        own = SHARED_SEED if settings.pretrainings == "shared" else seed
-        return cls(dataset, settings, split(dataset, old_classes, settings.held_out, own), own)
+        number = SHARED_SEED if settings.pretrainings == "shared" else seed
+        return cls(
+            dataset, settings, split(dataset, old_classes, settings.held_out, number), number
+        )
 
     @property
     def run(self) -> str:
@@ -79,8 +81,8 @@ class Pretraining:
     def cached(self) -> str:
         return self._name(self.run)
 
-    def _name(self, own: str) -> str:
-        return f"{self.settings.backbone}-{len(self.parts.old_classes)}-{own}"
+    def _name(self, number: str) -> str:
+        return f"{self.settings.backbone}-{len(self.parts.old_classes)}-{number}"
 
     @property
     def _asked(self) -> dict[str, Any]:
@@ -203,9 +205,9 @@ def _train(
     )
     training = Training(classifier, optimizer, pictures, settings)
     done, seconds = 0, 0.0
-    found = load_state(path, wanted.run, remedy="delete {path} to start anew")
-    if found is not None:
-        tensors, record = found
+    state = load_state(path, wanted.run, remedy="delete {path} to start anew")
+    if state is not None:
+        tensors, record = state
         training.load_state_dict(tensors)
         done, seconds = record["epochs"], record["seconds"]
     epochs, steps = sum(settings.epochs), len(list(batches(samples, settings.batch_size)))
@@ -230,7 +232,7 @@ def _train(
     classifier.load_state_dict(kept)  # what is said of it holds for what is kept
     held_out = wanted.parts.held_out
     old = held_out[~wanted.parts.new[wanted.dataset.train.labels[held_out]]]
-    made = classifier.head().logits(features_of(classifier, pictures, old)).argmax(1).cpu()
+    predicted = classifier.head().logits(features_of(classifier, pictures, old)).argmax(1).cpu()
     return {**kept, "mean": mean, "deviation": deviation}, {
         "run": wanted.run,
         "backbone": wanted.settings.backbone,
@@ -241,7 +243,7 @@ def _train(
         "pictures": len(samples),
         "settings": json.loads(json.dumps(asdict(settings))),
         # among all outputs
-        "held_out_top1": float((made == wanted.dataset.train.labels[old]).double().mean()),
+        "held_out_top1": float((predicted == wanted.dataset.train.labels[old]).double().mean()),
         "device": device.type,
         "seconds": seconds,
     }

@@ -86,8 +86,8 @@ def values_of(name: str, values: Values) -> dict[str, float]:
     """Everything that a method runs with, MbPA's part of Hebb included."""
     if name in ("parametric", "mixture", "mbpa", "best"):
         return dict(values[name])
-    own = values.get(name, values["hebb"])  # Hebb-N takes over Hebb's
-    return dict(own) if name == "hebb-v1" else {**values["mbpa"], **own}
+    point = values.get(name, values["hebb"])  # Hebb-N takes over Hebb's
+    return dict(point) if name == "hebb-v1" else {**values["mbpa"], **point}
 
 
 def methods_of(
@@ -106,16 +106,16 @@ def method_of(name: str, values: Values, settings: AdaptationSettings) -> ImageM
     if name == "best":
         predictors = tuple(method_of(part, values, settings).predictor for part in MIXED)
         return ImageMethod(image_best(predictors, values[name]))
-    own = values["mbpa"]
+    point = values["mbpa"]
     solver: dict[str, Any] = {}
     if settings.mbpa_optimizer == "newton":
-        solver["l2_to_base"] = own["l2_to_base"]
+        solver["l2_to_base"] = point["l2_to_base"]
     else:  # with a fresh state for each query
         solver = {
             "optimizer": "rmsprop",
             "lr_units": "guarded",
-            "lr": own["rate"],
-            "steps": int(own["steps"]),
+            "lr": point["rate"],
+            "steps": int(point["steps"]),
         }
     mbpa = MbpaConfig(solver="exact", eps=settings.eps, scale="absolute", weight=1.0, **solver)
     if name == "mbpa":
@@ -194,12 +194,12 @@ class Predicted:
         a network that knows nothing of one side, however much it knows of the other. A side without
         pictures counts as 0.
         """
-        found = top1(self.classes, labels.cpu(), new.cpu())
-        old, fresh = found["old"] or 0.0, found["new"] or 0.0
+        accuracies = top1(self.classes, labels.cpu(), new.cpu())
+        old, fresh = accuracies["old"] or 0.0, accuracies["new"] or 0.0
         return {
             "old": old,
             "new": fresh,
-            "overall": found["overall"] or 0.0,
+            "overall": accuracies["overall"] or 0.0,
             "harmonic_mean": harmonic_mean(old, fresh),
             "loss": float(self.losses.double().mean()),
         }
@@ -231,8 +231,8 @@ class PictureSource(FixedHead):
 
     def taken(self) -> list[Tensor]:
         """Return the likeliest classes (n,) uint8 of the last mini-batch, by predictor, once."""
-        found, self._classes = self._classes, []
-        return found
+        classes, self._classes = self._classes, []
+        return classes
 
 
 @torch.no_grad()
@@ -255,8 +255,8 @@ def read(
     losses: dict[str, list[Tensor]] = {name: [] for name in methods}
     retried = dict.fromkeys(methods, 0)
 
-    def record(session: OnlineSession[PictureSource], unit: Unit, found: Losses) -> None:
-        for (name, nll), likeliest in zip(found.items(), session.source.taken(), strict=True):
+    def record(session: OnlineSession[PictureSource], unit: Unit, new_losses: Losses) -> None:
+        for (name, nll), likeliest in zip(new_losses.items(), session.source.taken(), strict=True):
             predictor = methods[name].predictor
             classes[name].append(likeliest)
             losses[name].append(nll.float().cpu())
@@ -267,7 +267,9 @@ def read(
         for capacity in {method.capacity for method in methods.values()}:
             if capacity not in sessions:
                 own = {
-                    name: each.predictor for name, each in methods.items() if each.capacity == capacity
+                    name: each.predictor
+                    for name, each in methods.items()
+                    if each.capacity == capacity
                 }
                 context = remembered.context(block.head, k, capacity)
                 sessions[capacity] = OnlineSession(PictureSource(block.head), [context], own)

@@ -333,7 +333,16 @@ class AdaptationSettings(Settings):
     mbpa_optimizer: Literal["newton", "rmsprop"] = "newton"
     mbpa_lambda: tuple[Amount, ...] = (1e-4, 1e-3, 1e-2)  # of rmsprop
     mbpa_steps: tuple[Count, ...] = (1, 5, 10)  # of rmsprop
-    mbpa_l2_to_base: tuple[Positive, ...] = (1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2)  # of newton
+    mbpa_l2_to_base: tuple[Positive, ...] = (
+        1e-5,
+        3e-5,
+        1e-4,
+        3e-4,
+        1e-3,
+        3e-3,
+        1e-2,
+        3e-2,
+    )  # of newton
     hebb_beta: tuple[Decay, ...] = (0.4, 0.5, 0.6, 0.7, 0.8, 0.95)
     hebb_eta: tuple[Amount, ...] = (0.05, 0.1, 0.2, 0.5, 0.7, 0.9, 1.1, 1.3, 1.5)
     hebb_constant: tuple[Share, ...] = (0.2, 0.4, 0.6, 0.8)  # the weight in variant v3
@@ -536,7 +545,7 @@ def settings_of(
     settings = settings.changed({**fixed, **changes})
     optimizer = settings.adaptation.mbpa_optimizer
     for name, other in (
-        ("mbpa_pull", "newton"),
+        ("mbpa_l2_to_base", "newton"),
         ("mbpa_lambda", "rmsprop"),
         ("mbpa_steps", "rmsprop"),
     ):

@@ -135,8 +135,8 @@ def tuned(
                         path, encode({"values": values, "tried": tried}, "tuning"), seal=True
                     )
                     part.unlink(missing_ok=True)
-    found = decode(read_json(path), "tuning")
-    return found["values"], found["tried"]
+    kept = decode(read_json(path), "tuning")
+    return kept["values"], kept["tried"]
 
 
 def _scored(
@@ -150,25 +150,25 @@ def _scored(
     """Return every method with each of its points, and its scores on held-out pictures."""
     methods = {
         f"{name}/{at}": method_of(name, {**values, name: point}, setup.settings.adaptation)
-        for name, own in name_points.items()
-        for at, point in enumerate(own)
+        for name, points in name_points.items()
+        for at, point in enumerate(points)
     }
-    made = predict(setup, snapshot, methods, f"tune, {len(methods)} points", observes=observes)
+    answers = predict(setup, snapshot, methods, f"tune, {len(methods)} points", observes=observes)
 
     def scores(name: str, at: int) -> dict[str, float]:
-        predicted, labels, new = made[f"{name}/{at}"], snapshot.labels, snapshot.remembered.new
-        found = predicted.score(labels, new)
+        predicted, labels, new = answers[f"{name}/{at}"], snapshot.labels, snapshot.remembered.new
+        accuracies = predicted.score(labels, new)
         if name == "parametric":
             begin = len(labels) // 2 if observes else 0
             late = top1(predicted.classes[begin:], labels[begin:].cpu(), new.cpu())
-            found[END] = late["overall"] or 0.0
+            accuracies[END] = late["overall"] or 0.0
         if predicted.gate is not None and not observes:
-            found |= predicted.gate
-        return found
+            accuracies |= predicted.gate
+        return accuracies
 
     return {
-        name: [{**point, **scores(name, at)} for at, point in enumerate(own)]
-        for name, own in name_points.items()
+        name: [{**point, **scores(name, at)} for at, point in enumerate(points)]
+        for name, points in name_points.items()
     }
 
 

@@ -35,7 +35,9 @@ def cases(config: EvalBenchConfig, rounds: Rounds) -> list[Case]:
         architecture.embedding_dim, config.vocabulary, seed=config.seed, device=rounds.device
     )
     longest = max(config.tokens, config.currency_tokens, config.stream_tokens)
-    bench = Harness.of(source, architecture, longest, predictors, config.k, methods[CacheConfig].window)
+    bench = Harness.of(
+        source, architecture, longest, predictors, config.k, methods[CacheConfig].window
+    )
     return [
         *(
             partial(_evaluation, config, bench, size, unadapted, rounds)
@@ -64,7 +66,7 @@ def _evaluation(
         }
     )
     times = timings["all"].times(timings["lstm"]).named("times_lstm")
-    values = {**times, "peak_bytes": float(peak_resident_bytes()), **bench.mixture_weights()}
+    values = {**times, "peak_bytes": float(peak_resident_bytes()), **bench.shares()}
     case = bench.case(entries=size, batch=config.batch)
     return Row("evaluation", case, timings, {}, values)
 
@@ -141,7 +143,7 @@ def _streams(config: EvalBenchConfig, bench: Harness, unadapted: Rules, rounds: 
     for streams in (1, *config.streams):
         bench.rewind(config.stream_tokens, streams)
         bench.evaluate(bench.predictors, config.batch)
-        values |= {f"{name} {streams}": spent for name, spent in bench.mixture_weights().items()}
+        values |= {f"{name} {streams}": spent for name, spent in bench.shares().items()}
     return Row(
         "streams",
         bench.case(batch=config.batch, tokens=config.stream_tokens),

@@ -76,8 +76,8 @@ class StandInBase:
 
 @dataclass(slots=True)
 class Harness:
-    """An evaluation by ``predictors`` that can be run again and again from the same beginning, over at
-    most ``tokens``.
+    """An evaluation by ``predictors`` that can be run again and again from the same beginning, over
+    at most ``tokens``.
     """
 
     source: SyntheticSource
@@ -121,8 +121,8 @@ class Harness:
         self.described = self.memory.describe()
 
     def turn(self, predictors: Rules, tokens: int, update_every: int, streams: int = 1) -> Turn:
-        """Return a turn that evaluates ``predictors`` over the first tokens, from the state before the
-        stream or streams.
+        """Return a turn that evaluates ``predictors`` over the first tokens, from the state before
+        the stream or streams.
         """
         return stopwatch(
             lambda: self.evaluate(predictors, update_every),
@@ -187,7 +187,7 @@ class Harness:
         )
         return self.scores
 
-    def mixture_weights(self) -> dict[str, float]:
+    def shares(self) -> dict[str, float]:
         """Return the milliseconds a token of the last evaluation's parts; a method's is its time
         had it run alone.
         """

@@ -37,9 +37,9 @@ def adapted_head(  # noqa: PLR0913 - the parameters of hebblm.adapt.functional
     """Return a copy of the head, fitted to one query's neighbours by automatic differentiation (Eq.
     5).
 
-    The optimizer is ``sgd`` or ``rmsprop``; ``l2_to_base`` is the rate of the pull back to the base head.
-    ``relative`` takes ``lr`` and ``l2_to_base`` in units of 1 over the largest eigenvalue of ``A^1/2 (H
-    H^T + 1) A^1/2``.
+    The optimizer is ``sgd`` or ``rmsprop``; ``l2_to_base`` is the rate of the pull back to the base
+    head. ``relative`` takes ``lr`` and ``l2_to_base`` in units of 1 over the largest eigenvalue of
+    ``A^1/2 (H H^T + 1) A^1/2``.
     """
     keys, labels, distances = entries_of(neighbors, row)
     base = [head.weight] if head.bias is None else [head.weight, head.bias]
@@ -127,15 +127,15 @@ def hebb_logits(  # noqa: PLR0913 - the parameters of hebblm.adapt.functional
     """
     seen = counts > 0
     powers = beta ** counts.to(torch.float64)
-    mixture_weights = torch.where(seen, (1 - beta) / torch.where(seen, 1 - powers, 1), 0.0)  # E (V,)
+    shares = torch.where(seen, (1 - beta) / torch.where(seen, 1 - powers, 1), 0.0)  # E (V,)
     if constant is not None:
-        mixture_weights = torch.full_like(mixture_weights, constant)
+        shares = torch.full_like(shares, constant)
     rows = []
     for row, query in enumerate(hidden):
         change_w, change_b, present = hebbian_change(
             neighbors, row, head, eps=eps, hebbian_classes=hebbian_classes
         )
-        e = (torch.where(present, mixture_weights, 0.0) if gate == "gated" else mixture_weights).to(query.dtype)
+        e = (torch.where(present, shares, 0.0) if gate == "gated" else shares).to(query.dtype)
         keep, add = (1 - e, eta * e) if mbpa else (torch.zeros_like(e), torch.full_like(e, eta))
         own = adapted_head(neighbors, row, head, eps=eps, **descent)
         weight = head.weight + keep[:, None] * (own.weight - head.weight) + add[:, None] * change_w

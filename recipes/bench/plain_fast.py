@@ -34,7 +34,7 @@ def plain_fast(
         1, act, torch.arange(active, dtype=torch.int32, device=device).expand(count, active)
     )
     places = place.gather(1, y).long()  # of the labels among the classes followed
-    change, mixture_weights = hidden.new_zeros(count, active), hidden.new_zeros(count)
+    change, shares = hidden.new_zeros(count, active), hidden.new_zeros(count)
     for start in range(0, count, BLOCK):
         at = slice(start, start + BLOCK)
         H, A = H_all[at], act[at]
@@ -67,9 +67,9 @@ def plain_fast(
             change[at] += torch.bmm(alpha[:, None, :], E)[:, 0]
             if step < steps - 1:
                 Z.baddbmm_(L, torch.bmm(La, E)).addcmul_(rest[:, :, None], E)
-        mixture_weights[at] = (alpha * left * tail).sum(1)
+        shares[at] = (alpha * left * tail).sum(1)
     outside = (1 - px.gather(1, act).sum(1)).clamp_min(1e-6)
-    out = torch.addcmul(q0, (mixture_weights / outside)[:, None], px, value=-1)
+    out = torch.addcmul(q0, (shares / outside)[:, None], px, value=-1)
     return out.scatter_(1, act, q0.gather(1, act) + change)
 
 

@@ -98,8 +98,8 @@ def _training(config: TrainBenchConfig, name: str, classes: int, rounds: Rounds)
 
 def zipf_ids(count: int, classes: int, seed: int) -> Ids:
     """Return ids (T,) int64 in which class i occurs in proportion to 1 / (i + 3)."""
-    mixture_weights = 1 / (np.arange(classes) + 3.0)
-    reached = np.cumsum(mixture_weights / mixture_weights.sum())
+    shares = 1 / (np.arange(classes) + 3.0)
+    reached = np.cumsum(shares / shares.sum())
     drawn = np.searchsorted(reached, np.random.default_rng(seed).random(count))
     return np.minimum(drawn, classes - 1).astype(np.int64)
 

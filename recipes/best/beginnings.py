@@ -88,7 +88,9 @@ def beginnings(lm: LanguageModel, read: str) -> Iterable[Beginnings]:
     for text, made in CHOOSING.items():
         lines = [line for line in made().asked.split("\n") if len(line.split()) >= LEAST_WORDS]
         random.Random(SEED).shuffle(lines)
-        found = [evidence(reader, predictor, line) for line in lines[: OWN if text == read else OTHERS]]
+        found = [
+            evidence(reader, predictor, line) for line in lines[: OWN if text == read else OTHERS]
+        ]
         places = torch.cat([torch.arange(len(losses), dtype=torch.float64) for losses, _ in found])
         losses, features = (torch.cat(rows) for rows in zip(*found, strict=True))
         yield Beginnings(lm.name, read, text, gate, losses, features, places)

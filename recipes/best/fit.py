@@ -70,7 +70,9 @@ def evidence(predictor: Gated, named: dict[str, str], tokens: int) -> Tensor:
         {"lstm": Unadapted()},
         Schedule(config.update_every, read_ahead=True),
     )
-    evaluate(base, [context], predictors, scenario.stream, scenario.vocabulary, schedule, Hooks([noted]))
+    evaluate(
+        base, [context], predictors, scenario.stream, scenario.vocabulary, schedule, Hooks([noted])
+    )
     return torch.cat(noted.rows)
 
 

@@ -1,8 +1,8 @@
 """MbPA's rate, the base's rate and Hebb's values, found on validation text: those that
 ``hebblm-tune`` does not reach.
 
-    python -m recipes.hebb.tune --intra-domain ptb --set mbpa.optimizer=sgd mbpa.steps=1 mbpa.l2_to_base=0
-    --mbpa-lr 1 2 4 8 --output-path results/hebb/tuned/ptb-1-step
+    python -m recipes.hebb.tune --intra-domain ptb --set mbpa.optimizer=sgd mbpa.steps=1
+    mbpa.l2_to_base=0 --mbpa-lr 1 2 4 8 --output-path results/hebb/tuned/ptb-1-step
 
 The steps of ``mbpa.steps`` stay as they are, as do pull and weight of Newton's steps: only rates
 are tried, then Hebb's whole grid at the best of them. Writes tuned.json, which ``hebblm-eval

@@ -55,7 +55,7 @@ def build(text: str, out: str, *options: str, model: str = MODEL) -> None:
     )
 
 
-def file_lock(folder: str) -> tuple[torch.Tensor, torch.Tensor, tuple[str, ...]]:
+def held(folder: str) -> tuple[torch.Tensor, torch.Tensor, tuple[str, ...]]:
     """Return keys, labels and new words of a folder."""
     found = corpus_memory.SavedMemory.of(Path(folder))
     manifest = found.manifest
@@ -73,7 +73,7 @@ def test_a_reader_would_have_remembered_the_same(
     reader = hebblm.load(MODEL, device="cpu").reader("lstm", settings={"memory.index": "exact"})
     reader.read(text)
     reader.save(place / "read")
-    (keys, labels, words), (wanted, ids, _) = file_lock("built"), file_lock("read")
+    (keys, labels, words), (wanted, ids, _) = held("built"), held("read")
     torch.testing.assert_close(keys, wanted, rtol=1e-4, atol=1e-5)
     assert torch.equal(labels, ids)
     assert words == ()
@@ -93,7 +93,7 @@ def test_a_model_of_transformers_remembers(place: Path) -> None:
     lm = hebblm.load(place / "model", device="cpu", context=32, stride=8)
     reader = lm.reader("knn", memory=place / "built")
     assert len(reader) == len(lm.vocabulary.encode(text, include=False).ids)
-    keys, labels, _ = file_lock("built")
+    keys, labels, _ = held("built")
     assert torch.equal(labels, torch.tensor(lm.vocabulary.encode(text, include=False).ids))
     base = lm.model.base()
     inputs = torch.cat([torch.tensor([lm.vocabulary.start]), labels[:-1]])
@@ -126,7 +126,7 @@ def test_what_was_remembered_is_expected_and_stays_as_it_is_when_only_read(
     ask = [MODEL, "texts/a.txt", "--memory", "known", "--device", "cpu"]
     assert read([*ask, "--read-only"]) == 0
     assert read([*ask, "--save", "grown"]) == 0
-    assert len(file_lock("known")[1]) < len(file_lock("grown")[1])
+    assert len(held("known")[1]) < len(held("grown")[1])
     assert {path.name: path.read_bytes() for path in (place / "known").iterdir()} == before
 
 
@@ -200,7 +200,7 @@ def test_prose_is_remembered_as_a_reader_reads_it(
     vocabulary = (reader := lm.reader("lstm")).vocabulary
     tokens = reader.read(prose).tokens
     assert tokens[4:6] == ("list", ",")
-    assert file_lock("built")[1].tolist() == list(vocabulary.encode(prose, include=False).ids)
+    assert held("built")[1].tolist() == list(vocabulary.encode(prose, include=False).ids)
     assert lm.reader("lstm", memory="built").read("a list, ").tokens == ("a", "list", ",")
 
     capsys.readouterr()
@@ -212,7 +212,7 @@ def test_prose_is_remembered_as_a_reader_reads_it(
         in told
     )
     assert "already holds this memory" not in told
-    assert set(file_lock("built")[2]) == {"list,", '"it"', "twice."}
+    assert set(held("built")[2]) == {"list,", '"it"', "twice."}
     assert lm.reader("lstm", memory="built").read(prose).tokens[4] == "list,"
 
 
@@ -221,7 +221,7 @@ def test_the_first_text_with_words_says_how_all_are_split(place: Path) -> None:
     (place / "texts" / "prose.txt").write_text("Call list, twice.\n")
     build("texts", "tokenised")
     build("texts/prose.txt", "prose")
-    assert file_lock("tokenised")[2] == ("frobnitz", "quux", "list,", "twice.")
+    assert held("tokenised")[2] == ("frobnitz", "quux", "list,", "twice.")
     assert main(["merge", "tokenised", "prose", "--output-path", "both"]) == 0
     assert main(["merge", "prose", "prose", "--output-path", "twice"]) == 0
     lm = hebblm.load(MODEL, device="cpu")
@@ -426,7 +426,7 @@ def test_a_memory_on_disk_is_built_merged_and_read_with(place: Path) -> None:
         )
     assert main(["merge", "on-a.txt", "on-more", "--output-path", "both"]) == 0
     assert corpus_memory.SavedMemory.of(Path("both")).config().store == "disk"
-    keys = [file_lock(name)[0] for name in ("on-a.txt", "on-more", "both")]
+    keys = [held(name)[0] for name in ("on-a.txt", "on-more", "both")]
     assert torch.equal(keys[2], torch.cat(keys[:2]))
     reader = hebblm.load(MODEL, device="cpu").reader("mixture+hebb", memory="both")
     assert "frobnitz" in [word for word, _, _ in reader.suggest("Call", 3)]
@@ -455,8 +455,8 @@ def test_a_second_writer_is_refused_and_a_killed_one_holds_nobody_up(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code = (
-        "import sys, time; from pathlib import Path; from hebblm.io.locks import held\n"
-        "with held(Path('known'), 'this memory'): print('held', flush=True); time.sleep(100)"
+        "import sys, time; from pathlib import Path; from hebblm.io.locks import file_lock\n"
+        "with file_lock(Path('known'), 'this memory'): print('held', flush=True); time.sleep(100)"
     )
     writer = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     assert writer.stdout is not None

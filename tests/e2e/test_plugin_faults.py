@@ -15,11 +15,11 @@ from .conftest import World, refused, run
 PLUGIN = """
 import torch
 import hebblm
-from hebblm.adapt.methods.predictor import Needs
+from hebblm.adapt.methods.predictor import Requirements
 
 class Own:
     name = "own"
-    needs = Needs({needs})
+    requirements = Requirements({requirements})
 
     def log_probs(self, batch):
         base = batch.log_probs
@@ -106,7 +106,9 @@ def test_a_method_that_keeps_its_promises_passes_and_is_asked_no_more_than_twice
     checked: list[str] = []
     check = contract.check_predictor
     monkeypatch.setattr(
-        contract, "check_rule", lambda method, *rest: (checked.append(method), check(method, *rest))
+        contract,
+        "check_predictor",
+        lambda method, *rest: (checked.append(method), check(method, *rest)),
     )
     line = (
         f"eval --checkpoint {world.model} --target {world.other_prepared} --max-tokens 900 "

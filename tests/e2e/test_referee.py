@@ -149,7 +149,9 @@ def test_a_text_is_decoded_in_another_process(
     [
         (40, ["best"]),
         pytest.param(
-            80, [name for name in named("all") if not METHODS[name].trains_online], marks=pytest.mark.slow
+            80,
+            [name for name in named("all") if not METHODS[name].uses_dynamic_base],
+            marks=pytest.mark.slow,
         ),
     ],
 )

@@ -106,7 +106,7 @@ def trial(asked: Problem) -> str:
     """Return "finite", "refused", or what was wrong."""
     try:
         settings = Hyperparameters().changed(asked.settings).methods
-        rule = METHODS[asked.method].rule(settings)
+        rule = METHODS[asked.method].predictor(settings)
         dtype = asked.head_dtype
         states = toy.randn(asked.seed, 90, WIDTH, dtype=torch.float64)
         states = (states * (asked.norm / states.norm(dim=1, keepdim=True))).to(dtype)
@@ -278,7 +278,7 @@ def soak(
     stream = toy.stream_of(toy.tokens(0, total))
     context = toy.context_of(base, memory, stream, k=K)
     context.fixed = not moving
-    rules = {name: METHODS[name].rule(toy.LEARNED) for name in names}
+    rules = {name: METHODS[name].predictor(toy.LEARNED) for name in names}
     watch, case = Watch(total), Case()
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -309,7 +309,8 @@ def soak_cases(
 ) -> Iterator[tuple[str, Case]]:
     """Read with each kind of memory, by all methods that it serves."""
     still, moved = (
-        [name for name, m in METHODS.items() if m.trains_online == moving] for moving in (False, True)
+        [name for name, m in METHODS.items() if m.uses_dynamic_base == moving]
+        for moving in (False, True)
     )
     kinds = (
         ("the latest 10,000 entries", still, MemoryConfig(capacity=10_000), False),

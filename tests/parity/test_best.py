@@ -16,7 +16,13 @@ from hebblm.adapt import functional as F
 from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.context import Context
 from hebblm.adapt.methods import METHODS
-from hebblm.adapt.methods.best import COMPONENTS, FEATURES, BestConfig, best_predictor, gate_features
+from hebblm.adapt.methods.best import (
+    COMPONENTS,
+    FEATURES,
+    BestConfig,
+    best_predictor,
+    gate_features,
+)
 from hebblm.adapt.methods.gate import Gated
 from hebblm.adapt.settings import MethodSettings
 from hebblm.errors import UserError
@@ -169,13 +175,16 @@ def test_a_label_that_no_component_gives_anything_is_infinite_and_teaches_nothin
     mixture_weights = F.log_softmax_weights(
         gate.placed(torch.tensor([[1.0, 0.3]]).double()), gate.weights[None]
     )
-    assert F.gated_losses(torch.tensor([[math.inf, math.inf]]).double(), mixture_weights).item() == math.inf
+    assert (
+        F.gated_losses(torch.tensor([[math.inf, math.inf]]).double(), mixture_weights).item()
+        == math.inf
+    )
     assert gate.after([told] * 50).weights[0, 0] > gate.weights[0, 0]
 
 
 def test_another_text_begins_with_half_of_the_weights_and_the_odds_of_earlier_beginnings() -> None:
     first = torch.tensor([[1.0, 2.0, 0.3, 0.1], [0.5, -1.0, 0.2, 0.4]], dtype=torch.float64)
-    gate = F.LearnedGate(first, 0.5, 0).begun
+    gate = F.LearnedGate(first, 0.5, 0).at_text_start
     assert (gate.odds, gate.place, gate.squares) == (0, 0, None)
     rows = [[1.5, 1.0, 1.0, 0.3]] * 5
     read = gate.after(rows).after(rows)
@@ -183,10 +192,12 @@ def test_another_text_begins_with_half_of_the_weights_and_the_odds_of_earlier_be
     for step in (gate, gate.after(rows)):  # what gate and anchor gave the first ten tokens
         x = np.array([1.0, 0.3, *(np.array([1.0, 0.3]) * math.exp(-place / F.FADING))])
         mixture_weights = np.exp(step.weights.numpy() @ x)
-        expected += 5 * (1.5 + math.log(mixture_weights / mixture_weights.sum() @ np.exp([-1.5, -1.0])))
+        expected += 5 * (
+            1.5 + math.log(mixture_weights / mixture_weights.sum() @ np.exp([-1.5, -1.0]))
+        )
         place += 5
     assert read.gain == pytest.approx(expected, rel=1e-12)
-    begun, helped = read.begun, 1 / (1 + math.exp(-expected))
+    begun, helped = read.at_text_start, 1 / (1 + math.exp(-expected))
     assert begun.odds == pytest.approx(math.log((8 + helped) / (8 + 1 - helped)), rel=1e-12)
     assert torch.equal(begun.weights, torch.cat([read.weights[:, :2], first[:, 2:]], 1))
     assert read.squares is not None
@@ -196,14 +207,14 @@ def test_another_text_begins_with_half_of_the_weights_and_the_odds_of_earlier_be
     )
     assert (begun.place, begun.gain, read.place) == (0, 0, 10)
     assert begun.from_floats(read.as_floats).as_floats == read.as_floats
-    assert begun.from_floats(read.as_floats).begun.as_floats == begun.as_floats
+    assert begun.from_floats(read.as_floats).at_text_start.as_floats == begun.as_floats
 
 
 def test_only_the_first_tokens_tell_of_a_beginning_and_texts_add_up() -> None:
     gate = (
         F.LearnedGate(torch.zeros(2, 2, dtype=torch.float64), 0.1, 0)
         .after([[1.0, 5.0, 1.0]] * 10)
-        .begun
+        .at_text_start
     )
     assert gate.odds == 0, "the first text of all does not count"
     for _ in range(5):
@@ -211,7 +222,7 @@ def test_only_the_first_tokens_tell_of_a_beginning_and_texts_add_up() -> None:
     assert gate.gain == gate.after([[1.0, 9.0, 1.0]] * 10).gain
     odds = []
     for _ in range(3):
-        gate = gate.begun
+        gate = gate.at_text_start
         odds.append(gate.odds)
         gate = gate.after([[5.0, 1.0, 1.0]] * 10)
     assert odds == pytest.approx([math.log((8 + n) / 8) for n in (1, 2, 3)], abs=1e-3)

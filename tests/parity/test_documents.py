@@ -76,7 +76,9 @@ def one_by_one(  # noqa: C901 - the plain form of reading, in one place
                     base.read(torch.tensor([index(word) for word in [*before, *part[:-1]]])),
                     context,
                 )
-                losses += predictor.score(batch, torch.tensor([index(word) for word in part])).tolist()
+                losses += predictor.score(
+                    batch, torch.tensor([index(word) for word in part])
+                ).tolist()
                 scored.append((context, batch, part))
         for _, _, part in scored:
             for word in part:
@@ -93,8 +95,8 @@ def one_by_one(  # noqa: C901 - the plain form of reading, in one place
             for context, batch, part in scored
         ]
         for context, observation in observations:
-            context.take(observation)
-            context.count(observation)
+            context.observe(observation)
+            context.count_ngrams(observation)
     return found
 
 

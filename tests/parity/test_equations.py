@@ -67,7 +67,9 @@ def test_mbpa_equals_autograd(options: dict[str, object], bias: bool) -> None:
 
 
 @pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize(("steps", "lr", "l2_to_base"), [(1, 8.0, 0.03), (5, 0.5, 0.03), (5, 8.0, 0.0)])
+@pytest.mark.parametrize(
+    ("steps", "lr", "l2_to_base"), [(1, 8.0, 0.03), (5, 0.5, 0.03), (5, 8.0, 0.0)]
+)
 def test_descent_at_a_relative_rate_equals_autograd(
     steps: int, lr: float, l2_to_base: float, bias: bool
 ) -> None:

@@ -36,7 +36,9 @@ def looped(model: MLP, pixels: Tensor, labels: Tensor, kind: FisherKind) -> list
     totals = [torch.zeros_like(parameter) for parameter in model.parameters()]
     for sample, label in zip(pixels, labels, strict=True):
         mixture_weights = model.logits(sample).softmax(0)
-        outcomes = [(int(label), 1.0)] if kind == "labels" else list(enumerate(mixture_weights.tolist()))
+        outcomes = (
+            [(int(label), 1.0)] if kind == "labels" else list(enumerate(mixture_weights.tolist()))
+        )
         for outcome, share in outcomes:
             for total, square in zip(totals, squared_gradient(model, sample, outcome), strict=True):
                 total += share * square / len(pixels)

@@ -22,8 +22,8 @@ from .problems import language_like
 
 pytest.importorskip("numba")
 OPTIONS = {
-    "lr": 0.0, "steps": 3, "eps": 3e-3, "solver": "fast", "optimizer": "newton", "l2_to_base": 0.0035,
-    "scale": "relative",
+    "lr": 0.0, "steps": 3, "eps": 3e-3, "solver": "fast", "optimizer": "newton",
+    "l2_to_base": 0.0035, "scale": "relative",
 }  # fmt: skip
 WEIGHTS = torch.tensor([[0.0, 0.5, 1.0, 1.5]])
 
@@ -84,7 +84,9 @@ def in_float64(near: Neighbors, hidden: Tensor, head: OutputHead, *, roots: bool
         near.keys.double(), near.values, near.distances.double(), near.mask, logs.double()
     )
     queries = hidden.double()
-    return F.mbpa_delta(queries, known, wide, wide.logits(queries), signed_sqrt=roots, **OPTIONS).delta
+    return F.mbpa_delta(
+        queries, known, wide, wide.logits(queries), signed_sqrt=roots, **OPTIONS
+    ).delta
 
 
 def total_change(one: Tensor, other: Tensor, logits: Tensor) -> Tensor:

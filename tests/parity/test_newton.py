@@ -60,7 +60,9 @@ def test_many_steps_reach_the_optimum(l2_to_base: float, bias: bool, classes: in
     problem = as_problem(*make_problem(5, k=9, v=classes, bias=bias), eps=1.0)
     found = solve_newton(problem, steps=6000, l2_to_base=l2_to_base, exact=True)
     for row in range(5):
-        torch.testing.assert_close(found.delta[row], optimum(problem, row, l2_to_base), rtol=0, atol=1e-6)
+        torch.testing.assert_close(
+            found.delta[row], optimum(problem, row, l2_to_base), rtol=0, atol=1e-6
+        )
     assert (found.delta[2] == 0).all()  # no neighbours
     assert not found.loss_increased.any()
 

@@ -99,8 +99,8 @@ def plainly(
             with torch.enable_grad():
                 base.learn(labels)
             context.set_head(base.head)
-            context.take(observation)
-            context.count(observation)
+            context.observe(observation)
+            context.count_ngrams(observation)
     return {name: torch.cat(losses).numpy() for name, losses in nll.items()}
 
 
@@ -154,7 +154,7 @@ def test_every_method_over_a_fixed_base(
 
 
 @pytest.mark.parametrize(
-    ("rule", "settings", "every"),
+    ("predictor", "settings", "every"),
     [
         ("sgd", toy.SETTINGS, 7),
         ("sgd", toy.SETTINGS, 50),
@@ -167,10 +167,16 @@ def test_every_method_over_dynamic_evaluation(
 ) -> None:
     predictors = rules_of(DYNAMIC_METHODS, settings)
     found = as_evaluated(
-        dynamic(predictor), toy.MEMORIES["flat"](torch.float32), predictors, every, "shared", ahead=False
+        dynamic(predictor),
+        toy.MEMORIES["flat"](torch.float32),
+        predictors,
+        every,
+        "shared",
+        ahead=False,
     )
     same_bits(
-        found, plainly(dynamic(predictor), toy.MEMORIES["flat"](torch.float32), predictors, every, every)
+        found,
+        plainly(dynamic(predictor), toy.MEMORIES["flat"](torch.float32), predictors, every, every),
     )
 
 
@@ -179,7 +185,9 @@ def test_every_method_over_a_base_that_learns() -> None:
     found = as_evaluated(
         trained(lr=0.1), toy.MEMORIES["flat"](torch.float32), predictors, 7, "shared", ahead=False
     )
-    same_bits(found, plainly(trained(lr=0.1), toy.MEMORIES["flat"](torch.float32), predictors, 7, 7))
+    same_bits(
+        found, plainly(trained(lr=0.1), toy.MEMORIES["flat"](torch.float32), predictors, 7, 7)
+    )
 
 
 LENGTHS = (37, 5, 60, 2, 37)

@@ -14,7 +14,7 @@ from hebblm.adapt import functional
 from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.block import Block
 from hebblm.adapt.counts import class_weights
-from hebblm.adapt.functional.mixture_weights import OnlineMixtureWeights, LearnedWeight
+from hebblm.adapt.functional.mixture_weights import LearnedWeight, OnlineMixtureWeights
 from hebblm.adapt.methods import METHODS
 from hebblm.adapt.methods.base import Unadapted
 from hebblm.adapt.methods.cache import CacheConfig
@@ -23,7 +23,7 @@ from hebblm.adapt.methods.knn import KnnConfig
 from hebblm.adapt.methods.mbpa import Mbpa, MbpaConfig, mbpa_result
 from hebblm.adapt.methods.memory_mixture import SHARPNESS, Mixed
 from hebblm.adapt.methods.mixture import MixtureConfig
-from hebblm.adapt.methods.predictor import Requirements, Predictor
+from hebblm.adapt.methods.predictor import Predictor, Requirements
 from hebblm.adapt.settings import ONLINE, MethodSettings, Section
 from hebblm.evaluation.loop import Schedule, evaluate
 from hebblm.evaluation.vocabulary import UnionVocabulary
@@ -113,7 +113,9 @@ def test_a_sharpness_that_is_learned_mixes_memories(
         return METHODS[name].predictor(LEARNED.replaced(config))
 
     predictors = {f"{s}": predictor(1 / s if name == "knn" else s, 1.0) for s in SHARPNESS}
-    found = scored(predictors | {"base": Unadapted(), "online": predictor(ONLINE, gamma)}, every, ahead=True)
+    found = scored(
+        predictors | {"base": Unadapted(), "online": predictor(ONLINE, gamma)}, every, ahead=True
+    )
     total = None if isinstance(gamma, str) else gamma
     expected = reference([*(found[f"{s}"] for s in SHARPNESS), found["base"]], every, total)
     np.testing.assert_allclose(found["online"], expected, atol=2e-6)
@@ -219,7 +221,9 @@ def test_a_context_refuses_a_share_that_it_does_not_learn() -> None:
     predictor = METHODS["cache"].predictor(LEARNED)
     with pytest.raises(ValueError, match="learn_shares"):
         predictor.log_probs(EvalBatch(toy.randn(1, 2, toy.DIM), context))
-    assert predictor.requirements == Requirements(window=LEARNED[CacheConfig].window, mixture_weights=(predictor,))
+    assert predictor.requirements == Requirements(
+        window=LEARNED[CacheConfig].window, mixture_weights=(predictor,)
+    )
 
 
 @pytest.mark.parametrize("name", ["cache", "best"])
@@ -249,13 +253,21 @@ def test_shares_learn_every_ten_tokens_of_an_interval(name: str) -> None:
         for some in torch.split(said, 10):
             if name == "best":
                 parts = len(predictor.predictors)
-                losses, log_mixture_weights = some[:, :parts], mixture_weights.log_mixture_weights(some[:, parts:])
+                losses, log_mixture_weights = (
+                    some[:, :parts],
+                    mixture_weights.log_mixture_weights(some[:, parts:]),
+                )
             else:
-                losses, log_mixture_weights = some, torch.tensor([mixture_weights.value], dtype=torch.float64).log()
+                losses, log_mixture_weights = (
+                    some,
+                    torch.tensor([mixture_weights.value], dtype=torch.float64).log(),
+                )
             expected += functional.gated_losses(losses, log_mixture_weights).tolist()
             mixture_weights = mixture_weights.after(some.tolist())
         observation = batch.observation(labels)
-        assert observation.mixture_weights[0][learner].as_floats == pytest.approx(mixture_weights.as_floats, abs=1e-9)
-        context.take(observation)
-        context.count(observation)
+        assert observation.mixture_weights[0][learner].as_floats == pytest.approx(
+            mixture_weights.as_floats, abs=1e-9
+        )
+        context.observe(observation)
+        context.count_ngrams(observation)
     np.testing.assert_allclose(found, expected, atol=1e-5)

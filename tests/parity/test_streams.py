@@ -102,8 +102,8 @@ def one_by_one(
                 nll[name][place] = predictor.score(batch, labels).numpy()
             scored.append((context, batch.observation(labels)))
         for context, observation in scored:
-            context.take(observation)
-            context.count(observation)
+            context.observe(observation)
+            context.count_ngrams(observation)
     return nll
 
 

@@ -17,7 +17,7 @@ import torch
 
 import hebblm
 from hebblm.adapt.batch import EvalBatch
-from hebblm.adapt.components import owned, shares
+from hebblm.adapt.components import mixture_weights, owned
 from hebblm.adapt.methods import METHODS
 from hebblm.adapt.methods.base import Unadapted
 from hebblm.adapt.methods.cache import Cache
@@ -91,7 +91,7 @@ class Plain:
 
     def add(self, rule: Predictor, share: float = 1.0) -> Plain:
         if isinstance(rule, Mixed | Gated):
-            for part, own in zip(rule.rules, self.weights_of(rule), strict=True):
+            for part, own in zip(rule.predictors, self.weights_of(rule), strict=True):
                 self.add(part, share * own)
             return self
         if isinstance(rule, Unadapted) or not self.labels:
@@ -117,7 +117,9 @@ class Plain:
         if rule in self.batch.context.learners:
             learned = self.batch.learned(rule)[0][0]  # after the question's own context
         if isinstance(rule, Gated):
-            found: list[float] = learned.log_mixture_weights(rule.features(self.batch))[0].exp().tolist()
+            found: list[float] = (
+                learned.log_mixture_weights(rule.features(self.batch))[0].exp().tolist()
+            )
             return found
         return (
             [*learned.value] if learned is not None else [float(rule.share), 1 - float(rule.share)]
@@ -259,7 +261,7 @@ def test_shares_and_entries_are_those_of_plain_sums(
 @every_method
 def test_the_share_of_a_component_in_a_token_is_that_of_the_word(method: str) -> None:
     context = filled(MEMORIES["flat"], torch.float64)
-    rule = METHODS[method].rule(toy.LEARNED)
+    rule = METHODS[method].predictor(toy.LEARNED)
     context.learn_mixture_weights([rule])
     toy.observe(context, queries(9, 6, context), torch.arange(6))
     hidden, targets = queries(1, 6, context), torch.tensor([0, 3, 5, 560, 17, 2])
@@ -268,7 +270,7 @@ def test_the_share_of_a_component_in_a_token_is_that_of_the_word(method: str) ->
         torch.stack([*found.values()]).sum(0), torch.ones(6, dtype=torch.float64)
     )
     for row, target in enumerate(targets.tolist()):
-        given = shares(rule, EvalBatch(hidden[row : row + 1], context))
+        given = mixture_weights(rule, EvalBatch(hidden[row : row + 1], context))
         whole = sum(float(part[target]) for part in given.values())
         # a rate that is too large leaves nothing to some words
         for name, part in given.items() if whole else ():

@@ -65,7 +65,7 @@ def test_every_effect_is_that_of_an_evaluation_under_that_reading(
     by = {(each.reading, each.method): each for each in found.effects if not each.values}
     for (reading, method), effect in by.items():
         settings = SETTINGS.changed(CHOICES.get(reading, {}))
-        rules = {method: METHODS[method].rule(settings.methods)}
+        rules = {method: METHODS[method].predictor(settings.methods)}
         nll = shared_pass(scenario(), rules, settings).scores.nll[method].astype(np.float64).mean()
         assert effect.nll == pytest.approx(nll, abs=1e-6), (reading, method)
         assert effect.change == pytest.approx(nll - by[DEFAULT, method].nll, abs=1e-6)
@@ -92,7 +92,7 @@ def test_a_tuned_reading_is_the_best_of_what_its_method_tries(
                 continue
             settings = [SETTINGS.changed({**CHOICES.get(reading, {}), **point}) for point in tried]
             losses = [
-                shared_pass(scenario(), {method: METHODS[method].rule(each.methods)}, each)
+                shared_pass(scenario(), {method: METHODS[method].predictor(each.methods)}, each)
                 .scores.nll[method]
                 .mean()
                 for each in settings

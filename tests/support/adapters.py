@@ -25,7 +25,7 @@ def _rules() -> list[str]:
     """
     found: dict[str, Predictor] = {}
     for name, method in METHODS.items():
-        rule = method.rule(toy.LEARNED)
+        rule = method.predictor(toy.LEARNED)
         if rule not in found.values():
             found[name] = rule
     return list(found)
@@ -41,7 +41,7 @@ every_method_in_each_of_its_forms = pytest.mark.parametrize(
         (name, form)
         for name in RULES
         for form in ("fast", "exact")
-        if form == "fast" or METHODS[name].rule(toy.SETTINGS).requirements.descents
+        if form == "fast" or METHODS[name].predictor(toy.SETTINGS).requirements.descents
     ],
 )
 both_dtypes = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["fp32", "fp64"])

@@ -232,8 +232,8 @@ def alone(
 def observe(context: Context, hidden: Tensor, targets: Tensor, *, write: bool = True) -> None:
     """Let a context take scored pairs (N, D), (N,) that were predicted alone."""
     observation = EvalBatch(hidden, context).observation(targets)
-    context.take(observation, write=write)
-    context.count(observation)
+    context.observe(observation, write=write)
+    context.count_ngrams(observation)
 
 
 def losses_of(

@@ -152,7 +152,9 @@ class LearnedGate:
         if not usable.any():
             return replace(self, place=place)
         losses, features = losses[usable], self.placed(features[usable])
-        mixture_weights = log_softmax_weights(features, self.weights.expand(len(losses), -1, -1))  # (n, C)
+        mixture_weights = log_softmax_weights(
+            features, self.weights.expand(len(losses), -1, -1)
+        )  # (n, C)
         owned = (mixture_weights - losses).softmax(1)
         change = owned - mixture_weights.exp()  # (n, C)
         # (C, 2F)

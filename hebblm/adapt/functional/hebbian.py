@@ -10,7 +10,6 @@ from torch import Tensor
 
 from hebblm.adapt import checks
 from hebblm.adapt.checks import LrUnits, Scale
-from hebblm.adapt.former import renamed
 from hebblm.adapt.functional.grouping import group_ids, group_sums
 from hebblm.adapt.functional.mbpa import Optimizer, Solver, mbpa_delta
 from hebblm.adapt.functional.scales import KernelNormalization, kernel_weight
@@ -89,8 +88,8 @@ def hebbian_term(  # noqa: PLR0913 - the parameters of Eq. 4, by name
     products = key_products(hidden, neighbors.keys) if products is None else products
     lifts = products + float(bias)  # h_k . h + 1 (N, K)
     if scale == "relative":
-        own = hidden.square().sum(1, keepdim=True) + float(bias)  # (N, 1)
-        lifts = lifts / own.clamp_min(torch.finfo(own.dtype).tiny)
+        query_products = hidden.square().sum(1, keepdim=True) + float(bias)  # (N, 1)
+        lifts = lifts / query_products.clamp_min(torch.finfo(query_products.dtype).tiny)
     groups = group_ids(neighbors.values) if groups is None else groups
     # One after the other: torch would divide them among threads, which costs more than it saves.
     sizes = group_sums(groups, member.to(lifts))
@@ -170,7 +169,6 @@ def hebb_combine(
     return logits.scatter_add_(1, term.labels, looked_up(weights, term.labels) * change)
 
 
-@renamed(rate="lr_units", method="solver")
 def hebb_logits(  # noqa: PLR0913 - the parameters of Eq. 4, 5 and 7, by name
     hidden: Tensor,
     neighbors: Neighbors,

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from hebblm.adapt import checks
 from hebblm.adapt.checks import LrUnits, Scale
-from hebblm.adapt.former import renamed
 from hebblm.adapt.functional.changes import CompactChange, joined
 from hebblm.adapt.functional.grouping import group_ids
 from hebblm.adapt.functional.rows import row_stats
@@ -53,7 +52,6 @@ class MbpaResult:
         return self.change.dense() if isinstance(self.change, CompactChange) else self.change
 
 
-@renamed(rate="lr_units", method="solver")
 @torch.no_grad()
 def mbpa_delta(  # noqa: PLR0913 - the parameters of Eq. 5, by name
     hidden: Tensor,
@@ -80,13 +78,18 @@ def mbpa_delta(  # noqa: PLR0913 - the parameters of Eq. 5, by name
     Equation, arguments and errors are those of :func:`mbpa_logits`. Several adapters can share the
     base logits, their logsumexp ``normalizers`` (N,), the ``products`` ``h_k . h`` (N, K) and the
     labels' ``groups`` (N, K), see :func:`hebblm.adapt.functional.grouping.group_ids`. The keys of
-    ``neighbors`` that a search found are read from the memory, a few queries at a time. ``signed_sqrt``
-    keys are square roots of states.
+    ``neighbors`` that a search found are read from the memory, a few queries at a time.
+    ``signed_sqrt`` keys are square roots of states.
     """
     checks.precise(head.weight)
     checks.some_neighbors(neighbors.values)
     solve = _solver(
-        lr=lr, steps=steps, lr_units=lr_units, solver=solver, optimizer=optimizer, l2_to_base=l2_to_base
+        lr=lr,
+        steps=steps,
+        lr_units=lr_units,
+        solver=solver,
+        optimizer=optimizer,
+        l2_to_base=l2_to_base,
     )
     weights = kernel_weight(
         neighbors.distances,
@@ -144,19 +147,20 @@ def _change(
 ) -> Tensor | CompactChange:
     """Return the change of all queries from those of parts of them."""
     compact = [
-        (rows, found.change) for rows, found in solutions if isinstance(found.change, CompactChange)
+        (rows, solution.change)
+        for rows, solution in solutions
+        if isinstance(solution.change, CompactChange)
     ]
     if len(compact) == len(solutions):
         known = base_logits.logsumexp(1) if normalizers is None else normalizers
         return joined(base_logits, known, compact)
     change = torch.zeros_like(base_logits)
-    for rows, found in solutions:
-        part = found.change
+    for rows, solution in solutions:
+        part = solution.change
         change[rows] = part.dense() if isinstance(part, CompactChange) else part
     return change
 
 
-@renamed(rate="lr_units", method="solver")
 def mbpa_logits(  # noqa: PLR0913 - the parameters of Eq. 5, by name
     hidden: Tensor,
     neighbors: Neighbors,
@@ -195,9 +199,9 @@ def mbpa_logits(  # noqa: PLR0913 - the parameters of Eq. 5, by name
         optimizer: ``newton`` goes to the optimum with a pull and has no rate, see
             :func:`solve_newton`; ``sgd`` is plain descent; ``rmsprop`` has a fresh state for each
             query and is slow.
-        l2_to_base: pull back to the base head. A step of descent takes ``lr l2_to_base`` of the change back, in
-            the unit of the rate. For newton it is above 0, in units of ``(lambda_max (trace -
-            lambda_max))^1/2``.
+        l2_to_base: pull back to the base head. A step of descent takes ``lr l2_to_base`` of the
+            change back, in the unit of the rate. For newton it is above 0, in units of
+            ``(lambda_max (trace - lambda_max))^1/2``.
         kernel_normalization: ``raw`` c_k, or scaled to ``sum`` 1 or ``max`` 1.
         scale: of distances and eps in c_k, see :func:`kernel_weight`.
 
@@ -279,7 +283,13 @@ def _problem(  # noqa: PLR0913 - the fields of a problem, for some rows
 
 
 def _solver(
-    *, lr: float, steps: int, lr_units: LrUnits, solver: Solver, optimizer: Optimizer, l2_to_base: float
+    *,
+    lr: float,
+    steps: int,
+    lr_units: LrUnits,
+    solver: Solver,
+    optimizer: Optimizer,
+    l2_to_base: float,
 ) -> Callable[[Problem], Solution]:
     """Return the solver of a few queries for these options; UserError for a value outside the
     equations' range.
@@ -301,7 +311,9 @@ def _solver(
                 "lr_units = 'relative' does not work with rmsprop; choose lr_units = 'guarded' or "
                 "'absolute'"
             )
-        return partial(solve_rmsprop, lr=lr, steps=steps, l2_to_base=l2_to_base, guarded=lr_units == "guarded")
+        return partial(
+            solve_rmsprop, lr=lr, steps=steps, l2_to_base=l2_to_base, guarded=lr_units == "guarded"
+        )
 
     def descend(problem: Problem) -> Solution:
         follow = solve_exact if solver == "exact" or narrow(problem) else solve_fast
@@ -309,7 +321,9 @@ def _solver(
         # those queries once more, at a rate that cannot climb
         if lr_units == "guarded" and bool(solution.loss_increased.any()):
             part = problem.rows(solution.loss_increased)
-            solution.put(solution.loss_increased, follow(part, Descent.stable(part, lr, steps, l2_to_base)))
+            solution.put(
+                solution.loss_increased, follow(part, Descent.stable(part, lr, steps, l2_to_base))
+            )
         return solution
 
     return descend

@@ -74,10 +74,10 @@ class OnlineMixtureWeights:
     def value(self) -> tuple[float, ...]:
         """The C + 1 shares, with sum 1."""
         prior = PRIOR * START / len(self.owned)
-        found = [(prior + owned) / (PRIOR + self.tokens) for owned in self.owned]
+        weights = [(prior + owned) / (PRIOR + self.tokens) for owned in self.owned]
         if self.total is not None:
-            found = [share * self.total / sum(found) for share in found]
-        return *found, 1 - (sum(found) if self.total is None else self.total)
+            weights = [share * self.total / sum(weights) for share in weights]
+        return *weights, 1 - (sum(weights) if self.total is None else self.total)
 
     def after(self, evidence: Iterable[Sequence[float]]) -> OnlineMixtureWeights:
         """Return the shares after more tokens, all scored with the present shares, given their C +
@@ -136,8 +136,8 @@ class LearnedWeight:
     @property
     def value(self) -> float:
         """The weight, within 0 and 3/2."""
-        found = (WEIGHT_PRIOR * WEIGHT_START + self.lowest) / (WEIGHT_PRIOR + self.curvature)
-        return min(MOST_WEIGHT, max(0.0, found))
+        weights = (WEIGHT_PRIOR * WEIGHT_START + self.lowest) / (WEIGHT_PRIOR + self.curvature)
+        return min(MOST_WEIGHT, max(0.0, weights))
 
     def after(self, evidence: Iterable[Sequence[float]]) -> LearnedWeight:
         """Return the weight after more tokens, given ``L(1/2), L(1), L(3/2)`` of each in nats;

@@ -11,8 +11,8 @@ from torch import Tensor
 from hebblm.adapt import checks
 from hebblm.adapt.checks import Scale
 from hebblm.adapt.functional.grouping import group_logsumexp
-from hebblm.adapt.functional.scales import log_weights
 from hebblm.adapt.functional.mixture_weights import mixed
+from hebblm.adapt.functional.scales import log_weights
 from hebblm.types import Neighbors, OutputHead
 
 Form = Literal["linear", "logit-sum"]

@@ -12,7 +12,6 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import cast
 
-from hebblm.adapt.former import GONE
 from hebblm.adapt.methods.base import DYNAMIC as DYNAMIC
 from hebblm.adapt.methods.base import DYNAMIC_EVALUATION, LSTM
 from hebblm.adapt.methods.best import BEST, BEST_OF_BOTH, DYNAMIC_BEST
@@ -172,12 +171,10 @@ def unaliased(name: str) -> str:
 
 
 def check_methods(names: list[str], known: Collection[str] = METHODS, among: str = "") -> None:
-    """Refuse a method that is unknown, gone or repeated; ``among`` names choices besides the known
+    """Refuse a method that is unknown or repeated; ``among`` names choices besides the known
     methods.
     """
     for name in names:
-        if name in GONE:
-            raise UserError(f"{name} is gone; use {GONE[name]}")
         if name in ENSEMBLES and name not in known:
             raise UserError(
                 f"{name} works in evaluations only; use {' or '.join(ENSEMBLES[name].parts)}"

@@ -37,7 +37,8 @@ class Gated:
     def log_probs(self, batch: EvalBatch) -> Tensor:
         def compute() -> Tensor:
             return F.log_mixture(
-                (predictor.log_probs(batch) for predictor in self.predictors), self.log_mixture_weights(batch)
+                (predictor.log_probs(batch) for predictor in self.predictors),
+                self.log_mixture_weights(batch),
             )
 
         return batch.shared(self, compute)
@@ -77,7 +78,9 @@ class Gated:
         import torch
 
         def compute() -> Tensor:
-            return torch.stack([predictor.score(batch, targets) for predictor in self.predictors], 1).double()
+            return torch.stack(
+                [predictor.score(batch, targets) for predictor in self.predictors], 1
+            ).double()
 
         return batch.scored(("components", self), targets, compute)
 

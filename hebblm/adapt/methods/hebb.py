@@ -12,7 +12,7 @@ from hebblm.adapt.methods.mbpa import (
     adaptation,
     adapted_logits,
     mbpa_change,
-    shared_closeness,
+    shared_kernel_weight,
 )
 from hebblm.adapt.methods.predictor import Method, Predictor
 from hebblm.adapt.requirements import Requirements
@@ -38,8 +38,8 @@ class HebbConfig(Section):
             are new words, else all).
         constant: the constant E of variant v3.
         counts: examples that n_i counts; observed (training and stream) or memory (entries only).
-        kernel_weight: closeness of the Hebbian term's entries: raw as printed, or scaled to sum 1 or
-            max 1, which bounds the term.
+        kernel_weight: closeness of the Hebbian term's entries: raw as printed, or scaled to sum 1
+            or max 1, which bounds the term.
         scale: relative (closeness to the neighbours' mean squared distance, the term to its value
             at the query itself) or absolute as printed.
     """
@@ -106,7 +106,7 @@ class Hebb:
 
     def kernel_weight(self, batch: EvalBatch) -> Tensor:
         """Return the closeness of each neighbour (N, K), with sum 1."""
-        return shared_closeness(batch, self.mbpa)
+        return shared_kernel_weight(batch, self.mbpa)
 
     def _adapted(self, batch: EvalBatch) -> HebbianLogits:
         """Return ``f_i + (1 - E_i) MbPA_i + E_i eta D_i . h`` (Eq. 7) for the labels, and the other
@@ -177,7 +177,9 @@ def hebbian_term(
             scale=hebb.scale,
         )
 
-    return batch.shared(("hebbian", classes is None, mbpa.eps, hebb.kernel_weight, hebb.scale), compute)
+    return batch.shared(
+        ("hebbian", classes is None, mbpa.eps, hebb.kernel_weight, hebb.scale), compute
+    )
 
 
 def hebb_rule(settings: MethodSettings, variant: str | None = None) -> Hebb:

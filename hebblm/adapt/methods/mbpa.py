@@ -44,11 +44,11 @@ class MbpaConfig(Section):
         eps: constant in the closeness 1 / (eps + squared distance).
         scale: distances and eps relative to the mean squared distance of a query's neighbours, or
             absolute.
-        kernel_weight: raw as printed, or scaled to sum 1 or max 1; with a relative rate all three are
-            the same.
-        l2_to_base: pull back to the base head. For newton in units of the geometric mean of the largest
-            eigenvalue and the sum of all others; for sgd in units of the largest, and each step
-            takes lr * pull of the change back.
+        kernel_weight: raw as printed, or scaled to sum 1 or max 1; with a relative rate all three
+            are the same.
+        l2_to_base: pull back to the base head. For newton in units of the geometric mean of the
+            largest eigenvalue and the sum of all others; for sgd in units of the largest, and each
+            step takes lr * pull of the change back.
         weight: factor s of the change d of the logits f, which become f + s d: a number, or learned
             online within 0 and 3/2. 1 is MbPA itself.
     """
@@ -67,14 +67,20 @@ class MbpaConfig(Section):
     weight: Weight = "online"
 
     def __post_init__(self) -> None:
-        if self.lr_units != "guarded" and self.optimizer != "newton" and self.lr * self.l2_to_base > 1:
+        if (
+            self.lr_units != "guarded"
+            and self.optimizer != "newton"
+            and self.lr * self.l2_to_base > 1
+        ):
             raise UserError(
-                f"mbpa.lr = {self.lr} and mbpa.l2_to_base = {self.l2_to_base} take back more than the change; "
+                f"mbpa.lr = {self.lr} and mbpa.l2_to_base = {self.l2_to_base} take back more than "
+                "the change; "
                 "choose them so that their product is at most 1"
             )
         if self.optimizer == "newton" and not self.l2_to_base > 0:
             raise UserError(
-                f"mbpa.l2_to_base = {self.l2_to_base} must be a number above 0 for mbpa.optimizer = newton"
+                f"mbpa.l2_to_base = {self.l2_to_base} must be a number above 0 for mbpa.optimizer "
+                "= newton"
             )
         if self.optimizer == "rmsprop" and (self.solver == "fast" or self.lr_units == "relative"):
             raise UserError(
@@ -140,7 +146,7 @@ class Mbpa:
 
     def kernel_weight(self, batch: EvalBatch) -> Tensor:
         """How close each neighbour (N, K) is, of sum 1."""
-        return shared_closeness(batch, self.config)
+        return shared_kernel_weight(batch, self.config)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,8 +217,8 @@ def _losses(
     base = batch.base_losses(targets)[:, None]
     if isinstance(change, F.CompactChange):
         return base + change.losses(targets, weights)
-    own = weights * change.gather(1, targets[:, None])
-    return base + F.growth(batch.logits, batch.log_normalizers, change, weights) - own
+    change_of_target = weights * change.gather(1, targets[:, None])
+    return base + F.growth(batch.logits, batch.log_normalizers, change, weights) - change_of_target
 
 
 def _mbpa(batch: EvalBatch, config: MbpaConfig, rows: slice | list[int]) -> F.MbpaResult:
@@ -238,7 +244,7 @@ def _mbpa(batch: EvalBatch, config: MbpaConfig, rows: slice | list[int]) -> F.Mb
     )
 
 
-def shared_closeness(batch: EvalBatch, config: MbpaConfig) -> Tensor:
+def shared_kernel_weight(batch: EvalBatch, config: MbpaConfig) -> Tensor:
     """Return MbPA's closeness c_k of each neighbour (N, K), scaled to sum 1."""
     near = batch.found
     return F.kernel_weight(
@@ -312,7 +318,10 @@ class Safeguards:
         loss_increased, retried, errors = nothing, nothing, [batch.hidden.new_zeros(0)]
         for config in cast(tuple[MbpaConfig, ...], predictor.requirements.descents):
             result = mbpa_result(batch, config)
-            loss_increased, retried = loss_increased | result.loss_increased, retried | result.retried
+            loss_increased, retried = (
+                loss_increased | result.loss_increased,
+                retried | result.retried,
+            )
             errors.append(fast_errors(batch, config))
         return cls(loss_increased, retried, torch.cat(errors))
 

@@ -71,7 +71,8 @@ class Mixed:
     def log_probs(self, batch: EvalBatch) -> Tensor:
         def compute() -> Tensor:
             return F.log_mixture(
-                (predictor.log_probs(batch) for predictor in self.predictors), self.log_mixture_weights(batch)
+                (predictor.log_probs(batch) for predictor in self.predictors),
+                self.log_mixture_weights(batch),
             )
 
         return batch.shared(self, compute)
@@ -79,7 +80,8 @@ class Mixed:
     def score(self, batch: EvalBatch, targets: Tensor) -> Tensor:
         def compute() -> Tensor:
             return -F.log_mixture(
-                (-losses for losses in self._losses(batch, targets)), self.log_mixture_weights(batch)
+                (-losses for losses in self._losses(batch, targets)),
+                self.log_mixture_weights(batch),
             )
 
         return batch.scored(self, targets, compute)
@@ -94,7 +96,11 @@ class Mixed:
     @property
     def name(self) -> str:
         """Names of the mixed rules, each once, without the base."""
-        return "+".join(dict.fromkeys(predictor.name for predictor in self.predictors if predictor.name != "base"))
+        return "+".join(
+            dict.fromkeys(
+                predictor.name for predictor in self.predictors if predictor.name != "base"
+            )
+        )
 
     @property
     def learned_as(self) -> str:
@@ -118,7 +124,9 @@ class Mixed:
     def _losses(self, batch: EvalBatch, targets: Tensor) -> list[Tensor]:
         """Return losses (N,) under each rule, computed once; nats."""
         return batch.scored(
-            ("parts", self), targets, lambda: [predictor.score(batch, targets) for predictor in self.predictors]
+            ("parts", self),
+            targets,
+            lambda: [predictor.score(batch, targets) for predictor in self.predictors],
         )
 
     def log_mixture_weights(self, batch: EvalBatch) -> Tensor:

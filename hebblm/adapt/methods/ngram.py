@@ -76,8 +76,8 @@ class Ngram:
             ngrams, vocabulary = batch.context.ngrams, batch.logits.shape[1]
             assert ngrams is not None
             base = batch.log_probs.exp().double().cpu().numpy()  # (N, V), below order 0
-            found = ngrams.distributions(self.rows(batch), vocabulary, base)
-            return torch.from_numpy(found).to(batch.logits)
+            distributions = ngrams.distributions(self.rows(batch), vocabulary, base)
+            return torch.from_numpy(distributions).to(batch.logits)
 
         return batch.shared(self, compute)
 
@@ -109,8 +109,8 @@ class Ngram:
         def compute() -> Tensor:
             seen = self.seen(batch, batch.no_targets)
             matches = np.eye(4)[np.minimum(seen.length, 3)]  # (N, 4)
-            found = np.c_[matches, seen.peak, np.log1p(seen.count) / 5]
-            return torch.from_numpy(found).to(batch.hidden.device)
+            distributions = np.c_[matches, seen.peak, np.log1p(seen.count) / 5]
+            return torch.from_numpy(distributions).to(batch.hidden.device)
 
         return batch.shared(("features", self), compute)
 
@@ -140,7 +140,8 @@ def with_ngram(predictor: Predictor, settings: MethodSettings) -> Predictor:
 
 
 NGRAM = Method(
-    "ngram", "n-gram", "ours", lambda s: with_ngram(LSTM.predictor(s), s), (NgramConfig,), tuned=False,
+    "ngram", "n-gram", "ours", lambda s: with_ngram(LSTM.predictor(s), s), (NgramConfig,),
+    tuned=False,
     plot_style=("#aa4499",),
 )  # fmt: skip
 

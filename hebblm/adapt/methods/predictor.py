@@ -62,7 +62,8 @@ class Method:
         predictor: returns its rule.
         settings: sections of the settings that it depends on.
         parts: methods whose tuned values it uses.
-        uses_dynamic_base: whether it reads the changing states of dynamic evaluation, which has its own base.
+        uses_dynamic_base: whether it reads the changing states of dynamic evaluation, which has its
+            own base.
         tuned: whether it has its own values to tune on validation text.
         search_space: returns the values to try point by point; a share ``gamma`` among them is
             mixed in from losses.

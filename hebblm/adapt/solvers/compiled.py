@@ -68,8 +68,8 @@ def solve(  # noqa: PLR0913 - the parts of a problem of all queries
             ids, early, late = _gathered(neighbors, rows, hidden.dtype)
         problem = kernels.NewtonProblem(
             hidden[rows], logits[rows], normalizers[rows], head.weight, head.bias, head.cap,
-            ids, neighbors.values[rows], logs[rows].float(), weights[rows], early, late, signed_sqrt,
-            min((k + SPARE) // STEP * STEP + STEP - 1, len(head.weight)),
+            ids, neighbors.values[rows], logs[rows].float(), weights[rows], early, late,
+            signed_sqrt, min((k + SPARE) // STEP * STEP + STEP - 1, len(head.weight)),
         )  # fmt: skip
         found.append(kernels.newton(problem, l2_to_base=l2_to_base, steps=steps))
     columns = (

@@ -109,7 +109,8 @@ def follow(problem: Problem, present: Tensor, *, whole: bool = False) -> Followe
     # A label without an entry may lie outside A; it weighs nothing, so any place serves.
     # (n, K) places in A
     labels = torch.searchsorted(chosen, problem.labels).clamp_max_(chosen.shape[1] - 1)
-    logits = _log_probabilities(problem, chosen, shape)  # Z - lse, the tail's place last (n, K, A + 1)
+    # Z - lse, the tail's place last (n, K, A + 1)
+    logits = _log_probabilities(problem, chosen, shape)
     probabilities = logits.exp()
     probabilities[:, :, -1] = (1 - probabilities.sum(2)).clamp_min_(torch.finfo(logits.dtype).tiny)
     logits[:, :, -1] = probabilities[:, :, -1].log()
@@ -168,8 +169,8 @@ def _descend(problem: Problem, descent: Descent, followed: Followed) -> tuple[Te
         return drawn.neg_().scatter_add_(1, labels, alpha), torch.zeros_like(
             sizes[:, 0], dtype=torch.bool
         )
-    factor, _, own = factored(problem)  # U (n, K, r), e (n, K)
-    own = (LOG2_E * own * sizes).unsqueeze(2)  # (n, K, 1)
+    factor, _, leftover = factored(problem)  # U (n, K, r), e (n, K)
+    leftover = (LOG2_E * leftover * sizes).unsqueeze(2)  # (n, K, 1)
     # What a step multiplies with R = Y - P: alpha, which gives the change, and U^T diag(a).
     # (n, 1 + r, K)
     rows = torch.cat([alpha.unsqueeze(1), (factor * sizes.unsqueeze(2)).transpose(1, 2)], 1)
@@ -202,8 +203,8 @@ def _descend(problem: Problem, descent: Descent, followed: Followed) -> tuple[Te
             logits.baddbmm_(factor, products[:, 1:])
             # What the directions leave of a key moves that key alone: minus its probabilities, plus
             # its label.
-            logits.addcmul_(own * scale.unsqueeze(2), probabilities, value=-1).scatter_add_(
-                2, labels.unsqueeze(2), own
+            logits.addcmul_(leftover * scale.unsqueeze(2), probabilities, value=-1).scatter_add_(
+                2, labels.unsqueeze(2), leftover
             )
     return change, loss_increased(first, last)
 
@@ -271,7 +272,9 @@ def _estimated_normalizers(problem: Problem, logits: Tensor, shape: Tensor) -> T
     drawn = torch.searchsorted(cumulative, total * middles).clamp_max_(shape.shape[1] - 1)  # (n, M)
     probabilities = shape.gather(1, drawn).unsqueeze(1)  # q_v (n, 1, M)
     # (n, K, M)
-    ratios = (_logits_on(problem, drawn) - probabilities.log()).masked_fill_(probabilities == 0, -torch.inf)
+    ratios = (_logits_on(problem, drawn) - probabilities.log()).masked_fill_(
+        probabilities == 0, -torch.inf
+    )
     tail = ratios.logsumexp(2) + (total / SAMPLED).log()  # (n, K)
     return torch.logaddexp(logits.logsumexp(2), tail)
 
@@ -309,10 +312,10 @@ def factored(problem: Problem) -> tuple[Tensor, Tensor, Tensor]:
     )
     lengths = torch.linalg.vector_norm(keys, dim=2).square_()  # (n, K)
     # What rounding may take below 0.
-    own = (lengths - factor[:, :-1].square().sum(2)).clamp_min_(0)
+    leftover = (lengths - factor[:, :-1].square().sum(2)).clamp_min_(0)
     if problem.one:
         factor = torch.cat([factor, factor.new_ones(*factor.shape[:2], 1)], 2)
-    return factor[:, :-1], factor[:, -1], own
+    return factor[:, :-1], factor[:, -1], leftover
 
 
 def neighbor_loss(logits: Tensor, scale: Tensor, labels: Tensor, sizes: Tensor) -> Tensor:

@@ -41,7 +41,7 @@ class Problem:
     def rows(self, index: Tensor) -> Problem:
         """Return the problem of some of the queries, (m,) int64 or (n,) bool."""
         known = None if self.log_normalizers is None else self.log_normalizers[index]
-        own = None if self.normalizers is None else self.normalizers[index]
+        normalizers = None if self.normalizers is None else self.normalizers[index]
         return Problem(
             self.head,
             self.hidden[index],
@@ -51,7 +51,7 @@ class Problem:
             self.base_logits[index],
             known,
             self.products[index],
-            own,
+            normalizers,
         )
 
 
@@ -67,7 +67,9 @@ class Descent:
     finish: bool = False
 
     @classmethod
-    def at(cls, problem: Problem, lr: float, steps: int, l2_to_base: float, lr_units: LrUnits) -> Descent:
+    def at(
+        cls, problem: Problem, lr: float, steps: int, l2_to_base: float, lr_units: LrUnits
+    ) -> Descent:
         """Return descent at rate ``lr``, or at each query's ``lr / lambda_max`` if ``relative``.
 
         A relative pull is in the unit of the rate, so that a step takes back ``lr * l2_to_base`` in

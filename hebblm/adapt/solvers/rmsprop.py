@@ -41,7 +41,9 @@ def solve_rmsprop(
     return Solution(change, rises)
 
 
-def _follow(problem: Problem, rates: Tensor, steps: int, l2_to_base: float) -> tuple[Tensor, Tensor]:
+def _follow(
+    problem: Problem, rates: Tensor, steps: int, l2_to_base: float
+) -> tuple[Tensor, Tensor]:
     """Return the change of the logits (n, V) in nats at rates (n,), and whether the neighbours'
     loss rose overall.
     """

@@ -531,7 +531,8 @@ def _descend(
 )
 def newton_rows(
     hidden, logits, normalizers, weight, weights_half, bias, cap, ids, labels, logs, kernel_weight,
-    early_keys, late_keys, signed_sqrt, l2_to_base, steps, classes, log_p, change, tails, loss_increased, begin, end,
+    early_keys, late_keys, signed_sqrt, l2_to_base, steps, classes, log_p, change, tails,
+    loss_increased, begin, end,
 ):  # fmt: skip
     """Solve the problems of rows ``begin`` to ``end``.
 
@@ -550,7 +551,8 @@ def newton_rows(
         early_keys: (M, D).
         late_keys: (L, D).
         signed_sqrt: whether keys are square roots of states.
-        l2_to_base: in units of the geometric mean of the largest curvature and the sum of the others.
+        l2_to_base: in units of the geometric mean of the largest curvature and of the sum of the
+            others.
         steps: at least 1.
         classes: (N, C) written: followed classes, a missing one repeats the first.
         log_p: (N, C) written.

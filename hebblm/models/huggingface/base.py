@@ -48,12 +48,12 @@ class HuggingFaceBase(GradientBase):
         self,
         network: Network,
         update: BaseUpdate | None = None,
-        own: dict[str, nn.Parameter] | None = None,
+        learned: dict[str, nn.Parameter] | None = None,
         streams: int = 1,
     ) -> None:
         super().__init__(update, streams)
         self._trained = network
-        self._given = own or {}
+        self._given = learned or {}
         self._cache: object = None
         self.reset()
 
@@ -147,8 +147,10 @@ class HuggingFaceBase(GradientBase):
             self._carry(carried)
 
     def frozen(self) -> HuggingFaceBase:
-        own = {name: nn.Parameter(weight.detach().clone()) for name, weight in self._own.items()}
-        return HuggingFaceBase(self._trained, own=own)
+        weights = {
+            name: nn.Parameter(weight.detach().clone()) for name, weight in self._own.items()
+        }
+        return HuggingFaceBase(self._trained, learned=weights)
 
     @contextmanager
     def preserve_state(self) -> Iterator[None]:
@@ -206,7 +208,7 @@ class HuggingFaceBase(GradientBase):
         """
         if len(rows) == 1:
             return super().continuations(rows)
-        base = HuggingFaceBase(self._trained, own=self._own, streams=len(rows))
+        base = HuggingFaceBase(self._trained, learned=self._own, streams=len(rows))
         base._window = self._window.expand(len(rows), -1)
         shared = (
             {id(tensor): tensor for _, tensor in tensors_of(self._cache)}
@@ -241,8 +243,8 @@ class HuggingFaceBase(GradientBase):
             except (RuntimeError, ValueError, IndexError, TypeError):  # it reads them one at a time
                 return False
             return all(
-                own.shape == other.shape and agree(own, other, exact)
-                for own, other in zip(chain(*states), chain(*expected), strict=True)
+                tensor.shape == other.shape and agree(tensor, other, exact)
+                for tensor, other in zip(chain(*states), chain(*expected), strict=True)
             )
 
         return holds(alike, exact)

@@ -30,7 +30,7 @@ def is_whole(folder: Path, gguf_sha256: str) -> bool:
     try:
         record = read_json(folder / RECORD)
         if record["gguf_sha256"] == gguf_sha256 and all(
-            sha256(folder / name) == found for name, found in record["files"].items()
+            sha256(folder / name) == digest for name, digest in record["files"].items()
         ):
             return True
     except (UserError, OSError, KeyError, TypeError, AttributeError):

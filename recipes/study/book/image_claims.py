@@ -50,7 +50,7 @@ def _of_result(name: str, document: Mapping[str, Any]) -> Iterator[Claim]:
         yield from _permuted(name, document)
         return
     for where, theirs, ours in _numbers(document):
-        means = {method: _ALL * fmean(mixture_weights) for method, mixture_weights in ours.items() if mixture_weights}
+        means = {method: _ALL * fmean(shares) for method, shares in ours.items() if shares}
         # The ablation repeats the experiment online: what is no version of Hebb is a claim there
         # already.
         pairs = VERSIONS if document["experiment"] == "ablation" else (*PAIRS, *VERSIONS)
@@ -151,5 +151,5 @@ def _right(condition: Mapping[str, Any], key: str, epoch: int | None = None) -> 
     points = condition["seeds"]
     if epoch is not None:
         points = [point for seed in points for point in seed["curve"] if point["at"] == epoch]
-    mixture_weights = [point[key] for point in points]
-    return mixture_weights if len(mixture_weights) == len(condition["seeds"]) and None not in mixture_weights else []
+    shares = [point[key] for point in points]
+    return shares if len(shares) == len(condition["seeds"]) and None not in shares else []

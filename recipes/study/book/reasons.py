@@ -47,9 +47,9 @@ _PRINTED: dict[str, float | str] = {
 
 def likely_reason(claim: Claim, result: Result) -> str:
     """Return possible reasons for the outcome of a claim, or that no reason is known."""
-    return "; ".join(found for predictor in _RULES if (found := predictor(claim, result)) is not None) or (
-        "" if claim.outcome == "reproduced" else UNEXPLAINED
-    )
+    return "; ".join(
+        found for predictor in _RULES if (found := predictor(claim, result)) is not None
+    ) or ("" if claim.outcome == "reproduced" else UNEXPLAINED)
 
 
 def _does_not_recombine(claim: Claim, result: Result) -> str | None:
@@ -133,17 +133,17 @@ def _where_it_is_lost(claim: Claim, result: Result) -> str | None:
             f"of the margin, {new:+.3f} is on new words and {claim.here - new:+.3f} on known ones"
         )
     its = {bucket.bucket: bucket.nll for bucket in worse.frequency}
-    mixture_weights = {
+    shares = {
         mine.bucket: (loss - mine.nll) * mine.tokens / total
         for mine in better.frequency
         if mine.nll is not None and (loss := its.get(mine.bucket)) is not None
     }
-    if not mixture_weights:
+    if not shares:
         return None
-    least = min(mixture_weights, key=mixture_weights.__getitem__)
-    if mixture_weights[least] >= 0:
+    least = min(shares, key=shares.__getitem__)
+    if shares[least] >= 0:
         return None
-    return f"of the margin, {mixture_weights[least]:+.3f} is on words with a training count {least}"
+    return f"of the margin, {shares[least]:+.3f} is on words with a training count {least}"
 
 
 def _rare_words(claim: Claim, result: Result) -> str | None:

@@ -111,9 +111,13 @@ def compare_readings(
         UserError: no method, or an open vocabulary.
     """
     named = {
-        name: METHODS[name].predictor(settings.methods) for name in methods if not METHODS[name].moving
+        name: METHODS[name].predictor(settings.methods)
+        for name in methods
+        if not METHODS[name].uses_dynamic_base
     }
-    plain = {name: predictor for name, predictor in named.items() if predictor.requirements.retrieval}
+    plain = {
+        name: predictor for name, predictor in named.items() if predictor.requirements.retrieval
+    }
     if not plain:
         raise UserError(
             "no method that retrieves was named; readings differ in what is done with neighbours"
@@ -141,7 +145,9 @@ def compare_readings(
             chosen[reading] = {"memory_content": content}
             other = replace(scenario, config=replace(scenario.config, memory_content=content))
             replay = Replay.of(other, settings, checkpoint)
-            losses |= _losses(replay, {(reading, name): predictor for name, predictor in plain.items()})
+            losses |= _losses(
+                replay, {(reading, name): predictor for name, predictor in plain.items()}
+            )
             best |= _tuned(replay, settings, {(reading, name): {} for name in plain})
     seed = scenario.config.seed
     effects = [_effect(reading, name, losses, seed) for reading, name in losses]
@@ -164,7 +170,9 @@ def compare_readings(
     )
 
 
-def _losses(replay: Replay, predictors: Mapping[tuple[str, str], Predictor]) -> dict[tuple[str, str], Losses]:
+def _losses(
+    replay: Replay, predictors: Mapping[tuple[str, str], Predictor]
+) -> dict[tuple[str, str], Losses]:
     """Return the losses (T,) of some rules, by reading and method, nats."""
     named = {": ".join(key): predictor for key, predictor in predictors.items()}
     content = replay.scenario.config.memory_content
@@ -190,7 +198,9 @@ def _tuned(
         predictors = {str(begin + index): predictor for index, (_, _, predictor) in enumerate(some)}
         part = f"part {begin // AT_ONCE + 1} of {math.ceil(len(tried) / AT_ONCE)}"
         title = f"tuned readings, memory {replay.scenario.config.memory_content}, {part}"
-        for (key, point, _), losses in zip(some, replay.score(predictors, title).values(), strict=True):
+        for (key, point, _), losses in zip(
+            some, replay.score(predictors, title).values(), strict=True
+        ):
             # which a nan is not
             if losses.mean() < (best[key][1].mean() if key in best else np.inf):
                 best[key] = point, losses

@@ -78,7 +78,9 @@ def test_a_value_at_the_end_of_its_grid_and_another_reading() -> None:
         "hebb": {"beta": 0.5, "closeness": "max"},
     }
     found = likely_reason(HEBB, changed(plain(), "hebb", hyperparameters=values))
-    assert found == "mbpa.lr = 10, the largest tried; hebb.kernel_weight = max, where raw is printed"
+    assert (
+        found == "mbpa.lr = 10, the largest tried; hebb.kernel_weight = max, where raw is printed"
+    )
     values["hebb"] |= {"beta": 0.0, "closeness": "raw"}
     values["mbpa"] |= {"lr": 2.0}
     found = likely_reason(HEBB, changed(plain(), "hebb", hyperparameters=values))

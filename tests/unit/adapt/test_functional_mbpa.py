@@ -50,7 +50,9 @@ def neighbor_loss(
     for j in range(neighbors.keys.shape[1]):
         asked = functional.mbpa_logits(neighbors.keys[:, j], neighbors, head, **options)
         taken = asked.log_softmax(1).gather(1, neighbors.values[:, j : j + 1]).squeeze(1)
-        losses -= functional.kernel_weight(neighbors.distances, neighbors.mask, eps=1e-3)[:, j] * taken
+        losses -= (
+            functional.kernel_weight(neighbors.distances, neighbors.mask, eps=1e-3)[:, j] * taken
+        )
     return losses
 
 
@@ -291,7 +293,8 @@ def test_closeness_of_duplicates_and_masked_entries() -> None:
     distances = torch.tensor([[0.0, 3.0, torch.inf], [torch.inf, torch.inf, torch.inf]])
     mask = torch.tensor([[True, True, False], [False, False, False]])
     assert torch.equal(
-        functional.kernel_weight(distances, mask, eps=0.5), torch.tensor([[2.0, 1 / 3.5, 0], [0, 0, 0]])
+        functional.kernel_weight(distances, mask, eps=0.5),
+        torch.tensor([[2.0, 1 / 3.5, 0], [0, 0, 0]]),
     )
     summed = functional.kernel_weight(distances, mask, eps=0.5, normalization="sum")
     torch.testing.assert_close(summed.sum(1), torch.tensor([1.0, 0.0]))
@@ -305,11 +308,11 @@ def test_closeness_of_duplicates_and_masked_entries() -> None:
         ({"lr": float("nan")}, "lr = nan"),
         ({"steps": -1}, "steps = -1"),
         ({"eps": 0.0}, "eps = 0.0"),
-        ({"l2_to_base": -2.0}, "pull = -2.0"),
+        ({"l2_to_base": -2.0}, "l2_to_base = -2.0"),
         ({"lr_units": "fixed"}, "lr_units = 'fixed'"),
         ({"solver": "quick"}, "solver = 'quick'"),
         ({"optimizer": "adam"}, "optimizer = 'adam'"),
-        ({"closeness_normalization": "mean"}, "normalization = 'mean'"),
+        ({"kernel_normalization": "mean"}, "normalization = 'mean'"),
         ({"solver": "fast", "optimizer": "rmsprop"}, "choose solver = 'exact'"),
         ({"lr_units": "relative", "optimizer": "rmsprop"}, "choose lr_units = 'guarded'"),
     ],
@@ -331,12 +334,3 @@ def test_no_neighbors_asked_for() -> None:
         functional.mixture_log_probs(hidden, none, head, theta=0.1, gamma=0.1)
     with pytest.raises(UserError, match="K = 0"):
         equations.knn_log_probs(hidden, none, head, temperature=1.0, weight=0.1)
-
-
-def test_keywords_of_version_0_2_0_are_taken_with_a_line_that_says_so() -> None:
-    hidden, neighbors, head = problem()
-    with pytest.warns(FutureWarning, match="mbpa_logits: rate is now lr_units"):
-        former = functional.mbpa_logits(hidden, neighbors, head, **VALID, rate="relative")
-    assert torch.equal(
-        former, functional.mbpa_logits(hidden, neighbors, head, **VALID, lr_units="relative")
-    )

@@ -138,7 +138,10 @@ def test_the_unit_of_the_states_changes_nothing(method: str, entries: int, unit:
     expected, found = (predictor.log_probs(batch) for batch in batches)
     torch.testing.assert_close(found, expected, rtol=1e-8, atol=1e-8)
     torch.testing.assert_close(
-        predictor.score(batches[1], targets), predictor.score(batches[0], targets), rtol=1e-8, atol=1e-8
+        predictor.score(batches[1], targets),
+        predictor.score(batches[0], targets),
+        rtol=1e-8,
+        atol=1e-8,
     )
     if entries > 1:
         assert (found - batches[1].log_probs).abs().max() > 1e-3
@@ -159,7 +162,9 @@ def test_entries_that_are_all_the_querys_own_state_stay_finite(method: str) -> N
         counts = torch.bincount(
             context.memory.search(batch.hidden[:1], K).values[0], minlength=CLASSES
         )
-        torch.testing.assert_close(mixture_weights, gamma * counts.double() / K, rtol=1e-9, atol=1e-9)
+        torch.testing.assert_close(
+            mixture_weights, gamma * counts.double() / K, rtol=1e-9, atol=1e-9
+        )
 
 
 @pytest.mark.parametrize(("source", "target"), [("ptb", "ptb"), ("wt2", "wt2"), ("wt2", "ptb")])
@@ -187,6 +192,7 @@ def test_the_papers_values_are_in_the_papers_units(source: str, target: str) -> 
         torch.testing.assert_close(found, log_probs, rtol=1e-10, atol=1e-10, msg=name)
     other = methods.replaced(replace(methods[MixtureConfig], scale="relative"))
     apart = (
-        METHODS["mixture"].predictor(other).log_probs(EvalBatch(hidden, context)) - expected["mixture"]
+        METHODS["mixture"].predictor(other).log_probs(EvalBatch(hidden, context))
+        - expected["mixture"]
     )
     assert apart.abs().max() > 1e-3

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import re
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -11,7 +10,6 @@ from torch import Tensor
 from hebblm.adapt import functional as F
 from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.context import Context
-from hebblm.adapt.former import GONE
 from hebblm.adapt.grid import Grid
 from hebblm.adapt.methods import (
     DEFAULT_METHODS,
@@ -207,15 +205,9 @@ def test_a_method_asks_for_nothing_that_it_does_not_say_it_needs(
 
 
 def test_settings_hold_the_last_section_of_a_kind_and_the_default_of_any_other() -> None:
-    last = MethodSettings(MbpaConfig(l2_to_base=0.1)).replaced(MbpaConfig(l2_to_base=0.2), HebbConfig())
+    last = MethodSettings(MbpaConfig(l2_to_base=0.1)).replaced(
+        MbpaConfig(l2_to_base=0.2), HebbConfig()
+    )
     assert last[MbpaConfig].l2_to_base == 0.2
     assert last == MethodSettings(MbpaConfig(l2_to_base=0.2))
     assert last[HebbConfig] == HebbConfig()
-
-
-@pytest.mark.parametrize("name", GONE)
-def test_a_method_that_is_gone_is_refused_with_the_one_to_use_instead(name: str) -> None:
-    with pytest.raises(UserError, match=rf"^{re.escape(name)} is gone; use \S+$") as refused:
-        named(f"lstm,{name}")
-    instead = str(refused.value).rpartition(" ")[2]
-    assert named(f"lstm,{instead}") == ["lstm", instead]

@@ -69,7 +69,9 @@ def test_only_the_guarded_rate_runs_a_query_again() -> None:
     assert torch.equal(guarded.retried, guarded.loss_increased)
     assert plain.loss_increased.any()
     assert not plain.retried.any()
-    assert not Safeguards.of(Mbpa(replace(absolute, lr_units="guarded", lr=1e-4)), batch).loss_increased.any()
+    assert not Safeguards.of(
+        Mbpa(replace(absolute, lr_units="guarded", lr=1e-4)), batch
+    ).loss_increased.any()
 
 
 def test_what_has_no_gradient_steps_counts_nothing() -> None:
@@ -84,7 +86,9 @@ def test_either_part_of_a_combination_counts() -> None:
     batch = EvalBatch(queries(), observed())
     alone, joined = Mbpa(FAR), Mixed((Unadapted(), Mbpa(FAR)), 0.5)
     assert Safeguards.of(alone, batch).loss_increased.any()
-    assert torch.equal(Safeguards.of(joined, batch).loss_increased, Safeguards.of(alone, batch).loss_increased)
+    assert torch.equal(
+        Safeguards.of(joined, batch).loss_increased, Safeguards.of(alone, batch).loss_increased
+    )
 
 
 def test_counts_add_up_over_mini_batches() -> None:

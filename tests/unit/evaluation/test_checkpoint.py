@@ -95,7 +95,9 @@ class Reading:
         every: int = 5,
         ahead: bool = True,
     ) -> None:
-        self.predictors: dict[str, Predictor] = {name: METHODS[name].rule(settings) for name in methods}
+        self.predictors: dict[str, Predictor] = {
+            name: METHODS[name].predictor(settings) for name in methods
+        }
         self.base, self.memory, self.every, self.ahead = base, memory, every, ahead
         self.layout = layout or Layout.of(TOKENS)
         self.vocabulary = vocabulary or UnionVocabulary()
@@ -381,5 +383,5 @@ def test_ctrl_c_saves_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def _read(scenario: Scenario, settings: Hyperparameters, run: RunCheckpoint | None) -> None:
-    predictors = {name: METHODS[name].rule(settings.methods) for name in ("lstm", "mixture")}
+    predictors = {name: METHODS[name].predictor(settings.methods) for name in ("lstm", "mixture")}
     shared_pass(replace(scenario), predictors, settings, Watching(checkpoint=run))

@@ -104,9 +104,9 @@ def test_a_base_that_moved_is_scored_as_it_became(tmp_path: Path) -> None:
         moved.append(plain_loss(base.model, scenario))
 
     before = plain_loss(base.model, scenario)
-    found = probe.around(base, context, {"lstm": METHODS["lstm"].predictor(settings.methods)}, read)[
-        "lstm"
-    ]
+    found = probe.around(
+        base, context, {"lstm": METHODS["lstm"].predictor(settings.methods)}, read
+    )["lstm"]
     assert found.before == pytest.approx(before, abs=1e-5)
     assert found.after == pytest.approx(moved[0], abs=1e-5)
     assert abs(found.after - found.before) > 1e-2

@@ -169,7 +169,9 @@ def test_the_memory_holds_what_was_asked_for(filled: bool, write: bool) -> None:
         "mixture": METHODS["mixture"].predictor(toy.SETTINGS),
         "lstm": METHODS["lstm"].predictor(toy.SETTINGS),
     }
-    nll = evaluate(base, [context], predictors, stream, UnionVocabulary(), Schedule(20, write=write)).nll
+    nll = evaluate(
+        base, [context], predictors, stream, UnionVocabulary(), Schedule(20, write=write)
+    ).nll
     assert len(memory) == 30 * filled + 60 * write
     assert np.allclose(nll["mixture"][:20], nll["lstm"][:20], rtol=1e-6) == (not filled)
     assert int(context.observed.sum()) == 60
@@ -215,7 +217,10 @@ def test_queries_whose_loss_rises_are_counted_and_finite() -> None:
         assert again == ({"guarded"} if lr > 1 else set())
         assert scores.retried["guarded"] == scores.loss_increased["guarded"]
         own = {"mbpa-absolute", "guarded"}
-        assert len({scores.loss_increased[name] for name in predictors if name not in quiet | own}) == 1
+        assert (
+            len({scores.loss_increased[name] for name in predictors if name not in quiet | own})
+            == 1
+        )
 
 
 def test_nothing_is_checked_unless_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.methods import METHODS, STATIC_METHODS
 from hebblm.adapt.methods.mbpa import MbpaConfig
-from hebblm.adapt.methods.predictor import Requirements, Predictor
+from hebblm.adapt.methods.predictor import Predictor, Requirements
 from hebblm.adapt.work import Stopwatch, name_of
 from hebblm.evaluation.loop import Schedule, evaluate
 from hebblm.evaluation.scores import EvaluationScores
@@ -46,7 +46,9 @@ def scores_of(predictors: dict[str, Predictor], *, tokens: int = 60) -> Evaluati
     base = toy.base_of(toy.tiny_model())
     context = toy.context_of(base, FlatMemory(toy.DIM), stream)
     retrieve = any(predictor.requirements.retrieval for predictor in predictors.values())
-    return evaluate(base, [context], predictors, stream, UnionVocabulary(), Schedule(20, write=retrieve))
+    return evaluate(
+        base, [context], predictors, stream, UnionVocabulary(), Schedule(20, write=retrieve)
+    )
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,10 @@ def checked_vocabulary(rows_seen: list[int]) -> OpenVocabulary:
 
     class Checked(OpenVocabulary):
         def losses(self, predictor: Predictor, batch: EvalBatch, targets: Tensor) -> Tensor:
-            losses, log_probs = super().losses(predictor, batch, targets), predictor.log_probs(batch)
+            losses, log_probs = (
+                super().losses(predictor, batch, targets),
+                predictor.log_probs(batch),
+            )
             full = toy.open_distribution(self, log_probs)
             assert full.shape[1] == self.size
             assert torch.allclose(

@@ -217,7 +217,7 @@ def test_a_closed_processor_says_so_and_a_forgotten_one_lets_its_reader_go() -> 
     forgotten, held = AdaptedLogitsProcessor(reader), weakref.ref(reader)
     del processor, reader, forgotten
     gc.collect()
-    assert file_lock() is None
+    assert held() is None
     assert not model.lm_head._forward_pre_hooks
 
 

@@ -40,7 +40,7 @@ def wait_for(there: Callable[[], bool]) -> None:
 def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What waiting threads say: capsys, read while another thread writes, loses lines."""
     lines: list[str] = []
-    monkeypatch.setattr(locks, "say", lines.append)
+    monkeypatch.setattr(locks, "log", lines.append)
     return lines
 
 

@@ -79,7 +79,8 @@ def test_neighbours_are_the_nearest_by_their_roots_and_enter_the_head_as_states(
     expected = F.mbpa_delta(
         queries, plain, context.head, context.head.logits(queries), lr=config.lr,
         steps=config.steps, eps=config.eps,
-        lr_units=config.lr_units, solver="exact", optimizer=config.optimizer, l2_to_base=config.l2_to_base,
+        lr_units=config.lr_units, solver="exact", optimizer=config.optimizer,
+        l2_to_base=config.l2_to_base,
         kernel_normalization=config.kernel_weight, scale=config.scale,
     )  # fmt: skip
     torch.testing.assert_close(
@@ -90,7 +91,7 @@ def test_neighbours_are_the_nearest_by_their_roots_and_enter_the_head_as_states(
 def test_a_cache_weighs_by_products_of_roots() -> None:
     context, hidden, labels = context_of("root")
     queries = toy.randn(3, 4, toy.DIM, dtype=torch.float64)
-    rule = METHODS["cache"].rule(toy.SETTINGS.replaced(CacheConfig(20, 0.7, 0.3)))
+    rule = METHODS["cache"].predictor(toy.SETTINGS.replaced(CacheConfig(20, 0.7, 0.3)))
     context.learn_mixture_weights([rule])
     expected = cache_log_probs(
         signed_sqrt(queries), signed_sqrt(hidden[-20:]), labels[-20:],
@@ -110,7 +111,7 @@ def test_a_cache_weighs_by_products_of_roots() -> None:
 def test_a_block_is_scored_as_token_by_token(name: str) -> None:
     queries, labels = toy.randn(4, 12, toy.DIM, dtype=torch.float64), torch.arange(12) % 5
     (first, *_), (second, *_) = context_of("root"), context_of("root")
-    rule = METHODS[name].rule(toy.SETTINGS)
+    rule = METHODS[name].predictor(toy.SETTINGS)
     first.learn_mixture_weights([rule])
     second.learn_mixture_weights([rule])
     whole = rule.score(EvalBatch(queries, first, Block.of(labels, 3, written=True)), labels)
@@ -119,7 +120,7 @@ def test_a_block_is_scored_as_token_by_token(name: str) -> None:
         some = slice(begin, begin + 3)
         batch = EvalBatch(queries[some], second)
         parts.append(rule.score(batch, labels[some]))
-        second.take(batch.observation(labels[some]))
+        second.observe(batch.observation(labels[some]))
     torch.testing.assert_close(whole, torch.cat(parts), rtol=1e-5, atol=1e-6)
 
 

@@ -114,7 +114,7 @@ def test_without_learning_weights_and_ngrams_follow_and_nothing_is_kept() -> Non
     assert not equal(kept(other), before)
     histories = [each.contexts[0].stream_states[0].history.tolist() for each in (session, other)]
     assert histories[0] == histories[1], "both stand behind the same tokens"
-    session.contexts[0].settle()
+    session.contexts[0].restore_learned_weights()
     assert equal(kept(session), before)
 
 

@@ -122,7 +122,7 @@ WORDS = GrowingVocabulary(
 class Chain:
     """A base whose state is the token read last, of a Markov chain."""
 
-    room = 64
+    max_rewind = 64
 
     def __init__(self) -> None:
         self.read_tokens: list[int] = []
@@ -178,9 +178,9 @@ def test_drawn_answers_have_the_distribution_of_those_without_drafts() -> None:
     }
     common = [text for text, share in expected.items() if 2000 * share >= 5]
     rest = 2000 - sum(found[text] for text in common)
-    mixture_weights = [expected[text] for text in common]
+    shares = [expected[text] for text in common]
     observed = [*(found[text] for text in common), rest]
-    assert chisquare(observed, [2000 * share for share in [*mixture_weights, 1 - sum(mixture_weights)]]).pvalue > 1e-3
+    assert chisquare(observed, [2000 * share for share in [*shares, 1 - sum(shares)]]).pvalue > 1e-3
 
 
 def test_a_text_that_does_not_repeat_gets_next_to_no_drafts() -> None:

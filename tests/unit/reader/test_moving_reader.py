@@ -82,9 +82,9 @@ def same_as_evaluated(
 
 @pytest.mark.parametrize("rule", ["rms", "sgd", "stream"])
 def test_its_losses_are_those_of_the_evaluation(
-    lm: hebblm.LanguageModel, tmp_path: Path, predictor: str
+    lm: hebblm.LanguageModel, tmp_path: Path, rule: str
 ) -> None:
-    settings = FAST if predictor == "sgd" else {**SETTINGS, "dynamic.rule": predictor}
+    settings = FAST if rule == "sgd" else {**SETTINGS, "dynamic.rule": rule}
     same_as_evaluated(lm, words(lm, 90), tmp_path, settings, list(DYNAMIC_METHODS))
 
 

@@ -436,13 +436,17 @@ def test_a_text_that_is_not_learned_says_how_far_to_trust_the_memory_until_it_en
     reader = lm.reader(method, update_every=1, settings={"best.parts": "base,medium,knn,mbpa"})
     reader.read(TEXT * 2)
     reader.begin()
-    before = {learner: share.as_floats for learner, share in reader.session.context.mixture_weights.items()}
+    before = {
+        learner: share.as_floats
+        for learner, share in reader.session.context.mixture_weights.items()
+    }
     ids = torch.tensor(
         reader.vocabulary.encode("a of list the call a list of in the", include=False).ids
     )
     scores = reader.read(ids, learn=False)
     assert before != {
-        learner: share.as_floats for learner, share in reader.session.context.mixture_weights.items()
+        learner: share.as_floats
+        for learner, share in reader.session.context.mixture_weights.items()
     }
     reader.save(tmp_path / "known")
     again = lm.reader(memory=tmp_path / "known")
@@ -450,12 +454,14 @@ def test_a_text_that_is_not_learned_says_how_far_to_trust_the_memory_until_it_en
     for one in (reader, again):
         one.begin()
         assert {
-            learner: share.as_floats for learner, share in one.session.context.mixture_weights.items()
+            learner: share.as_floats
+            for learner, share in one.session.context.mixture_weights.items()
         } == before
     rows = reader.log_probs([reader.vocabulary.start, *ids[:-1].tolist()], last=len(ids))
     torch.testing.assert_close(
         -rows.gather(1, ids[:, None])[1:, 0], scores.nll[1:], rtol=1e-4, atol=1e-5
     )
     assert {
-        learner: share.as_floats for learner, share in reader.session.context.mixture_weights.items()
+        learner: share.as_floats
+        for learner, share in reader.session.context.mixture_weights.items()
     } == before

@@ -65,7 +65,7 @@ def batch_of(rules: list[Predictor]) -> EvalBatch:
 
 
 def rule_of(name: str, settings: MethodSettings = SETTINGS) -> Gated:
-    return cast(Gated, methods.METHODS[name].rule(settings))
+    return cast(Gated, methods.METHODS[name].predictor(settings))
 
 
 @pytest.mark.usefixtures("registered")
@@ -79,8 +79,11 @@ def test_with_mbpa_twice_the_mixture_begins_as_best() -> None:
 def test_hebb_begins_with_half_of_mbpas_share() -> None:
     best, more = cast(Gated, best_predictor(SETTINGS)), rule_of("best+hebb")
     batch, beside = batch_of([best, more]), Mbpa(SETTINGS[MbpaConfig])
-    shares, parts = best.log_mixture_weights(batch).exp(), [rule.log_probs(batch) for rule in best.rules]
-    at = max(place for place, rule in enumerate(best.rules) if rule == beside)
+    shares, parts = (
+        best.log_mixture_weights(batch).exp(),
+        [rule.log_probs(batch) for rule in best.predictors],
+    )
+    at = max(place for place, rule in enumerate(best.predictors) if rule == beside)
     hebb = hebb_rule(SETTINGS).log_probs(batch)
     expected = sum(
         shares[:, place, None] * part.exp() for place, part in enumerate(parts) if place != at
@@ -103,7 +106,10 @@ def test_tuning_tries_the_given_rates_at_the_steps_that_are_set() -> None:
     grid = grid_of(HebbTuneConfig(mbpa_lr=[2.0, 4.0], base_lr=[3.0]), settings)
     assert (grid.mbpa_lr, grid.mbpa_steps, grid.base_lr) == ((2.0, 4.0), (5,), (3.0,))
     newton = grid_of(HebbTuneConfig(), Hyperparameters())
-    assert (newton.mbpa_l2_to_base, newton.mbpa_weight) == ((MbpaConfig().l2_to_base,), (MbpaConfig().weight,))
+    assert (newton.mbpa_l2_to_base, newton.mbpa_weight) == (
+        (MbpaConfig().l2_to_base,),
+        (MbpaConfig().weight,),
+    )
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from hebblm.report import Result, write_report
 from hebblm.report.inspection import (
     BLOCK,
     COMPONENTS_FILE,
-    LONGEST,
+    MAX_PARAGRAPH_TOKENS,
     NEIGHBORS_FILE,
     Inspection,
     inspect_page,
@@ -239,9 +239,9 @@ def test_long_streams_are_cut_and_laid_out_in_blocks(tmp_path: Path) -> None:
     words = run.losses.words.tolist()
     assert starts[0] == 0
     for start, end in pairwise(starts):
-        assert end - start == LONGEST or (end - start >= BLOCK and words[end - 1] == "<eos>"), (
-            "it ends with its line"
-        )
+        assert end - start == MAX_PARAGRAPH_TOKENS or (
+            end - start >= BLOCK and words[end - 1] == "<eos>"
+        ), "it ends with its line"
     assert "first 1,010 of 3,000 tokens" in html
     assert page.data["neighbors"] == {}
     assert page.data["logged"] is False

@@ -25,7 +25,7 @@ from hebblm.report.tables import (
     paired_table,
     side_by_side,
 )  # fmt: skip
-from hebblm.report.text_tables import LONGEST, document_table
+from hebblm.report.text_tables import MAX_DOCUMENTS, document_table
 
 from .samples import ACCURACY, sample_result
 
@@ -259,13 +259,13 @@ def test_documents_are_the_worst_first_under_the_best_methods() -> None:
             "bytes": 2 * i,
             "bits_per_byte": dict.fromkeys(names, 1.0 / i),
         }
-        for i in range(LONGEST + 2, 0, -1)
+        for i in range(MAX_DOCUMENTS + 2, 0, -1)
     ]
     assert document_table(result) is None
     listed = replace(result, extra={"documents": documents})
     table = document_table(listed)
     assert table is not None
-    assert [row[0] for row in table.rows] == [f"{i}.txt" for i in range(1, LONGEST + 1)]
+    assert [row[0] for row in table.rows] == [f"{i}.txt" for i in range(1, MAX_DOCUMENTS + 1)]
     shown = by_loss(result)[:2]
     shown = list(dict.fromkeys([*shown, "lstm"]))
     assert [column.header for column in table.columns] == [
@@ -277,7 +277,7 @@ def test_documents_are_the_worst_first_under_the_best_methods() -> None:
     assert table.notes == ("All documents stand in result.json; by_document=True lists them.",)
     whole = document_table(listed, None)
     assert whole is not None
-    assert len(whole.rows) == LONGEST + 2
+    assert len(whole.rows) == MAX_DOCUMENTS + 2
     assert not whole.notes
 
 

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from hebblm.runtime import progress
-from hebblm.runtime.progress import QUIET, bar, duration, passing_bar, log, silence, track
+from hebblm.runtime.progress import QUIET, bar, duration, log, passing_bar, silence, track
 
 
 @pytest.mark.parametrize(

@@ -133,7 +133,8 @@ def test_tuning_finds_what_trying_every_point_finds(kind: str, scale: str) -> No
         base_lr=(0.01, 0.3), theta=(0.2, 1.0, "online"), temperature=(0.5, "online"), gamma=(0.1,
         "online"),
         mbpa_lr=(0.05, 0.5),
-        mbpa_steps=(2,), beta=(0.0, 0.9), eta=(0.05,), kernel_weight=("raw", "max"), dynamic_lr=(0.01,
+        mbpa_steps=(2,), beta=(0.0, 0.9), eta=(0.05,), kernel_weight=("raw", "max"),
+        dynamic_lr=(0.01,
         0.2),
         weight=(0.2, "online"), dynamic_decay=(0.0, 0.1),
     )  # fmt: skip
@@ -217,12 +218,12 @@ def test_a_further_reading_solves_for_nothing_that_an_earlier_one_learned() -> N
     first = replay.score(learned, "first")
     assert len(replay.context.learners) == 2
     alone = replay.score({"cache": learned["cache"]}, "again")
-    assert replay.context.learners == learned["cache"].requirements.shares
+    assert replay.context.learners == learned["cache"].requirements.mixture_weights
     np.testing.assert_array_equal(alone["cache"], first["cache"])
     observer = HebbLosses(settings[MbpaConfig], settings[HebbConfig])
     replay.score({}, "watched", [observer], [learned["mbpa"]])
     assert len(observer.losses()) == 40
-    assert replay.context.learners == learned["mbpa"].requirements.shares
+    assert replay.context.learners == learned["mbpa"].requirements.mixture_weights
 
 
 def test_a_best_number_at_an_end_of_what_was_tried_is_told() -> None:
@@ -237,7 +238,9 @@ def test_a_best_number_at_an_end_of_what_was_tried_is_told() -> None:
     assert search.at_end == ["mixture.gamma", "mixture.theta"]
     search.take("mixture", [(point, np.array([abs(at - 5.0)])) for at, point in enumerate(tried)])
     assert search.at_end == ["mixture.gamma"], "words have no ends"
-    search.take("mbpa", [({"mbpa.l2_to_base": l2_to_base}, np.array([1.0])) for l2_to_base in (0.01, 0.02)])
+    search.take(
+        "mbpa", [({"mbpa.l2_to_base": l2_to_base}, np.array([1.0])) for l2_to_base in (0.01, 0.02)]
+    )
     assert search.at_end == ["mixture.gamma"], "fixed values have no ends"
 
 

@@ -63,7 +63,9 @@ def losses(
 ) -> dict[str, np.ndarray]:
     base = base or toy.base_of(toy.tiny_model())
     context = toy.context_of(base, memory, STREAM)
-    predictors: dict[str, Predictor] = {name: METHODS[name].predictor(toy.SETTINGS) for name in STATIC_METHODS}
+    predictors: dict[str, Predictor] = {
+        name: METHODS[name].predictor(toy.SETTINGS) for name in STATIC_METHODS
+    }
     return evaluate(
         base,
         [context],

@@ -121,7 +121,7 @@ def test_what_another_process_has_tuned_meanwhile_is_taken(
         place.write_bytes(content)
         yield True
 
-    monkeypatch.setattr(tuning, "held", held)
+    monkeypatch.setattr(tuning, "file_lock", file_lock)
     monkeypatch.setattr(tuning, "_tune", lambda *_, **__: pytest.fail("it is tuned a second time"))
     assert same(first, run_online(own))
     assert asked == [path]
@@ -271,7 +271,7 @@ def test_chooses_the_best_point(name: str, tmp_path: Path) -> None:
 def test_by_newton_steps_no_query_is_run_again_and_the_pull_is_what_is_tuned(
     tmp_path: Path,
 ) -> None:
-    newton = TINY_CLASSES.changed({"adaptation.mbpa_pull": "1e-3,1e9"})
+    newton = TINY_CLASSES.changed({"adaptation.mbpa_l2_to_base": "1e-3,1e9"})
     document = run_experiment("online", "smoke", setup(tmp_path, newton), {"command": "c"})
     tried = document["tuning"]["3"]
     assert [point["l2_to_base"] for point in tried["mbpa"]] == [1e-3, 1e9]

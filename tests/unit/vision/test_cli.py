@@ -180,8 +180,8 @@ def test_the_papers_values_are_those_of_the_network_that_is_named(
         ),
         (["adaptation.mbpa_lambda=0.1"], "or set adaptation.mbpa_optimizer=rmsprop"),
         (
-            ["adaptation.mbpa_optimizer=rmsprop", "adaptation.mbpa_pull=0.1"],
-            "adaptation.mbpa_pull belongs to newton",
+            ["adaptation.mbpa_optimizer=rmsprop", "adaptation.mbpa_l2_to_base=0.1"],
+            "adaptation.mbpa_l2_to_base belongs to newton",
         ),
     ],
 )

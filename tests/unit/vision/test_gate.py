@@ -55,7 +55,7 @@ def slow(observes: bool) -> tuple[list[list[float]], list[list[float]]]:
                 step = RATE * total[part][f] / math.sqrt(1 + squares[part][f])
                 weights[part][f] += step
         if observes:
-            context.take(batch.observation(block.labels))
+            context.observe(batch.observation(block.labels))
     return made, weights
 
 
