@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hebblm.adapt.block import Block, WindowView, learning_places, view_of
+from hebblm.adapt.block import Block, WindowView, learning_places, narrowed, view_of
 from hebblm.adapt.context import Context, Observation
 from hebblm.adapt.functional.grouping import group_ids
 from hebblm.adapt.functional.normalizers import log_normalizers
@@ -22,6 +22,7 @@ from hebblm.adapt.solvers.problem import key_products
 from hebblm.adapt.work import Stopwatch, Work, clock_of, name_of
 from hebblm.errors import UserError
 from hebblm.memory.causal import WrittenBlock
+from hebblm.memory.found import Found
 from hebblm.memory.nearest import Ranked
 from hebblm.memory.ngram_rows import Ints, NGramRows
 from hebblm.types import Neighbors
@@ -128,11 +129,16 @@ class EvalBatch:
         return self.log_normalizers - self.logits.gather(1, targets[:, None]).squeeze(1)
 
     @property
-    def neighbors(self) -> Neighbors:
-        """The K nearest entries of each query, among those written before it, with keys as the
-        memory stores them.
+    def found(self) -> Found:
+        """The K nearest entries of each query, among those written before it; their keys stay in
+        the memory.
         """
         return self.shared(SEARCH, self._search)
+
+    @property
+    def neighbors(self) -> Neighbors:
+        """The same entries with keys as the memory stores them."""
+        return self.shared("keys", lambda: self.found.neighbors(self.queries.dtype))
 
     @property
     def near_states(self) -> Neighbors:
@@ -154,18 +160,16 @@ class EvalBatch:
             return self.written.nearest(self.context.k)
         return self.context.memory.nearest(self.queries, self.context.k)
 
-    def _search(self) -> Neighbors:
+    def _search(self) -> Found:
         written = self.written
         if written is None:
-            near = self.context.memory.search(self.queries, self.context.k)
+            found = self.context.memory.find(self.queries, self.context.k)
+        elif self.ranked is None:
+            found = written.find(self.context.k)
         else:
-            near = (
-                written.search(self.context.k)
-                if self.ranked is None
-                else written.gather(self.ranked)
-            )
+            found = written.found(self.ranked)
         # the stored ones are stale
-        return near if self.context.fixed else replace(near, log_normalizers=None)
+        return found if self.context.fixed else found.without_normalizers()
 
     @cached_property
     def written(self) -> WrittenBlock | None:
@@ -188,13 +192,21 @@ class EvalBatch:
     def window(self, size: int) -> WindowView:
         """Return the view that the queries have of the ``size`` latest pairs of the stream."""
         windows = [state.recent for state in self.context.stream_states]
-        keys = self.context.memory.keys_of(self.hidden) if self.keyed else self.queries
-        return self.shared(("window", size), lambda: view_of(windows, keys, size, self.block))
+        longest = windows[0].size
+        several = self.block is not None and self.block.streams is not None
+
+        def compute() -> WindowView:
+            if size < longest and not several:  # a part of the longest one's products
+                return narrowed(self.window(longest), size, self.block)
+            keys = self.context.memory.keys_of(self.hidden) if self.keyed else self.queries
+            return view_of(windows, keys, size, self.block)
+
+        return self.shared(("window", size), compute)
 
     @property
     def products(self) -> Tensor:
         """(N, K) ``k_k . k``, of keys as the memory stores them."""
-        return self.shared("products", lambda: key_products(self.queries, self.neighbors.keys))
+        return self.shared("products", lambda: self.found.products(self.queries))
 
     @property
     def state_products(self) -> Tensor:
@@ -208,7 +220,7 @@ class EvalBatch:
     @property
     def groups(self) -> Tensor:
         """(N, K) int64 numbers of the neighbours' labels, equal for equal labels."""
-        return self.shared("groups", lambda: group_ids(self.neighbors.values))
+        return self.shared("groups", lambda: group_ids(self.found.values))
 
     def ngram_rows(self) -> NGramRows:
         """Return rows for an n-gram: each sees the rows of its stream before it, if their labels

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
@@ -15,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hebblm.adapt.methods import DYNAMIC, ENSEMBLES, METHODS
+from hebblm.adapt.work import clock_of
 from hebblm.errors import UserError
 from hebblm.evaluation.accuracy import NEVER, NOT_ASKED, letters_of
 from hebblm.evaluation.checkpoint import RunCheckpoint
@@ -157,7 +157,8 @@ def run_scenario(
         UserError: a log of neighbours although no method retrieves; forgetting within one domain; a
             method whose losses have become nan.
     """
-    started = time.perf_counter()
+    clock = clock_of(scenario.device)
+    started = clock()
     options = options or EvalOptions()
     predictors = {
         name: METHODS[name].predictor(settings.methods) for name in methods if name in METHODS
@@ -224,11 +225,8 @@ def run_scenario(
         "paired": paired,
         **_extra(scenario, options, observers, shared, by_token),
     }
-    seconds = (
-        time.perf_counter()
-        - started
-        + sum(method_pass.scores.earlier_seconds for method_pass in (shared, dynamic))
-    )
+    earlier = sum(method_pass.scores.earlier_seconds for method_pass in (shared, dynamic))
+    seconds = clock() - started + earlier
     parts = (*_parts(shared), *_parts(dynamic, " of dynamic evaluation"))
     memory = shared.memory or dynamic.memory
     result = Result(

@@ -16,22 +16,13 @@ from typing import Any
 from hebblm.errors import UserError, unreadable
 from hebblm.io.files import sha256
 from hebblm.io.locks import file_lock
+from hebblm.runtime.folders import cache_dir as cache_dir
 from hebblm.runtime.progress import bar, log
 
 MIRROR = "HEBBLM_MIRROR"
 CHUNK = 1 << 16
 PATIENCE = 30  # seconds for a server to answer
 HUB_PATIENCE = 10  # seconds for the hub to do so
-
-
-def cache_dir() -> Path:
-    """Return the user's cache: ``$HEBBLM_CACHE``, or ``~/.cache/hebblm``."""
-    try:
-        return Path(os.environ.get("HEBBLM_CACHE") or Path.home() / ".cache" / "hebblm")
-    except RuntimeError as error:
-        raise UserError(
-            "no home folder is known; set HEBBLM_CACHE to a folder that you can write"
-        ) from error
 
 
 def data_dirs() -> tuple[Path, ...]:

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from hebblm.memory.faiss_index import TrainedIndex
-from hebblm.memory.nearest import Ranked, gather
+from hebblm.memory.found import Found
+from hebblm.memory.nearest import Ranked
 from hebblm.memory.store import Entries
 from hebblm.types import Neighbors
 
@@ -120,7 +121,11 @@ class AnyMemory(ABC):
         Raises:
             UserError: ``k`` below 1, or a query that is not finite.
         """
-        return gather(self.segments(), self.nearest(queries, k), queries)
+        return self.find(queries, k).neighbors(queries.dtype)
+
+    def find(self, queries: Tensor, k: int) -> Found:
+        """Search as :meth:`search` does, and leave the keys where they are."""
+        return Found.at(self.segments(), self.nearest(queries, k), queries.device)
 
     def span(self, every: int) -> int | None:
         """Return how many tokens from here on can be searched at once, if ``every`` tokens are

@@ -13,10 +13,10 @@ from torch import Tensor
 
 from hebblm.memory.base import AnyMemory
 from hebblm.memory.faiss_index import TrainedIndex
-from hebblm.memory.nearest import Ranked, gather
-from hebblm.memory.store import Entries, GrowingArray
+from hebblm.memory.found import Found
+from hebblm.memory.nearest import Ranked
+from hebblm.memory.store import Entries, GrowingArray, squared_norms
 from hebblm.runtime.ranks import Ranks
-from hebblm.types import Neighbors
 
 LAST = torch.iinfo(torch.int64).max
 
@@ -91,7 +91,7 @@ class ShardedMemory(AnyMemory):
         distances, order = distances.sort(dim=1, stable=True)
         return Ranked(distances[:, :k].contiguous(), ids.gather(1, order)[:, :k].contiguous())
 
-    def search(self, queries: Tensor, k: int) -> Neighbors:
+    def find(self, queries: Tensor, k: int) -> Found:
         """Return the ``k`` nearest entries of each query (N, D); entries of other ranks are
         fetched, each once.
         """
@@ -101,10 +101,10 @@ class ShardedMemory(AnyMemory):
             wanted = wanted[1:]
         keys, values, logs = self._fetched(wanted)
         entries = Entries(
-            keys, values, keys.new_empty(0), None if bool(logs.isnan().any()) else logs
+            keys, values, squared_norms(keys), None if bool(logs.isnan().any()) else logs
         )
         # Without an entry the place is -1 again.
-        return gather([entries], Ranked(ranked.distances, place - missing), queries)
+        return Found.at([entries], Ranked(ranked.distances, place - missing), queries.device)
 
     def _fetched(self, wanted: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return keys (U, D), labels (U,) and log-normalisers (U,), nan if missing, of entries at
@@ -114,9 +114,9 @@ class ShardedMemory(AnyMemory):
         order = owners.argsort(stable=True)
         counts = torch.bincount(owners, minlength=self._ranks.size).tolist()
         asked, sizes = self._ranks.exchange(numbers[order], counts)
-        like = torch.empty(0, self.dim, dtype=self.dtype, device=wanted.device)
         nothing = torch.zeros(len(asked), 1, device=wanted.device)
-        fetched = gather(self._own.segments(), Ranked(nothing, asked[:, None]), like)
+        ranked = Ranked(nothing, asked[:, None])
+        fetched = Found.at(self._own.segments(), ranked, wanted.device).neighbors(self.dtype)
         logs = fetched.log_normalizers
         logs = torch.full_like(nothing, torch.nan) if logs is None else logs
         given = fetched.keys[:, 0], fetched.values, logs

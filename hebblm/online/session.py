@@ -14,6 +14,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from hebblm import kernels
 from hebblm.adapt.batch import EvalBatch
 from hebblm.adapt.context import Context, Observation
 from hebblm.adapt.contract import FirstBatches
@@ -21,6 +22,7 @@ from hebblm.adapt.methods.predictor import Predictor
 from hebblm.errors import UserError
 from hebblm.io.tensors import prefixed, under
 from hebblm.online.ranks import MemoryRanks, Observed
+from hebblm.runtime.progress import log
 from hebblm.types import OutputHead
 
 State = dict[str, Tensor]
@@ -124,6 +126,7 @@ class OnlineSession(Generic[S]):
         ranks: MemoryRanks | None = None,
         profiler: Profiler | None = None,
     ) -> None:
+        kernels.tell_with(log)
         self.source, self.contexts, self.predictors = source, contexts, predictors
         self.ranks, self.profiler = ranks or MemoryRanks(), profiler or Profiler()
         for context in contexts:

@@ -8,6 +8,8 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
+from hebblm import kernels
+
 
 @dataclass(frozen=True, slots=True)
 class CompactChange:
@@ -61,6 +63,20 @@ class CompactChange:
         followed = self.change.gather(1, same.int().argmax(1, keepdim=True)).squeeze(1)
         p = (self.logits.gather(1, targets.unsqueeze(1)).squeeze(1) - self.normalizer).exp()
         return torch.where(same.any(1), followed, self.moved * p / self.tail)
+
+    def losses(self, targets: Tensor, weights: Tensor) -> Tensor:
+        """Return how much the loss (N, W) of targets (N,) int64 grows at weights (N, W), nats."""
+        if len(targets) and kernels.takes(self.logits, self.change):
+            tails = torch.column_stack(
+                [self.moved, self.tail, self.mass, self.moments, self.largest]
+            )
+            grown, own = kernels.growths(
+                self.logits, self.normalizer, self.classes, self.log_p, self.change, tails,
+                targets, weights.float(),
+            )  # fmt: skip
+        else:
+            grown, own = self.growth(weights), self.at(targets)
+        return grown.to(own.dtype) - weights * own.unsqueeze(1)
 
     def growth(self, weights: Tensor) -> Tensor:
         """Return ``log sum_v p_v exp(w d_v)``, how much the logsumexp of the logits grows by w

@@ -74,7 +74,7 @@ def hebbian_term(  # noqa: PLR0913 - the parameters of Eq. 4, by name
     Raises:
         UserError: eps <= 0, or K = 0.
     """
-    checks.some_neighbors(neighbors)
+    checks.some_neighbors(neighbors.values)
     weights = kernel_weight(
         neighbors.distances,
         neighbors.mask,

@@ -14,13 +14,17 @@ from hebblm.adapt import checks
 from hebblm.adapt.checks import LrUnits, Scale
 from hebblm.adapt.functional.changes import CompactChange, joined
 from hebblm.adapt.functional.grouping import group_ids
+from hebblm.adapt.functional.rows import row_stats
 from hebblm.adapt.functional.scales import KernelNormalization, kernel_weight
+from hebblm.adapt.solvers import compiled
 from hebblm.adapt.solvers.exact import solve_exact
 from hebblm.adapt.solvers.fast import active_sizes, narrow, solve_fast
 from hebblm.adapt.solvers.newton import solve_newton
 from hebblm.adapt.solvers.problem import Descent, Problem, Solution, key_products
 from hebblm.adapt.solvers.rmsprop import solve_rmsprop
 from hebblm.errors import UserError
+from hebblm.memory.base import squared
+from hebblm.memory.found import Found
 from hebblm.runtime.blocks import blocks, in_parallel
 from hebblm.types import Neighbors, OutputHead
 
@@ -51,7 +55,7 @@ class MbpaResult:
 @torch.no_grad()
 def mbpa_delta(  # noqa: PLR0913 - the parameters of Eq. 5, by name
     hidden: Tensor,
-    neighbors: Neighbors,
+    neighbors: Neighbors | Found,
     head: OutputHead,
     base_logits: Tensor,
     *,
@@ -67,17 +71,18 @@ def mbpa_delta(  # noqa: PLR0913 - the parameters of Eq. 5, by name
     products: Tensor | None = None,
     groups: Tensor | None = None,
     normalizers: Tensor | None = None,
-    states: Callable[[Tensor], Tensor] | None = None,
+    signed_sqrt: bool = False,
 ) -> MbpaResult:
     """Return the change of the logits that :func:`mbpa_logits` adds to ``base_logits`` (N, V).
 
     Equation, arguments and errors are those of :func:`mbpa_logits`. Several adapters can share the
     base logits, their logsumexp ``normalizers`` (N,), the ``products`` ``h_k . h`` (N, K) and the
-    labels' ``groups`` (N, K), see :func:`hebblm.adapt.functional.grouping.group_ids`. If a memory's
-    keys are not states, ``states`` turns keys (n, K, D) into states, a few queries at a time.
+    labels' ``groups`` (N, K), see :func:`hebblm.adapt.functional.grouping.group_ids`. The keys of
+    ``neighbors`` that a search found are read from the memory, a few queries at a time.
+    ``signed_sqrt`` keys are square roots of states.
     """
     checks.precise(head.weight)
-    checks.some_neighbors(neighbors)
+    checks.some_neighbors(neighbors.values)
     solve = _solver(
         lr=lr,
         steps=steps,
@@ -98,11 +103,19 @@ def mbpa_delta(  # noqa: PLR0913 - the parameters of Eq. 5, by name
     rises = torch.zeros_like(neighbors.mask[:, 0])
     if steps == 0 or (lr == 0 and optimizer != "newton") or not len(hidden):
         return MbpaResult(torch.zeros_like(base_logits), rises, rises.clone())
+    newton = optimizer == "newton" and solver == "fast"
+    if newton and compiled.applies(hidden, neighbors, head, base_logits):
+        known = row_stats(base_logits).normalizer if normalizers is None else normalizers
+        change, rises = compiled.solve(
+            hidden, neighbors, head, base_logits, known, weights,
+            signed_sqrt=signed_sqrt, l2_to_base=l2_to_base, steps=steps,
+        )  # fmt: skip
+        return MbpaResult(change, rises, torch.zeros_like(rises))
     solutions: list[tuple[Tensor, Solution]] = []
 
     def fill(rows: Tensor) -> None:
-        keys = neighbors.keys[rows].to(hidden.dtype)
-        keys = keys if states is None else states(keys)
+        keys = _keys(neighbors, rows, hidden.dtype)
+        keys = squared(keys) if signed_sqrt else keys
         solution = solve(
             _problem(
                 hidden, keys, neighbors, head, base_logits, weights, products, normalizers, rows
@@ -120,6 +133,13 @@ def mbpa_delta(  # noqa: PLR0913 - the parameters of Eq. 5, by name
             fill(rows)
     retried = rises.clone() if lr_units == "guarded" else torch.zeros_like(rises)
     return MbpaResult(_change(base_logits, normalizers, solutions), rises, retried)
+
+
+def _keys(neighbors: Neighbors | Found, rows: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return the keys (n, K, D) of some queries, (n,) int64."""
+    if isinstance(neighbors, Neighbors):
+        return neighbors.keys[rows].to(dtype)
+    return neighbors.keys(rows, dtype)
 
 
 def _change(
@@ -213,7 +233,7 @@ def mbpa_logits(  # noqa: PLR0913 - the parameters of Eq. 5, by name
 
 def _parts(
     hidden: Tensor,
-    neighbors: Neighbors,
+    neighbors: Neighbors | Found,
     head: OutputHead,
     weights: Tensor,
     groups: Tensor | None,
@@ -239,7 +259,7 @@ def _parts(
 def _problem(  # noqa: PLR0913 - the fields of a problem, for some rows
     hidden: Tensor,
     keys: Tensor,
-    neighbors: Neighbors,
+    neighbors: Neighbors | Found,
     head: OutputHead,
     base_logits: Tensor,
     weights: Tensor,

@@ -81,7 +81,7 @@ def mixture_from(
         UserError: a value out of range, an unknown form, K = 0, or ``logit-sum`` with relative
             scores.
     """
-    checks.some_neighbors(neighbors)
+    checks.some_neighbors(neighbors.values)
     checks.at_least("theta", theta, 0)
     checks.share("gamma", gamma)
     checks.one_of("form", form, get_args(Form))

@@ -216,8 +216,7 @@ def _losses(
     """Return losses (N, W) of targets (N,) with a change of the logits at weights (N, W), nats."""
     base = batch.base_losses(targets)[:, None]
     if isinstance(change, F.CompactChange):
-        change_of_target = weights * change.at(targets)[:, None]
-        return base + change.growth(weights).to(base.dtype) - change_of_target
+        return base + change.losses(targets, weights)
     change_of_target = weights * change.gather(1, targets[:, None])
     return base + F.growth(batch.logits, batch.log_normalizers, change, weights) - change_of_target
 
@@ -226,7 +225,7 @@ def _mbpa(batch: EvalBatch, config: MbpaConfig, rows: slice | list[int]) -> F.Mb
     """Return the change of the logits by MbPA for some queries of a mini-batch."""
     return F.mbpa_delta(
         batch.hidden[rows],
-        batch.neighbors.rows(rows),
+        batch.found.rows(rows),
         batch.head,
         batch.logits[rows],
         lr=config.lr,
@@ -239,14 +238,15 @@ def _mbpa(batch: EvalBatch, config: MbpaConfig, rows: slice | list[int]) -> F.Mb
         kernel_normalization=config.kernel_weight,
         scale=config.scale,
         normalizers=batch.log_normalizers[rows],
-        states=batch.context.memory.states_of,
+        signed_sqrt=batch.context.memory.signed_sqrt,
         groups=batch.groups[rows],
+        products=None if batch.context.memory.signed_sqrt else batch.products[rows],
     )
 
 
 def shared_kernel_weight(batch: EvalBatch, config: MbpaConfig) -> Tensor:
     """Return MbPA's closeness c_k of each neighbour (N, K), scaled to sum 1."""
-    near = batch.neighbors
+    near = batch.found
     return F.kernel_weight(
         near.distances, near.mask, eps=config.eps, normalization="sum", scale=config.scale
     )

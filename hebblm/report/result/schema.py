@@ -159,7 +159,7 @@ class Part:
 class Seconds:
     """The time of a whole run, from the scenario that was opened to the numbers."""
 
-    total: float  # on the clock
+    total: float  # of all threads on a CPU, of the clock on a GPU; so are those of its parts
     # what is known of them; the rest is the loop itself, tables and intervals
     parts: tuple[Part, ...]
 

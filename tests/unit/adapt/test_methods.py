@@ -196,9 +196,9 @@ def test_a_method_asks_for_nothing_that_it_does_not_say_it_needs(
     context, predictor = observed_context(), METHODS[name].predictor(toy.SETTINGS)
     context.learn_mixture_weights([predictor])
     asked: list[str] = []
-    search = context.memory.search
+    find = context.memory.find
     monkeypatch.setattr(
-        context.memory, "search", lambda *given: asked.append("retrieval") or search(*given)
+        context.memory, "find", lambda *given: asked.append("retrieval") or find(*given)
     )
     predictor.log_probs(EvalBatch(toy.randn(9, 4, toy.DIM, dtype=torch.float64), context))
     assert bool(asked) == predictor.requirements.retrieval
