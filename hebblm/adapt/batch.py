@@ -129,7 +129,7 @@ class EvalBatch:
         return self.log_normalizers - self.logits.gather(1, targets[:, None]).squeeze(1)
 
     @property
-    def found(self) -> Found:
+    def searched(self) -> Found:
         """The K nearest entries of each query, among those written before it; their keys stay in
         the memory.
         """
@@ -138,7 +138,7 @@ class EvalBatch:
     @property
     def neighbors(self) -> Neighbors:
         """The same entries with keys as the memory stores them."""
-        return self.shared("keys", lambda: self.found.neighbors(self.queries.dtype))
+        return self.shared("keys", lambda: self.searched.neighbors(self.queries.dtype))
 
     @property
     def near_states(self) -> Neighbors:
@@ -163,13 +163,13 @@ class EvalBatch:
     def _search(self) -> Found:
         written = self.written
         if written is None:
-            found = self.context.memory.find(self.queries, self.context.k)
+            searched = self.context.memory.find(self.queries, self.context.k)
         elif self.ranked is None:
-            found = written.find(self.context.k)
+            searched = written.find(self.context.k)
         else:
-            found = written.found(self.ranked)
+            searched = written.entries_at(self.ranked)
         # the stored ones are stale
-        return found if self.context.fixed else found.without_normalizers()
+        return searched if self.context.fixed else searched.without_normalizers()
 
     @cached_property
     def written(self) -> WrittenBlock | None:
@@ -206,7 +206,7 @@ class EvalBatch:
     @property
     def products(self) -> Tensor:
         """(N, K) ``k_k . k``, of keys as the memory stores them."""
-        return self.shared("products", lambda: self.found.products(self.queries))
+        return self.shared("products", lambda: self.searched.products(self.queries))
 
     @property
     def state_products(self) -> Tensor:
@@ -220,7 +220,7 @@ class EvalBatch:
     @property
     def groups(self) -> Tensor:
         """(N, K) int64 numbers of the neighbours' labels, equal for equal labels."""
-        return self.shared("groups", lambda: group_ids(self.found.values))
+        return self.shared("groups", lambda: group_ids(self.searched.values))
 
     def ngram_rows(self) -> NGramRows:
         """Return rows for an n-gram: each sees the rows of its stream before it, if their labels

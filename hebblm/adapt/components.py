@@ -124,5 +124,5 @@ def speaking(predictor: Predictor, batch: EvalBatch) -> Speakers:
 
 def _found(batch: EvalBatch, weights: Tensor) -> Speaking:
     """Return the neighbours of a single query with their weights (K,)."""
-    there = batch.found.mask[0]
+    there = batch.searched.mask[0]
     return Speaking(batch.positions().ids[0][there], weights[there])

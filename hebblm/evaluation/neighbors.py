@@ -53,7 +53,7 @@ class NeighborLog(Notes):
         wanted = min(self.tokens - start, len(batch.hidden))
         if wanted <= 0:
             return
-        neighbors = batch.found
+        neighbors = batch.searched
         weights = kernel_weight(
             neighbors.distances,
             neighbors.mask,

@@ -31,11 +31,11 @@ def row_statistics(logits: Tensor) -> tuple[Tensor, Tensor]:
     """Return normaliser, entropy and log-probability of the favourite (N, 3) of logits (N, V), in
     nats, and the favourite (N,) int64.
     """
-    found = logits.new_empty(len(logits), 3)
+    stats = logits.new_empty(len(logits), 3)
     favorite = torch.empty(len(logits), dtype=torch.int64)
-    arrays = _array(logits), _array(found), _array(favorite)
+    arrays = _array(logits), _array(stats), _array(favorite)
     _each(compiled("rows").row_statistics, arrays, len(logits))
-    return found, favorite
+    return stats, favorite
 
 
 def growths(
@@ -62,12 +62,12 @@ def growths(
         weights: (N, W).
     """
     grown = torch.empty(weights.shape, dtype=torch.float64)
-    own = logits.new_empty(len(logits))
+    of_targets = logits.new_empty(len(logits))
     arrays = tuple(
         map(_array, (logits, normalizers, classes, log_p, change, tails, targets, weights))
     )
-    _each(compiled("growth").growths, (*arrays, _array(grown), _array(own)), len(logits))
-    return grown, own
+    _each(compiled("growth").growths, (*arrays, _array(grown), _array(of_targets)), len(logits))
+    return grown, of_targets
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +146,8 @@ def newton(
 
 
 def _array(tensor: Tensor) -> npt.NDArray[Any]:
-    found: npt.NDArray[Any] = tensor.detach().contiguous().numpy()
-    return found
+    array: npt.NDArray[Any] = tensor.detach().contiguous().numpy()
+    return array
 
 
 def _bits_of(weight: Tensor) -> npt.NDArray[np.int16] | None:
@@ -166,8 +166,8 @@ def _bits_of(weight: Tensor) -> npt.NDArray[np.int16] | None:
             bits = _array(torch.nn.functional.pad(rounded, (0, missing)).view(torch.int16))
         known = weight._version, bits
         _halves[weight] = known
-    found: npt.NDArray[np.int16] | None = known[1]
-    return found
+    halves: npt.NDArray[np.int16] | None = known[1]
+    return halves
 
 
 def _is_half(states: Tensor) -> bool:

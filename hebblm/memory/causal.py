@@ -51,9 +51,9 @@ class WrittenBlock:
 
     def find(self, k: int) -> Found:
         """Search, and leave the keys where they are."""
-        return self.found(self.nearest(k))
+        return self.entries_at(self.nearest(k))
 
-    def found(self, ranked: Ranked) -> Found:
+    def entries_at(self, ranked: Ranked) -> Found:
         """Return the entries at ``ranked`` positions (N, K)."""
         return Found.at([*self._stored, self._rows], ranked, self.queries.device)
 

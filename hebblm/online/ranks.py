@@ -36,7 +36,7 @@ class MemoryRanks:
     def search(self, batch: EvalBatch) -> None:
         """Find the neighbours of a mini-batch, which may be empty: all ranks search together."""
         if self.is_parallel:
-            _ = batch.found
+            _ = batch.searched
 
     def gather_labels(self, labels: Tensor) -> list[Tensor]:
         """Return the labels (M,) of every rank, by rank, given those of this one."""

@@ -70,13 +70,13 @@ class CompactChange:
             tails = torch.column_stack(
                 [self.moved, self.tail, self.mass, self.moments, self.largest]
             )
-            grown, own = kernels.growths(
+            grown, of_targets = kernels.growths(
                 self.logits, self.normalizer, self.classes, self.log_p, self.change, tails,
                 targets, weights.float(),
             )  # fmt: skip
         else:
-            grown, own = self.growth(weights), self.at(targets)
-        return grown.to(own.dtype) - weights * own.unsqueeze(1)
+            grown, of_targets = self.growth(weights), self.at(targets)
+        return grown.to(of_targets.dtype) - weights * of_targets.unsqueeze(1)
 
     def growth(self, weights: Tensor) -> Tensor:
         """Return ``log sum_v p_v exp(w d_v)``, how much the logsumexp of the logits grows by w

@@ -216,7 +216,7 @@ def _features(batch: EvalBatch) -> Tensor:
 
     from hebblm.adapt.counts import entry_counts  # it loads torch
 
-    near, context, rows = batch.found, batch.context, batch.row_stats
+    near, context, rows = batch.searched, batch.context, batch.row_stats
     any_entry = near.mask[:, 0]
     scores = F.log_weights(batch.products, near.mask, sharpness=SHARP, scale="relative")
     weights = scores.masked_fill(~near.mask, -torch.inf).softmax(1).nan_to_num(0.0)

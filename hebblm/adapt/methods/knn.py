@@ -45,7 +45,7 @@ class KnnLM(RememberedLabels):
     config: KnnConfig
 
     def entries(self, batch: EvalBatch) -> tuple[Tensor, Tensor, Tensor]:
-        near, config = batch.found, self.config
+        near, config = batch.searched, self.config
         scores = -near.distances.to(batch.hidden.dtype)
         scores = F.log_weights(
             scores, near.mask, sharpness=1 / float(config.temperature), scale=config.scale

@@ -225,7 +225,7 @@ def _mbpa(batch: EvalBatch, config: MbpaConfig, rows: slice | list[int]) -> F.Mb
     """Return the change of the logits by MbPA for some queries of a mini-batch."""
     return F.mbpa_delta(
         batch.hidden[rows],
-        batch.found.rows(rows),
+        batch.searched.rows(rows),
         batch.head,
         batch.logits[rows],
         lr=config.lr,
@@ -246,7 +246,7 @@ def _mbpa(batch: EvalBatch, config: MbpaConfig, rows: slice | list[int]) -> F.Mb
 
 def shared_kernel_weight(batch: EvalBatch, config: MbpaConfig) -> Tensor:
     """Return MbPA's closeness c_k of each neighbour (N, K), scaled to sum 1."""
-    near = batch.found
+    near = batch.searched
     return F.kernel_weight(
         near.distances, near.mask, eps=config.eps, normalization="sum", scale=config.scale
     )

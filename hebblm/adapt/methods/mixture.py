@@ -53,7 +53,7 @@ class Mixture(RememberedLabels):
     config: MixtureConfig
 
     def entries(self, batch: EvalBatch) -> tuple[Tensor, Tensor, Tensor]:
-        near, config = batch.found, self.config
+        near, config = batch.searched, self.config
         scores = F.log_weights(
             batch.products, near.mask, sharpness=float(config.theta), scale=config.scale
         )
@@ -87,7 +87,7 @@ class LogitSum:
         )
 
     def score(self, batch: EvalBatch, targets: Tensor) -> Tensor:
-        config, near = self.config, batch.found
+        config, near = self.config, batch.searched
 
         def compute() -> Tensor:
             scores = F.log_weights(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -60,7 +62,8 @@ def solve(  # noqa: PLR0913 - the parts of a problem of all queries
         parts = [slice(at, at + GATHERED) for at in range(0, len(hidden), GATHERED)]
     logs = neighbors.log_normalizers
     assert logs is not None, "applies() has seen them"
-    k, found = neighbors.values.shape[1], []
+    k = neighbors.values.shape[1]
+    solved = []
     for rows in parts:
         if runs is not None:
             ids, early, late = runs
@@ -71,10 +74,10 @@ def solve(  # noqa: PLR0913 - the parts of a problem of all queries
             ids, neighbors.values[rows], logs[rows].float(), weights[rows], early, late,
             signed_sqrt, min((k + SPARE) // STEP * STEP + STEP - 1, len(head.weight)),
         )  # fmt: skip
-        found.append(kernels.newton(problem, l2_to_base=l2_to_base, steps=steps))
-    columns = (
-        found[0] if len(found) == 1 else [torch.cat(each) for each in zip(*found, strict=True)]
-    )
+        solved.append(kernels.newton(problem, l2_to_base=l2_to_base, steps=steps))
+    columns: Sequence[Tensor] = solved[0]
+    if len(solved) > 1:
+        columns = tuple(torch.cat(column) for column in zip(*solved, strict=True))
     classes, log_p, change, tails, loss_increased = columns
     moved, tail, mass = tails[:, :3].unbind(1)
     compact = CompactChange(

@@ -39,13 +39,13 @@ def _on_tail(row, normalizer, followed, moved, largest):
     for begin in range(0, len(row), PART):
         part = row[begin : begin + PART]
         taken = followed[begin : begin + PART]
-        some = F(0)
+        partial = F(0)
         for v in range(len(part)):
             log_p = part[v] - normalizer
             p = power_of_two(log_p * BITS)
             share = power_of_two((log_p + moved * p) * BITS - largest)
-            some += F(0) if taken[v] else share
-        total += some
+            partial += F(0) if taken[v] else share
+        total += partial
     return total
 
 
@@ -56,7 +56,18 @@ def _on_tail(row, normalizer, followed, moved, largest):
     **FLAGS,
 )
 def growths(
-    logits, normalizers, classes, log_p, change, tails, targets, weights, grown, own, first, last
+    logits,
+    normalizers,
+    classes,
+    log_p,
+    change,
+    tails,
+    targets,
+    weights,
+    grown,
+    of_targets,
+    first,
+    last,
 ):
     """Write ``log sum_v p_v exp(w d_v)`` (N, W) for weights (N, W), and the change (N,) of the
     targets (N,).
@@ -72,10 +83,10 @@ def growths(
         mass = float(tails[i, 2])
         target = targets[i]
         normalizer = normalizers[i]
-        own[i] = F(moved * math.exp(logits[i, target] - normalizer) / least)
+        of_targets[i] = F(moved * math.exp(logits[i, target] - normalizer) / least)
         for j in range(classes.shape[1]):
             if classes[i, j] == target:
-                own[i] = change[i, j]
+                of_targets[i] = change[i, j]
                 break
         for w in range(weights.shape[1]):
             total, largest = _on_classes(log_p[i], change[i], weights[i, w])

@@ -108,32 +108,32 @@ def _choose(row, peaks, labels, count, marks, classes, values, candidates):
     limit = F(-np.inf)
     if wanted < runs:
         limit = np.partition(peaks, runs - wanted)[runs - wanted]
-    found = 0
+    taken = 0
     for c in range(runs):
         if peaks[c] >= limit:
             for v in range(c, STRIDE * runs, runs):
                 if row[v] >= limit and marks[v] < 0:
-                    values[found] = row[v]
-                    candidates[found] = v
-                    found += 1
+                    values[taken] = row[v]
+                    candidates[taken] = v
+                    taken += 1
     for v in range(STRIDE * runs, len(row)):
         if row[v] >= limit and marks[v] < 0:
-            values[found] = row[v]
-            candidates[found] = v
-            found += 1
+            values[taken] = row[v]
+            candidates[taken] = v
+            taken += 1
     for j in range(chosen):
         marks[classes[j]] = -1
     more = wanted - chosen
-    if found <= more:
-        for j in range(found):
+    if taken <= more:
+        for j in range(taken):
             classes[chosen + j] = candidates[j]
-        return chosen + found
-    least = np.partition(values[:found], found - more)[found - more]
-    for j in range(found):
+        return chosen + taken
+    least = np.partition(values[:taken], taken - more)[taken - more]
+    for j in range(taken):
         if values[j] > least:
             classes[chosen] = candidates[j]
             chosen += 1
-    for j in range(found):
+    for j in range(taken):
         if values[j] == least and chosen < wanted:
             classes[chosen] = candidates[j]
             chosen += 1
@@ -156,10 +156,10 @@ def _tail(row, normalizer, classes, count, log_p, shares, tail):
     mass = 0.0
     for begin in range(0, len(row), PART):
         part = shares[begin : begin + PART]
-        some = F(0)
+        partial = F(0)
         for v in range(len(part)):
-            some += part[v]
-        mass += some
+            partial += part[v]
+        mass += partial
     taken = F(mass) if mass > TAIL else TAIL
     second = 0.0
     third = 0.0
@@ -282,12 +282,12 @@ def _inverse_lower(gram, size):
 @njit(**FLAGS)
 def _directions(
     keys, keys_half, use_half, query, count, weights, lengths, products, one, rank, sizes,
-    main, main_half, mixing, along, both, own, rest, first, pairs,
+    main, main_half, mixing, along, both, leftover, rest, first, pairs,
 ):  # fmt: skip
     """Write what 16 directions hold of each key, turned so that the curvature is diagonal.
 
-    ``along`` (K, r) are U of :class:`~hebblm.adapt.solvers.newton.Directions`, ``own`` (K,) and
-    ``rest`` (K,) what they leave. Returns curvatures (r,) and the query's coordinates (r,).
+    ``along`` (K, r) are U of :class:`~hebblm.adapt.solvers.newton.Directions`, ``leftover`` (K,)
+    and ``rest`` (K,) what they leave. Returns curvatures (r,) and the query's coordinates (r,).
     """
     width = keys.shape[1]
     for j in range(rank):
@@ -357,7 +357,7 @@ def _directions(
             turned[k, rank] = F(1)
         if k < count:
             left = lengths[k] - length
-            own[k] = F(0) if left < F(0) else left
+            leftover[k] = F(0) if left < F(0) else left
     curvature = np.zeros((size, size), np.float32)
     for k in range(count):
         for i in range(size):
@@ -442,7 +442,7 @@ def _move(theta, moved, products, observed, share_observed, share_now, curvature
 
 @njit(**FLAGS)
 def _descend(
-    along, values, own_query, own, rest, sizes, places, logits, shares, base, alpha, factors,
+    along, values, own_query, leftover, rest, sizes, places, logits, shares, base, alpha, factors,
     n, count, overlap, l2_to_base, steps, rows, observed, scaled, products, theta, moved, change,
 ):  # fmt: skip
     """Write the change of the query's logits on the places (C,); return the neighbours' loss before
@@ -491,8 +491,8 @@ def _descend(
         if more:
             times(along, theta, logits, count, size)
         for k in range(count):
-            size_of_step = sizes[k] / (OWN * sizes[k] * own[k] + l2_to_base)
-            keep = OWN * size_of_step * own[k]
+            size_of_step = sizes[k] / (OWN * sizes[k] * leftover[k] + l2_to_base)
+            keep = OWN * size_of_step * leftover[k]
             down = size_of_step * factors[k]
             a = alpha[k]
             p = shares[k]
@@ -502,7 +502,7 @@ def _descend(
             if more:
                 z = logits[k]
                 b = base[k]
-                far = BITS * own[k]
+                far = BITS * leftover[k]
                 tail_moved = z[n] * BITS
                 for j in range(wide):
                     z[j] = b[j] + BITS * z[j] + far * a[j]
@@ -592,7 +592,7 @@ def newton_rows(
     weights = np.zeros(k_most, np.float32)
     own_labels = np.zeros(k_most, np.int64)
     own_logs = np.zeros(k_most, np.float32)
-    own = np.zeros(k_most, np.float32)
+    leftover = np.zeros(k_most, np.float32)
     rest = np.zeros(k_most, np.float32)
     factors = np.zeros(k_most, np.float32)
     places = np.zeros(k_most, np.int64)
@@ -698,10 +698,10 @@ def newton_rows(
         _to_shares(base, p, own_logs, count, n)
         curvatures, own_query = _directions(
             keys, keys_half, exact_half, query, count, weights, lengths, products_with_query, one,
-            rank, sizes, main, main_half, mixing, along, both, own, rest, first, pairs,
+            rank, sizes, main, main_half, mixing, along, both, leftover, rest, first, pairs,
         )  # fmt: skip
         before, after = _descend(
-            along, curvatures, own_query, own, rest, sizes, places, z, p, base, alpha, factors,
+            along, curvatures, own_query, leftover, rest, sizes, places, z, p, base, alpha, factors,
             n, count, sums[2], mu, steps, rows, observed, scaled, products, theta, moved,
             flat_change[:across],
         )  # fmt: skip

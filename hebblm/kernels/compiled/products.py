@@ -47,10 +47,10 @@ def at(builder: Any, address: Any, kind: Any) -> Any:
 
 def rows_from(builder: Any, address: Any, stride: Any, count: int) -> list[Any]:
     """Return addresses of so many rows, ``stride`` bytes apart."""
-    found = [address]
+    addresses = [address]
     for _ in range(count - 1):
-        found.append(builder.add(found[-1], stride))
-    return found
+        addresses.append(builder.add(addresses[-1], stride))
+    return addresses
 
 
 def totals(builder: Any, vectors: Sequence[Any], kind: Any) -> Any:

@@ -80,14 +80,14 @@ def _statistics(row, peaks):
     cache=True,
     **FLAGS,
 )
-def row_statistics(logits, found, favorite, first, last):
+def row_statistics(logits, stats, favorite, first, last):
     """Write normaliser, entropy and log-probability of the favourite (N, 3), and the favourite
     (N,), of rows ``first`` to ``last`` of logits (N, V).
     """
     peaks = np.empty(logits.shape[1] // STRIDE, np.float32)
     for i in range(first, last):
         normalizer, entropy, peak, best = _statistics(logits[i], peaks)
-        found[i, 0] = normalizer
-        found[i, 1] = entropy
-        found[i, 2] = peak
+        stats[i, 0] = normalizer
+        stats[i, 1] = entropy
+        stats[i, 2] = peak
         favorite[i] = best

@@ -82,12 +82,12 @@ def _block_of(down: int, across: int) -> Any:
             left = [_number(4 + i) for i in range(down)]
             right = [_number(6 + j) for j in range(across)]
             with cgutils.for_range(builder, steps, intp=INDEX) as loop:
-                here = builder.add(a, builder.mul(loop.index, ir.Constant(INDEX, 64)))
-                rows = rows_from(builder, here, builder.mul(a_row, sixteen), down)
+                corner = builder.add(a, builder.mul(loop.index, ir.Constant(INDEX, 64)))
+                rows = rows_from(builder, corner, builder.mul(a_row, sixteen), down)
                 for tile, place in zip(left, rows, strict=True):
                     _call(builder, "tileloadd64", [tile, at(builder, place, BYTE), a_row])
-                here = builder.add(b, builder.mul(loop.index, builder.mul(b_row, sixteen)))
-                columns = rows_from(builder, here, ir.Constant(INDEX, 64), across)
+                corner = builder.add(b, builder.mul(loop.index, builder.mul(b_row, sixteen)))
+                columns = rows_from(builder, corner, ir.Constant(INDEX, 64), across)
                 for tile, place in zip(right, columns, strict=True):
                     _call(builder, "tileloadd64", [tile, at(builder, place, BYTE), b_row])
                 for i in range(down):

@@ -262,7 +262,7 @@ def test_a_saved_reader_of_an_unknown_method_opens_with_another(
         method="hebb-learned",
         settings={"hebb_learned.eta": 3.0, "hebb.eta": 8.0},
     )
-    with pytest.raises(UserError, match="^unknown method 'hebb-learned'"):
+    with pytest.raises(UserError, match=r"^unknown method 'hebb-learned'"):
         lm.reader(memory=tmp_path / "known")
     assert torch.equal(
         lm.reader("hebb", memory=tmp_path / "known").read(REST).nll, reader.read(REST).nll
