@@ -66,7 +66,11 @@ class Wanted:
 
 @torch.no_grad()
 def generate(
-    session: ReaderSession, prompt: str, wanted: Wanted, beginning: Beginning | None
+    session: ReaderSession,
+    prompt: str,
+    wanted: Wanted,
+    beginning: Beginning | None,
+    allowed: Callable[[Answer], Answer] = lambda answer: answer,
 ) -> Iterator[Drawn]:
     """Draw the text after a prompt; see :meth:`hebblm.Reader.generate`.
 
@@ -75,6 +79,7 @@ def generate(
         prompt: text before the answer.
         wanted: of the answer.
         beginning: None if the session stands within a text.
+        allowed: returns an answer with further texts that it must not write.
 
     Yields:
         A step for each token, then one that draws none.
@@ -90,7 +95,7 @@ def generate(
         return
     choose = wanted.sampling.chooser()
     start = _start(session, prompt, wanted, choose, beginning)
-    answer = session.answer(start.prompt, start.ids)
+    answer = allowed(session.answer(start.prompt, start.ids))
     begun = [step.token for step in start.begun if step.token is not None]
     most = wanted.most - bool(answer.text(begun))
     yield from start.begun

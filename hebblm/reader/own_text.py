@@ -72,15 +72,17 @@ class OwnText:
         """Return adapted log-probabilities (N, V) in nats after each token from one on, or after
         the last.
         """
-        end = len(self.ids)
-        begin = end - 1 if begin is None else begin
-        rows = []
-        for first, last in pairwise(self._grid(begin, end)):
-            with self._standing(self._marks[self._interval(first)]):
-                rows.append(self.session.predictor.log_probs(self._batch(first, last)))
+        rows = [*self.rows(len(self.ids) - 1 if begin is None else begin)]
         if not rows:
             return self._states.new_zeros(0, len(self.session.base.head.weight))
         return torch.cat(rows)
+
+    def rows(self, begin: int) -> Iterator[Tensor]:
+        """Yield the log-probabilities (N, V) of :meth:`log_probs`, an interval at a time."""
+        for first, last in pairwise(self._grid(begin, len(self.ids))):
+            with self._standing(self._marks[self._interval(first)]):
+                rows = self.session.predictor.log_probs(self._batch(first, last))
+            yield rows
 
     @contextmanager
     def standing(self) -> Iterator[None]:
