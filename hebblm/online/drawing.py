@@ -188,6 +188,7 @@ class Drawn(NamedTuple):
         log_prob: its adapted log-probability before temperature, nats.
         top: the most probable tokens in its place, each with its log-probability, nats.
         end: why the answer ends, at its last step.
+        again: whether the token begins with letters that the prompt has already.
     """
 
     text: str
@@ -195,6 +196,7 @@ class Drawn(NamedTuple):
     log_prob: float = 0.0
     top: tuple[tuple[int, float], ...] = ()
     end: Ending | None = None
+    again: bool = False
 
 
 class _Text:

@@ -242,10 +242,11 @@ def _scored(begun: Sequence[int], following: Continuations, top: int | None) -> 
     """Yield a step for each token that begins an answer, scored if that is asked for."""
     for at, token in enumerate(begun):
         if top is None:
-            yield Drawn("", token)
+            yield Drawn("", token, again=True)
         else:
             log_probs = following([tuple(begun[:at])])[0][0].cpu().double()
-            yield Drawn("", token, float(log_probs[token]), most_probable_of(log_probs, top))
+            best = most_probable_of(log_probs, top)
+            yield Drawn("", token, float(log_probs[token]), best, again=True)
 
 
 def _word_begun(

@@ -354,16 +354,25 @@ class Completions:
         for step in self._turns.each(steps, gone):
             own = None
             if step.token is not None:
-                self.usage.completion += 1
-                if scored is not None:
-                    ends = step.token == answer.vocabulary.end
-                    drawn = drawn if ends else [*drawn, step.token]
-                    longer = answer.text(drawn)
-                    part = Scored(scored.session, scored.offset)
-                    part.add(longer[len(text) :], step.token, step.log_prob, step.top)
-                    scored.offset, text, own = part.offset, longer, part.body
+                drawn = drawn if step.token == answer.vocabulary.end else [*drawn, step.token]
+                longer = answer.text(drawn)
+                # a token that only writes letters of the prompt again is no token of the answer
+                if not step.again or len(longer) > len(text):
+                    self.usage.completion += 1
+                    own = self._logprobs(scored, longer[len(text) :], step)
+                text = longer
             if step.text or own is not None or step.end is not None:
                 yield Piece(index, step.text, own, step.end)
+
+    @staticmethod
+    def _logprobs(scored: Scored | None, text: str, step: Drawn) -> dict[str, Any] | None:
+        """Return the log-probabilities of one token, if they are asked for."""
+        if scored is None or step.token is None:
+            return None
+        part = Scored(scored.session, scored.offset)
+        part.add(text, step.token, step.log_prob, step.top)
+        scored.offset = part.offset
+        return part.body
 
 
 def joined(pieces: Sequence[Piece]) -> dict[str, Any]:
