@@ -9,8 +9,6 @@ import re
 import shutil
 import signal
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -28,6 +26,7 @@ from lm_eval.models.huggingface import HFLM
 from lm_eval.models.openai_completions import LocalCompletionsAPI
 
 import hebblm
+from hebblm.cli.serve import main as serve_main
 from hebblm.integrations.lm_eval import AdaptedLM
 
 from ..support.pieces import tokenizer_of
@@ -167,9 +166,9 @@ def test_echo_has_an_entry_for_each_token_of_the_prompt_and_one_more(pieces: Ser
 
 def test_an_entry_is_there_for_a_token_that_ends_the_text(pieces: Served) -> None:
     ended = 0
-    for seed in (1, 1001, 2001, 3001):
+    for seed in (2001, 3001):
         answer = pieces.post(
-            "/v1/completions", model=MODEL, prompt=[[5, 6, 7]], max_tokens=1, echo=True, n=200,
+            "/v1/completions", model=MODEL, prompt=[[5, 6, 7]], max_tokens=1, echo=True, n=100,
             logprobs=1, seed=seed, temperature=100,
         )  # fmt: skip
         for choice in answer["choices"]:
@@ -215,7 +214,7 @@ CONTINUATIONS = [
 def harness(served: Served, **more: Any) -> LocalCompletionsAPI:
     return LocalCompletionsAPI(
         base_url=f"{served.address}/v1/completions", model=more.pop("model", MODEL),
-        tokenizer_backend="auto", max_length=WINDOW, **more,
+        tokenizer_backend="auto", max_length=WINDOW + 1, **more,
     )  # fmt: skip
 
 
@@ -236,9 +235,11 @@ def test_the_base_of_the_server_is_the_harness_own_model(pieces: Served, llama: 
     ours = HFLM(str(llama / "model"), device="cpu", dtype="float32", max_length=WINDOW)
     asked = requests_of("loglikelihood", *CONTINUATIONS)
     _agree(theirs.loglikelihood(asked), ours.loglikelihood(asked))
+    # the harness asks a server for one token less at a time, for it sends all of them
+    ours = HFLM(str(llama / "model"), device="cpu", dtype="float32", max_length=WINDOW - 1)
     rolling = requests_of("loglikelihood_rolling", (LIST[:120],))
     found, expected = theirs.loglikelihood_rolling(rolling), ours.loglikelihood_rolling(rolling)
-    assert found == pytest.approx(expected, abs=1e-2)
+    assert found == pytest.approx(expected, abs=1e-3)
 
 
 def _agree(found: list[tuple[float, bool]], expected: list[tuple[float, bool]]) -> None:
@@ -330,7 +331,10 @@ def test_what_cannot_be_answered_is_one_line(
 @pytest.mark.parametrize("path", ["/v1/completions", "/v1/documents", "/v1/suggest", "/tokenize"])
 def test_a_malformed_body_is_one_line(pieces: Served, path: str, body: bytes) -> None:
     status, found = pieces.ask(path, body, method="POST")
-    if not (body == b"" and path in ("/v1/completions", "/v1/suggest")):  # all fields have defaults
+    # all fields of these have defaults, and fields that nobody knows are left out
+    fits = path == "/v1/completions" and body == b""
+    fits |= path == "/v1/suggest" and body in (b"", b'{"prompt": {}}')
+    if not fits:
         assert 400 <= status < 500
         assert "\n" not in found["error"]["message"]
 
@@ -349,21 +353,21 @@ def test_documents_are_added_replaced_and_deleted(words: Served) -> None:
     memory = {"memory": "project"}
 
     def best() -> Any:
-        return words.post("/v1/suggest", prefix="The function fro", n=1, **memory)["suggestions"]
+        return words.post("/v1/suggest", prefix="The function frob", n=1, **memory)["suggestions"]
 
     assert best() == []
     words.post("/v1/documents", text=NOTES, name="notes", **memory)
     assert best()[0]["word"] == "frobnitz"
-    assert best()[0]["insert_text"] == "bnitz"
+    assert best()[0]["insert_text"] == "nitz"
     why = words.post("/v1/explain", prefix="The function ", n=1, **memory)["explanations"][0]
     assert {entry["document"] for entry in why["entries"]} == {"notes"}
     assert sum(why["shares"].values()) == pytest.approx(why["probability"], abs=1e-5)
-    words.ask("/v1/documents", {"name": "notes", "text": "The function frombe .", **memory},
+    words.ask("/v1/documents", {"name": "notes", "text": "The function frobble .", **memory},
               method="PUT")  # fmt: skip
-    assert best()[0]["word"] == "frombe"
+    assert best()[0]["word"] == "frobble"
     listed = words.ask("/v1/documents?memory=project")[1]["documents"]
     assert [(one["name"], one["status"]) for one in listed] == [("notes", "learned")]
-    base = words.post("/v1/suggest", prefix="The function fro", n=1, adapted=False, **memory)
+    base = words.post("/v1/suggest", prefix="The function frob", n=1, adapted=False, **memory)
     assert base["suggestions"] == []
     assert words.ask("/v1/documents", {"name": "notes", **memory}, method="DELETE")[0] == 200
     assert best() == []
@@ -448,32 +452,36 @@ def test_a_page_from_elsewhere_and_another_name_are_refused(words: Served) -> No
     assert words.ask("/v1/completions")[0] == 405
 
 
-def command(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "hebblm.cli.main", "serve", *words],
-        capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
-
-
-def test_what_cannot_be_served_ends_with_one_line(tmp_path: Path) -> None:
+def test_what_cannot_be_served_ends_with_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     short = tmp_path / "short"
     short.write_text("abc")
-    for words, message in [
-        (["tiny-pydoc-raw", "--host", "0.0.0.0"], "--api-key-file"),
-        (["tiny-pydoc-raw", "--api-key-file", str(short)], "at least 16"),
-        (["tiny-pydoc-raw", "--api-key-file", str(tmp_path / "none")], "cannot be read"),
-        (["tiny-pydoc-raw", "--method", "dynamic"], "share"),
-        (["tiny-pydoc-raw", "--watch", str(tmp_path / "none")], "not a folder"),
-        (["nothing-of-the-kind"], "nothing-of-the-kind"),
-    ]:
-        found = command(*words)
-        assert found.returncode == 2, found.stderr
-        assert message in found.stderr
-        assert found.stderr.count("\n") == 1
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        found = command("tiny-pydoc-raw", "--port", str(taken.getsockname()[1]))
-    assert found.returncode == 2
-    assert "--port" in found.stderr
+        for words, message in [
+            (["tiny-pydoc-raw", "--host", "0.0.0.0"], "--api-key-file"),
+            (["tiny-pydoc-raw", "--api-key-file", str(short)], "at least 16"),
+            (["tiny-pydoc-raw", "--api-key-file", str(tmp_path / "none")], "cannot be read"),
+            (["tiny-pydoc-raw", "--method", "dynamic"], "share"),
+            (["tiny-pydoc-raw", "--watch", str(tmp_path / "none")], "not a folder"),
+            (["tiny-pydoc-raw", "--port", "70000"], "port = 70000"),
+            (["tiny-pydoc-raw", "--port", str(taken.getsockname()[1])], "--port"),
+            ([str(tmp_path)], "name a"),
+        ]:
+            assert serve_main(words) == 2
+            error = capsys.readouterr().err
+            assert message in error
+            assert error.count("\n") == 1
+
+
+def test_without_the_extra_one_line_says_how_to_install_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("hebblm.cli.serve.find_spec", lambda name: None)
+    assert serve_main(["tiny-pydoc-raw"]) == 2
+    error = capsys.readouterr().err
+    assert "pip install 'hebblm[serve]'" in error
+    assert error.count("\n") == 1
 
 
 def test_a_key_is_needed_where_there_is_one(tmp_path: Path) -> None:
