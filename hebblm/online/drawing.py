@@ -213,7 +213,7 @@ class _Text:
         self.ended = False
 
     def after(self, drawn: Sequence[int], *, last: bool = False) -> str:
-        """Return what may be shown after some tokens that was not shown before.
+        """Return the part of the text that may be shown after some tokens and was not before.
 
         A text that might be the beginning of a string that ends it waits. So does what the next
         word may change in a text of words.
@@ -320,7 +320,7 @@ def draw(
 
 
 def _in_common(text: str, other: str) -> str:
-    """Return what two texts begin with."""
+    """Return the beginning that two texts share."""
     count = 0
     while count < min(len(text), len(other)) and text[count] == other[count]:
         count += 1

@@ -133,7 +133,7 @@ def complete(
 
 
 def _reading_on(text: OwnText, ids: Tensor, ngrams: NGrams | None) -> Callable[[Tensor], Tensor]:
-    """Return what expects the next token (V,) after further tokens of a text.
+    """Return a function that expects the next token (V,) after further tokens of a text.
 
     Args:
         text: read up to the last of the ids, which comes next.

@@ -26,7 +26,7 @@ class OwnText:
     Args:
         session: stands at the beginning of a text, and is moved on. It belongs to this object, or
             the caller puts base and context aside.
-        begins: whether the first id is the one that a text follows, which is no word of it.
+        begins: whether the first id is the one that a text follows, which is not a word of it.
     """
 
     def __init__(self, session: ReaderSession, *, begins: bool) -> None:
@@ -109,7 +109,7 @@ class OwnText:
         return self.session.query(self._states[first:last], self.ids[self._outside : last])
 
     def _begin(self, ids: Sequence[int]) -> None:
-        """Let n-grams begin with the first token, unless it is no word of the text."""
+        """Begin the n-grams with the first token, unless it is not a word of the text."""
         if not self._outside and self.session.context.ngrams is not None:
             with self._standing(self._marks[0]):
                 for state in self.session.context.stream_states:

@@ -55,7 +55,7 @@ class Turns:
                     close()
 
     def call(self, work: Callable[[], T], gone: threading.Event) -> T:
-        """Return what a piece of work gives, in a turn."""
+        """Do a piece of work in a turn, and return its result."""
         with self._lock, torch.inference_mode(False), torch.no_grad():
             if gone.is_set():
                 raise GoneError
@@ -390,7 +390,7 @@ def joined(pieces: Sequence[Piece]) -> dict[str, Any]:
 
 
 def completion_head(model: str, kind: str, prefix: str) -> dict[str, Any]:
-    """Return what every answer begins with."""
+    """Return the fields that every answer begins with."""
     return {
         "id": f"{prefix}-{uuid.uuid4().hex}",
         "object": kind,

@@ -407,7 +407,7 @@ async def _unrouted(request: Request, error: Exception) -> Response:
 
 
 async def _failed(request: Request, error: Exception) -> Response:
-    """Say that something went wrong; the log has its kind and place, and no text."""
+    """Answer that the server failed; the log has kind and place of the error, and no text."""
     trace, place = error.__traceback__, ""
     while trace is not None:
         code = trace.tb_frame.f_code

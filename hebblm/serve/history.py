@@ -100,7 +100,7 @@ class LearnedHistory:
 
 
 def present(items: Sequence[Item]) -> dict[str, Learned | None]:
-    """Return what a history leaves of each document, in the order of reading; None if forgotten."""
+    """Return the last item of each document, in the order of reading; None if it is forgotten."""
     found: dict[str, Learned | None] = {}
     for item in items:
         found.pop(item.name, None)

@@ -71,11 +71,11 @@ class Places:
 
     Args:
         reader: folder of the saved reader.
-        beside: folder of the history and the words never to suggest.
+        extras: folder of the history and the words never to suggest.
     """
 
     reader: Path
-    beside: Path
+    extras: Path
 
 
 class Memory:
@@ -106,10 +106,10 @@ class Memory:
         saved = None
         if places is not None:
             saved = places.reader if (places.reader / READER).is_file() else None
-            self._history = LearnedHistory(places.beside / HISTORY)
-            if (places.beside / BLOCKED).is_file():
+            self._history = LearnedHistory(places.extras / HISTORY)
+            if (places.extras / BLOCKED).is_file():
                 self._blocked = read_record(
-                    Blocked, places.beside / BLOCKED, "restore it, or delete it"
+                    Blocked, places.extras / BLOCKED, "restore it, or delete it"
                 )
         self.reader = opens(saved)
         self._stopping = threading.Event()
@@ -280,7 +280,7 @@ class Memory:
             kept = [word for word in self.blocked if word.casefold() not in folded]
             self._blocked = Blocked(tuple(kept if allow else [*kept, *words]))
             if self._places is not None:
-                write_json(self._places.beside / BLOCKED, {"words": list(self.blocked)})
+                write_json(self._places.extras / BLOCKED, {"words": list(self.blocked)})
 
     # Keeping
 
@@ -367,8 +367,8 @@ class Memories:
         if self._folder is None:
             return None
         if (self._folder / READER).is_file():  # of hebblm-read, or of Reader.save
-            beside = self._folder.with_name(f"{self._folder.name}.serve")
+            extras = self._folder.with_name(f"{self._folder.name}.serve")
             if name == DEFAULT:
-                return Places(self._folder, beside)
-            return Places(beside / name / SAVED_READER, beside / name)
+                return Places(self._folder, extras)
+            return Places(extras / name / SAVED_READER, extras / name)
         return Places(self._folder / name / SAVED_READER, self._folder / name)

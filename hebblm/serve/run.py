@@ -24,7 +24,7 @@ class _Server(uvicorn.Server):
     Args:
         config: of uvicorn.
         ready: called when it listens.
-        ending: called when it is told to end.
+        ending: called on the first signal to end.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ def run(
         app: answers.
         listening: where requests come from.
         ready: called when the server listens.
-        ending: called when it is told to end.
+        ending: called on the first signal to end.
     """
     config = uvicorn.Config(
         app,

@@ -105,7 +105,8 @@ class Guard:
         host = headers.get("host", "")
         if _name(host) not in self._options.names:
             raise ApiError(
-                403, f"the server is not called {host!r:.60}; allow it with --allowed-host"
+                403,
+                f"the server is not called {host!r:.60}; name it as an allowed host at the start",
             )
         self._check_origin(headers, host)
         key = self._options.key
@@ -124,11 +125,16 @@ class Guard:
         origin = headers.get("origin")
         if origin is None:
             if headers.get("sec-fetch-site", "none") in ("cross-site", "same-site"):
-                raise ApiError(403, "a page from elsewhere may not ask; see --allowed-origin")
+                raise ApiError(
+                    403,
+                    "a page from elsewhere may not ask; name it as an allowed origin at the start",
+                )
             return
         if origin not in self._options.allowed_origins and urlsplit(origin).netloc != host:
             raise ApiError(
-                403, f"a page from {origin!r:.60} may not ask; allow it with --allowed-origin"
+                403,
+                f"a page from {origin!r:.60} may not ask; name it as an allowed origin at the "
+                "start",
             )
 
     async def _body(self, receive: Receive) -> bytes:

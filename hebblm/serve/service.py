@@ -79,7 +79,7 @@ class Service:
         return self.memories.get(name or DEFAULT)
 
     def asked(self, body: Body, model: str | None = None) -> tuple[Published, tuple[str, ...]]:
-        """Return what a question asks, and the words never to suggest.
+        """Return the memory that a question asks, and the words never to suggest.
 
         Args:
             body: of the question.
@@ -105,7 +105,7 @@ class Service:
         return chosen.published, chosen.blocked
 
     def completions(self, body: Completion) -> Completions:
-        """Return what answers a completion."""
+        """Return the object that answers a completion."""
         body.check(self.limits)
         published, blocked = self.asked(body, body.model)
         return Completions(published.seats, self.turns, self.window, blocked)

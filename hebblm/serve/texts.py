@@ -10,7 +10,7 @@ from hebblm.text.piece_texts import decoded
 
 
 def texts_of(session: ReaderSession, ids: Sequence[int]) -> list[str]:
-    """Return what each token (T,) of a text adds to it; joined they are the text.
+    """Return the text that each token (T,) of a text adds; joined they are the text.
 
     A character that several pieces write belongs to the last of them.
     """
@@ -33,7 +33,7 @@ def texts_of(session: ReaderSession, ids: Sequence[int]) -> list[str]:
 
 
 def names_of(session: ReaderSession, ids: Sequence[int]) -> list[str]:
-    """Return a name for each of some tokens (N,), no two of which are alike.
+    """Return a name for each of some tokens (N,); no two are alike.
 
     It is the token's text; bytes that are no whole character are written as such.
     """

@@ -48,7 +48,7 @@ class Workers:
             self.waiting -= 1
 
     async def run(self, request: Request, work: Callable[[threading.Event], T]) -> T:
-        """Return what a piece of work gives, which stops when its event is set.
+        """Do a piece of work, which stops when its event is set, and return its result.
 
         Raises:
             ApiError: too many requests wait, or it takes too long.
