@@ -108,9 +108,14 @@ def test_a_question_that_fails_leaves_a_seat_that_works(reader: hebblm.Reader) -
     ids = seat.session.ids("the end of the list").tolist()
     with seat.text(ids) as text:
         expected = text.log_probs(0)
-    with pytest.raises(RuntimeError), seat.text(ids[:2]) as text:
-        text.read(ids[2:])
-        raise RuntimeError
+
+    def fail() -> None:
+        with seat.text(ids[:2]) as text:
+            text.read(ids[2:])
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
     with seat.text(ids) as text:
         torch.testing.assert_close(text.log_probs(0), expected, atol=2e-3, rtol=0)
 
