@@ -15,15 +15,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from queue import Empty, Full, Queue
 
-import msgspec
-
 from hebblm.errors import UserError
-from hebblm.io.files import read_record, write_json
 from hebblm.reader.checkpoint import READER
 from hebblm.reader.history import Laid, ReadDocument, laid_out
 from hebblm.reader.inputs import check_text, name_of
 from hebblm.reader.reader import Reader
 from hebblm.runtime.progress import say
+from hebblm.serve.blocked import BlockedWords, folder_of
 from hebblm.serve.config import Limits
 from hebblm.serve.errors import ApiError
 from hebblm.serve.history import Forgotten, Learned, LearnedHistory, present
@@ -34,18 +32,12 @@ BASE = "base"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 SAVED = 64  # items of a history after which the reader is saved whole
 PUBLISHED = 2.0  # seconds between two states that questions see, while documents wait
-HISTORY, BLOCKED, SAVED_READER = "history.jsonl", "blocked.json", "reader"
+HISTORY, SAVED_READER = "history.jsonl", "reader"
 Opens = Callable[[Path | None], Reader]
 
 
 class _Stopped(BaseException):
     """The server ends while a document is read; it is read again at the next start."""
-
-
-class Blocked(msgspec.Struct, frozen=True):
-    """Words never to suggest."""
-
-    words: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,15 +94,11 @@ class Memory:
     ) -> None:
         self.name, self._places, self._limits, self._counted = name, places, limits, counted
         self._history: LearnedHistory | None = None
-        self._blocked = Blocked()
+        self._blocked = BlockedWords(None if places is None else places.extras)
         saved = None
         if places is not None:
             saved = places.reader if (places.reader / READER).is_file() else None
             self._history = LearnedHistory(places.extras / HISTORY)
-            if (places.extras / BLOCKED).is_file():
-                self._blocked = read_record(
-                    Blocked, places.extras / BLOCKED, "restore it, or delete it"
-                )
         self.reader = opens(saved)
         self._stopping = threading.Event()
         self._writing = threading.Lock()
@@ -272,15 +260,7 @@ class Memory:
 
     def block(self, words: list[str], *, allow: bool) -> None:
         """Never suggest words, in capital or small letters; or allow them again."""
-        for word in words:
-            if not word or any(map(str.isspace, word)):
-                raise UserError(f"{word!r:.60} is not a word; give one without blanks")
-        with self._writing:
-            folded = {word.casefold() for word in words}
-            kept = [word for word in self.blocked if word.casefold() not in folded]
-            self._blocked = Blocked(tuple(kept if allow else [*kept, *words]))
-            if self._places is not None:
-                write_json(self._places.extras / BLOCKED, {"words": list(self.blocked)})
+        self._blocked.change(words, allow=allow)
 
     # Keeping
 
@@ -367,7 +347,7 @@ class Memories:
         if self._folder is None:
             return None
         if (self._folder / READER).is_file():  # of hebblm-read, or of Reader.save
-            extras = self._folder.with_name(f"{self._folder.name}.serve")
+            extras = folder_of(self._folder)
             if name == DEFAULT:
                 return Places(self._folder, extras)
             return Places(extras / name / SAVED_READER, extras / name)
