@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -100,17 +103,37 @@ def test_tab_completes_and_lines_are_remembered(conversation: Conversation, tmp_
     from prompt_toolkit.input import create_pipe_input
     from prompt_toolkit.output import DummyOutput
 
-    def typed(text: str) -> list[str]:
+    asked = threading.Event()
+    completions = conversation.completions
+
+    def watched(line: str) -> Iterator[tuple[str, str]]:
+        yield from completions(line)
+        asked.set()
+
+    conversation.completions = watched  # type: ignore[method-assign]
+
+    def typed(text: str, then: str) -> list[str]:
         with (
             create_pipe_input() as keys,
             create_app_session(input=keys, output=DummyOutput()),
         ):
+
+            def type_on() -> None:
+                if "\t" in text:
+                    assert asked.wait(120)
+                time.sleep(1)  # until what Tab found is in the line
+                keys.send_text(then)
+
             keys.send_text(text)
-            return [*typed_lines(conversation, tmp_path / "known")]
+            thread = threading.Thread(target=type_on)
+            thread.start()
+            found = [*typed_lines(conversation, tmp_path / "known")]
+            thread.join()
+            return found
 
     up, end = "\x1b[A", "\x04"
-    assert typed(f"Call frobn\t\r{end}") == ["Call frobnitz"]
-    assert typed(f"{up}\r/help\r{end}") == ["Call frobnitz", "/help"]
+    assert typed("Call frobn\t", f"\r{end}") == ["Call frobnitz"]
+    assert typed(f"{up}\r/help\r", end) == ["Call frobnitz", "/help"]
 
 
 def test_lines_of_a_pipe_are_taken_as_they_are(
