@@ -19,7 +19,7 @@ class _Record(msgspec.Struct, frozen=True):
 
 
 def folder_of(reader: Path) -> Path:
-    """Return the folder for what belongs to a saved reader and is no part of it."""
+    """Return the folder for what belongs to a saved reader and is not in it."""
     return reader.with_name(f"{reader.name}.serve")
 
 

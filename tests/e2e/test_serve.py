@@ -466,7 +466,7 @@ def test_what_cannot_be_served_ends_with_one_line(
             (["tiny-pydoc-raw", "--watch", str(tmp_path / "none")], "not a folder"),
             (["tiny-pydoc-raw", "--port", "70000"], "port = 70000"),
             (["tiny-pydoc-raw", "--port", str(taken.getsockname()[1])], "--port"),
-            ([str(tmp_path)], "name a"),
+            ([str(tmp_path)], "it holds no model"),
         ]:
             assert serve_main(words) == 2
             error = capsys.readouterr().err
@@ -502,6 +502,7 @@ def test_a_key_is_needed_where_there_is_one(tmp_path: Path) -> None:
         assert served.end() == 0
 
 
+@pytest.mark.slow
 def test_what_was_acknowledged_is_there_after_a_kill(tmp_path: Path) -> None:
     options = ["--memory", str(tmp_path / "memories")]
     kept: list[str] = []
